@@ -114,7 +114,7 @@ def plan(
         words = "has neither snapshot nor clients" if snapshot is None else "has snapshot and clients"
         raise UsageError(f"plan: {words}, expected exactly one of the two")
     policies = read_policies(path)
-    names = [one.name for one in policies.fleet.clusters]
+    names = [cluster.name for cluster in policies.fleet.clusters]
     for name in clients or {}:
         if name not in names:
             raise UsageError(f"clients: {shown(name)} is no cluster of the Fleet{nearest(name, names)}")

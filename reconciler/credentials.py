@@ -81,13 +81,13 @@ def without_credentials(said: str) -> str:
     """Return what a server said, as part of an error or a warning, without what it was sent. It must not be cut yet."""
     with _guard:
         sent = sorted(_known, key=len, reverse=True)
-    for one in sent:
-        if one not in said:
+    for credential in sent:
+        if credential not in said:
             continue
-        if len(one) >= _LEAST:
-            said = said.replace(one, _IN_ANSWERS)
+        if len(credential) >= _LEAST:
+            said = said.replace(credential, _IN_ANSWERS)
         else:
-            said = re.sub(rf"(?<!\w){re.escape(one)}(?!\w)", _IN_ANSWERS, said)
+            said = re.sub(rf"(?<!\w){re.escape(credential)}(?!\w)", _IN_ANSWERS, said)
     return said
 
 
@@ -97,11 +97,11 @@ def printable_without_credentials(text: str) -> str:
     Short ones, and those of digits alone, stay: they are part of too many other texts.
     """
     with _guard:
-        secrets = [one for one, is_public in _known.items() if not is_public and len(one) >= _LEAST]
-    for one in sorted((one for one in secrets if not one.isdecimal()), key=len, reverse=True):
+        secrets = [known for known, is_public in _known.items() if not is_public and len(known) >= _LEAST]
+    for secret in sorted((secret for secret in secrets if not secret.isdecimal()), key=len, reverse=True):
         from html import escape
 
-        for form in {one, escape(one)}:
+        for form in {secret, escape(secret)}:
             if form in text:
                 text = text.replace(form, _IN_OUTPUTS)
     return text

@@ -162,7 +162,7 @@ class LeftOutError(AnswerTooLargeError):
     """Single objects of a list are too large to be read: `left_out`, as (namespace, name); `read` are all others."""
 
     def __init__(self, where: str, left_out: Sequence[tuple[str, str]], read: Sequence[Any]) -> None:
-        names = ", ".join("/".join(filter(None, one)) for one in left_out)
+        names = ", ".join("/".join(filter(None, name)) for name in left_out)
         super().__init__(f"{where}: longer than is read of one answer: {names}; expected smaller objects")
         self.left_out = left_out
         self.read = read

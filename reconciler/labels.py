@@ -124,17 +124,18 @@ def selector_text(selector: LabelSelector | None) -> str:
     if selector is None:
         return ""
     sayable = all(_may_be_on_an_object(key, (value,)) for key, value in selector.match_labels) and all(
-        _may_be_on_an_object(one.key, one.values) for one in selector.match_expressions
+        _may_be_on_an_object(requirement.key, requirement.values) for requirement in selector.match_expressions
     )
     return ",".join(_terms(selector)) if sayable else ""
 
 
 def _terms(selector: LabelSelector) -> Iterator[str]:
     yield from (f"{key}={value}" for key, value in selector.match_labels)
-    for one in selector.match_expressions:
-        if one.operator in ("Exists", "DoesNotExist"):
-            yield one.key if one.operator == "Exists" else f"!{one.key}"
-        elif one.operator in ("Gt", "Lt"):
-            yield f"{one.key}{'>' if one.operator == 'Gt' else '<'}{one.values[0]}"
+    for requirement in selector.match_expressions:
+        if requirement.operator in ("Exists", "DoesNotExist"):
+            yield requirement.key if requirement.operator == "Exists" else f"!{requirement.key}"
+        elif requirement.operator in ("Gt", "Lt"):
+            yield f"{requirement.key}{'>' if requirement.operator == 'Gt' else '<'}{requirement.values[0]}"
         else:
-            yield f"{one.key} {'in' if one.operator == 'In' else 'notin'} ({','.join(one.values)})"
+            operator, values = "in" if requirement.operator == "In" else "notin", ",".join(requirement.values)
+            yield f"{requirement.key} {operator} ({values})"

@@ -75,7 +75,7 @@ def _of_pod(pod: Mapping[str, Any], resource: str) -> float:
         most = max(most, sidecars + wanted)
         if container.get("restartPolicy") == "Always":
             sidecars += wanted
-    running = sidecars + sum(_of_container(one, resource) for one in _containers(pod, "containers"))
+    running = sidecars + sum(_of_container(container, resource) for container in _containers(pod, "containers"))
     return max(running, most) + _amount((pod.get("overhead") or {}).get(resource))
 
 

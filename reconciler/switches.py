@@ -107,5 +107,5 @@ _ROWS = (
     ),
 )
 
-SWITCHES: Mapping[GroupKind, WorkloadKind] = {(one.group, one.kind): one for one in _ROWS}
+SWITCHES: Mapping[GroupKind, WorkloadKind] = {(kind.group, kind.kind): kind for kind in _ROWS}
 """The switches that are known, by (group, kind)."""

@@ -25,7 +25,7 @@ def escaped(text: str) -> str:
     """Return `text` as one line with its spaces as they are; what is not printable becomes its escape."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def short(text: str) -> str:

@@ -164,12 +164,12 @@ WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
 )
 """Every kind that is known by name. What others say of themselves by a CustomResourceDefinition is no row."""
 
-CRON_JOB = next(one for one in WORKLOAD_KINDS if one.kind == "CronJob")
+CRON_JOB = next(row for row in WORKLOAD_KINDS if row.kind == "CronJob")
 
-BY_KIND: Mapping[str, WorkloadKind] = {one.kind: one for one in WORKLOAD_KINDS}
+BY_KIND: Mapping[str, WorkloadKind] = {row.kind: row for row in WORKLOAD_KINDS}
 
 SCALABLE_KINDS: Mapping[GroupKind, WorkloadKind] = {
-    (one.group, one.kind): one for one in WORKLOAD_KINDS if not one.custom
+    (row.group, row.kind): row for row in WORKLOAD_KINDS if not row.custom
 }
 """What can be scaled without looking at CustomResourceDefinitions."""
 

@@ -166,9 +166,9 @@ class Activation:
             return {}
         if self._made is None:
             pod = self._context.pod
-            ports = [(one.port, one.number) for one in self._listeners]
+            ports = [(listener.port, listener.number) for listener in self._listeners]
             made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
-            self._made = {one["metadata"]["name"]: one for one in made}
+            self._made = {manifest["metadata"]["name"]: manifest for manifest in made}
         return self._made
 
     def observe(self, observed: ObservedService) -> None:
@@ -202,8 +202,8 @@ class Activation:
         if self._observed.restricted:
             self._answer()
             return
-        for one in tuple(self._held):
-            one.join()
+        for connection in tuple(self._held):
+            connection.join()
 
     async def _probe(self) -> None:
         """Note that pods answer once one accepts a connection: then clients can connect too."""
@@ -216,11 +216,11 @@ class Activation:
         """Connect to a pod until one accepts. Where there is no TCP port, "ready" is enough."""
         while self._pods is PodsPhase.READY:
             service = self._observed.service
-            ports = [one for one in (service.ports if service else ()) if one.transport == "TCP"]
+            ports = [port for port in (service.ports if service else ()) if port.transport == "TCP"]
             if not ports:
                 return
-            for one in [backend for port in ports for backend in self._observed.backends.of(port)]:
-                pod = await self.connect(one)
+            for backend in [backend for port in ports for backend in self._observed.backends.of(port)]:
+                pod = await self.connect(backend)
                 if pod is not None:
                     pod.close()
                     return
@@ -251,20 +251,20 @@ class Activation:
 
     def end(self, reason: str) -> None:
         """End all connections with a reset."""
-        for one in (*self._held, *self._spliced):
-            one.refuse(reason)
+        for connection in (*self._held, *self._spliced):
+            connection.refuse(reason)
 
     def _refuse_held(self, reason: str) -> None:
-        for one in tuple(self._held):
-            one.refuse(reason)
+        for connection in tuple(self._held):
+            connection.refuse(reason)
 
     def _listen(self, ports: Collection[WatchedPort]) -> None:
         """Have one listener for each port of the Service, as long as it is, or was, idle."""
         if not self._is_idle and not self._listeners:
             return
-        kept = [one for one in self._listeners if one.port in ports]
+        kept = [listener for listener in self._listeners if listener.port in ports]
         self._keep_listeners(kept)
-        known = [one.port for one in kept]
+        known = [listener.port for listener in kept]
         missing = [port for port in ports if port not in known]
         self._make_room(len(missing))
         addresses, ports_of_ours = self._context.pod.addresses, self._context.ports
@@ -296,7 +296,7 @@ class Activation:
 
     def _keep_listeners(self, kept: list[Listener]) -> None:
         """Close all listeners but `kept`."""
-        for listener in [one for one in self._listeners if one not in kept]:
+        for listener in [listener for listener in self._listeners if listener not in kept]:
             listener.close()
             self._context.ports.give_back()
         self._listeners, self._made = kept, None

@@ -105,8 +105,8 @@ class Activator:
         """Return whether the event loop, and all that has to go on in it and beside it, still runs."""
         if self._is_ending or "begin" in self._tasks.running:
             return 200, "ok\n"
-        ended = [f"{one} has ended" for one in _LOOPS if one not in self._tasks.running]
-        ended += [f"the {one.name} has ended" for one in self._watches if not one.is_alive()]
+        ended = [f"{loop} has ended" for loop in _LOOPS if loop not in self._tasks.running]
+        ended += [f"the {watch.name} has ended" for watch in self._watches if not watch.is_alive()]
         return (503, "; ".join(ended) + "\n") if ended else (200, "ok\n")
 
     def readiness(self) -> tuple[int, str]:
@@ -114,7 +114,7 @@ class Activator:
         missing = [f"{name} not listed yet" for name in sorted(self._unsynced)]
         if self._loop.time() - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
             missing.append("the Lease is not fresh")
-        needed = [one.resource.plural for one in self._watched]
+        needed = [objects.resource.plural for objects in self._watched]
         missing += [why for what, why in self._tasks.problems.items() if what in needed]
         return (503, "; ".join(missing) + "\n") if missing else (200, "ok\n")
 
@@ -155,12 +155,14 @@ class Activator:
         except Exception as error:  # noqa: BLE001 - such as no thread to do it in: what follows is to end all the same
             self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
         await asyncio.sleep(min(PROXIES_LEARN_SECONDS, self._settings.grace))
-        for one in self._activations.values():
-            one.close()
-        while self._loop.time() < until and any(one.held or one.spliced for one in self._activations.values()):
+        for activation in self._activations.values():
+            activation.close()
+        while self._loop.time() < until and any(
+            activation.held or activation.spliced for activation in self._activations.values()
+        ):
             await asyncio.sleep(0.1)
-        for one in self._activations.values():
-            one.end("stopped")
+        for activation in self._activations.values():
+            activation.end("stopped")
         self._client.limit.cut("the activator ends")
         for task in self._tasks.running.values():
             task.cancel()
@@ -204,7 +206,7 @@ class Activator:
         now = self._loop.time()
         if now - self._renewed_at > ACTIVATOR_LEASE_SECONDS or now - self._fresh_since < _JUDGES_AFTER:
             return
-        uids = {one.pod_uid for one in self._slices if one.pod_uid}
+        uids = {watched.pod_uid for watched in self._slices if watched.pod_uid}
         for uid in self._publication.withdraw_dead(uids):
             self._tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
 
@@ -213,20 +215,20 @@ class Activator:
         unheld, self._unheld = self._unheld, set()
         self._refresh(unheld)
         self._find_strays()
-        for name, one in tuple(self._activations.items()):
-            self._publish(one)
-            if one.is_over:
-                one.close()
+        for name, activation in tuple(self._activations.items()):
+            self._publish(activation)
+            if activation.is_over:
+                activation.close()
                 del self._activations[name]
                 for problem in (slices_problem(name), wake_problem(name)):
                     self._tasks.problems.pop(problem, None)
 
     def _find_strays(self) -> None:
         """Delete our EndpointSlices that nothing needs any more: the answer to an earlier write may have been lost."""
-        for one in self._slices:
-            if one.pod_uid != self.pod.uid or self._is_ending:
+        for watched in self._slices:
+            if watched.pod_uid != self.pod.uid or self._is_ending:
                 continue
-            activation, (namespace, name) = self._activations.get(one.service), one.name
+            activation, (namespace, name) = self._activations.get(watched.service), watched.name
             if activation is not None:
                 activation.published.setdefault(name, {})
             else:
@@ -252,8 +254,8 @@ class Activator:
         objects.replace(listed)
         self._unsynced.discard(objects.resource.plural)
         for name, activation in self._activations.items() if objects is self._slices else ():
-            there = {one.name[1] for one in self._slices.of(name)}
-            activation.published = {key: one for key, one in activation.published.items() if key in there}
+            there = {watched.name[1] for watched in self._slices.of(name)}
+            activation.published = {key: manifest for key, manifest in activation.published.items() if key in there}
         if not self._unsynced:
             self._refresh(names | self._services.keys())
 
@@ -261,7 +263,7 @@ class Activator:
         """Take in a change of one object, None: it is gone."""
         keys = objects.change(name, changed)
         if objects is self._policies:
-            keys = {one for one in self._activations if one[0] in keys}
+            keys = {service for service in self._activations if service[0] in keys}
         if objects is self._slices and changed is None:
             for activation in [self._activations[key] for key in keys if key in self._activations]:
                 if activation.published.pop(name[1], None) is not None:

@@ -207,8 +207,8 @@ class HeldConnection:
 
     async def _connected(self) -> socket.socket | None:
         while backends := tuple(self._owner.backends(self.port)):
-            for one in backends:
-                pod = await self._owner.connect(one)
+            for backend in backends:
+                pod = await self._owner.connect(backend)
                 if pod is not None:
                     return pod
             await asyncio.sleep(_AGAIN_SECONDS)

@@ -73,14 +73,14 @@ class Listener:
         self._connected = connected
         self._datagrams = datagrams
         loop = asyncio.get_running_loop()
-        for one in sockets:
-            loop.add_reader(one, self._receive if port.transport == "UDP" else self._accept, one)
+        for listening in sockets:
+            loop.add_reader(listening, self._receive if port.transport == "UDP" else self._accept, listening)
 
     def close(self) -> None:
         """Accept nothing more; what nobody took yet is reset by the kernel."""
-        for one in self._sockets:
-            asyncio.get_running_loop().remove_reader(one)
-            one.close()
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+            listening.close()
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_AT_ONCE):
@@ -149,8 +149,8 @@ def _bound(port: WatchedPort, addresses: Collection[str], number: int) -> list[s
             if kind == socket.SOCK_STREAM:
                 made.listen(_BACKLOG)
         except OSError as error:
-            for one in sockets:
-                one.close()
+            for opened in sockets:
+                opened.close()
             if error.errno in _NO_DESCRIPTORS:
                 raise  # another port would not help
             return None

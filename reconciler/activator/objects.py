@@ -158,7 +158,7 @@ class ServiceEndpoints(Struct, frozen=True):
     @property
     def name_no_pods(self) -> bool:
         """Return whether some are ready and none of them says which Pod it is."""
-        return self.are_ready and not any(one.pod for inside in self.ready.values() for one in inside)
+        return self.are_ready and not any(address.pod for inside in self.ready.values() for address in inside)
 
     def of(self, port: WatchedPort) -> tuple[EndpointAddress, ...]:
         """Return what to connect to for a connection to `port`, in order of preference."""
@@ -168,18 +168,18 @@ class ServiceEndpoints(Struct, frozen=True):
 
 def endpoints_of(slices: Iterable[WatchedSlice]) -> ServiceEndpoints:
     """Return where the pods behind `slices` answer; those of activators lead nowhere else."""
-    real = [one for one in slices if one.pod_uid is None and one.address_type in ("IPv4", "IPv6")]
+    real = [watched for watched in slices if watched.pod_uid is None and watched.address_type in ("IPv4", "IPv6")]
     return ServiceEndpoints(_by_port(real, ready=True), _by_port(real, ready=False))
 
 
 def _by_port(slices: Iterable[WatchedSlice], *, ready: bool) -> dict[tuple[str, str], tuple[EndpointAddress, ...]]:
     found: dict[tuple[str, str], dict[EndpointAddress, None]] = {}
-    for one in slices:
-        for port in one.ports or ():
+    for watched in slices:
+        for port in watched.ports or ():
             if port.port is None:
                 continue
             inside = found.setdefault((port.name or "", port.protocol or "TCP"), {})
-            for endpoint in one.endpoints_that(are_ready=ready):
+            for endpoint in watched.endpoints_that(are_ready=ready):
                 inside.update(
                     dict.fromkeys(EndpointAddress(each, port.port, endpoint.pod) for each in endpoint.addresses)
                 )
@@ -213,7 +213,7 @@ def is_restricted(service: WatchedService, policies: Iterable[WatchedNetworkPoli
     """Return whether its connections may not be spliced, because a NetworkPolicy may select its pods."""
     if service.annotations.get(ACTIVATOR) == "Splice":
         return False
-    return any(one.may_select(service.spec.selector or {}) for one in policies)
+    return any(policy.may_select(service.spec.selector or {}) for policy in policies)
 
 
 WATCHED_SERVICES = WatchedResource("", "v1", "services", WatchedService)
@@ -279,7 +279,7 @@ class WatchedObjects(Generic[K, W]):
 
     def __iter__(self) -> Iterator[W]:
         """Yield all of them, from any thread."""
-        return (one for inside in tuple(self._objects.values()) for one in tuple(inside.values()))
+        return (watched for inside in tuple(self._objects.values()) for watched in tuple(inside.values()))
 
     def keys(self) -> KeysView[K]:
         """Return what they are about."""
@@ -292,8 +292,8 @@ class WatchedObjects(Generic[K, W]):
     def replace(self, objects: Iterable[W]) -> None:
         """Take `objects` for all that there are."""
         self._keys, self._objects = {}, {}
-        for one in objects:
-            self.change(one.name, one)
+        for watched in objects:
+            self.change(watched.name, watched)
 
     def change(self, name: NamespacedName, changed: W | None) -> set[K]:
         """Take in how an object is now, None: it is gone; return what it is about, and was."""

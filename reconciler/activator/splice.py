@@ -128,11 +128,11 @@ class Splice:
 
     def start(self, first: bytes = b"") -> None:
         """Begin; the pod gets `first` before what the client sends."""
-        for one in self._sockets:
-            one.setblocking(False)
-            if one.family in (socket.AF_INET, socket.AF_INET6):
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that vanished is noticed
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for connection in self._sockets:
+            connection.setblocking(False)
+            if connection.family in (socket.AF_INET, socket.AF_INET6):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that vanished is noticed
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # While it was held its receive buffer was small.
         self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SPLICED_RECEIVE_BUFFER)
         self._up.start(first)
@@ -156,7 +156,7 @@ class Splice:
 
     def half_ended(self) -> None:
         if self._up.is_over and self._down.is_over:
-            self._close(lambda one: one.close())
+            self._close(lambda connection: connection.close())
 
     def abort(self) -> None:
         """End it with a reset on both sides."""
@@ -168,10 +168,10 @@ class Splice:
         self._is_over = True
         for direction in (self._up, self._down):
             self.keeps(direction, 0)
-        for one in self._sockets:
-            self.loop.remove_reader(one)
-            self.loop.remove_writer(one)
-            close(one)
+        for connection in self._sockets:
+            self.loop.remove_reader(connection)
+            self.loop.remove_writer(connection)
+            close(connection)
         self._ended()
 
 
@@ -185,7 +185,7 @@ def proxy_header(client: socket.socket) -> bytes:
     """
     source, target = client.getpeername(), client.getsockname()
     version = 6 if client.family == socket.AF_INET6 else 4
-    addresses = b"".join(ipaddress.ip_address(one[0].partition("%")[0]).packed for one in (source, target))
+    addresses = b"".join(ipaddress.ip_address(address[0].partition("%")[0]).packed for address in (source, target))
     ports = struct.pack("!HH", source[1], target[1])
     family = 0x21 if version == 6 else 0x11
     return _SIGNATURE + struct.pack("!BBH", 0x21, family, len(addresses) + 4) + addresses + ports

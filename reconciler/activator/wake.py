@@ -132,7 +132,11 @@ class Waker:
         if CLUSTER not in state.clusters:
             return dict.fromkeys(names, state.unreachable.get(CLUSTER, "it cannot be read"))
         cluster = state.clusters[CLUSTER]
-        idle = {one.ref.name: (one, record) for one, record in _idle_services(cluster) if one.ref.name in names}
+        idle = {
+            service.ref.name: (service, record)
+            for service, record in _idle_services(cluster)
+            if service.ref.name in names
+        }
         if _SERVICES in cluster.unreadable:
             return dict.fromkeys(names, cluster.unreadable[_SERVICES])
         problems = dict.fromkeys(idle, "")
@@ -185,10 +189,12 @@ class Waker:
         self._tell(_event(service.ref, service.uid, name, words, now))
         return ""
 
-    def _patch(self, one: Service | Workload, version: str, changes: tuple[FieldChange, ...]) -> str:
-        missing = () if one.has_annotations else (_ANNOTATIONS,)
+    def _patch(self, target: Service | Workload, version: str, changes: tuple[FieldChange, ...]) -> str:
+        missing = () if target.has_annotations else (_ANNOTATIONS,)
         try:
-            self._view.write(Write("patch", one.ref, version, uid=one.uid, patch=tuple(patch_of(changes, missing))))
+            self._view.write(
+                Write("patch", target.ref, version, uid=target.uid, patch=tuple(patch_of(changes, missing)))
+            )
         except ClusterError as error:
             return reason_of(error)
         return ""
@@ -198,25 +204,25 @@ class Waker:
         state = ObservedState({CLUSTER: cluster})
         decisions = decide_wakes_due(of_every_fleet(self._fleet, state), state, run).decisions
         decided: dict[ObjectRef, set[str]] = {}  # the groups of the decisions about an object
-        for one in decisions:
-            decided.setdefault(one.ref, set()).add(one.group)
+        for decision in decisions:
+            decided.setdefault(decision.ref, set()).add(decision.group)
         groups = {
             name: set().union(*(decided.get(ref, ()) for ref in (service.ref, *_targets(service, record))))
             for name, (service, record) in idle.items()
         }
-        workloads = {one.ref: one for one in cluster.workloads}
+        workloads = {workload.ref: workload for workload in cluster.workloads}
 
         def prepared(service: Service, record: ServiceRecord) -> str:
             known = [workloads[ref] for ref in _targets(service, record) if ref in workloads]
             # Before the record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
-            problem = self._keep_awake([one for one in known if one.ref not in decided], record, run)
+            problem = self._keep_awake([workload for workload in known if workload.ref not in decided], record, run)
             return problem if problem or groups[service.ref.name] else self._clear(known, service, record)
 
         problems = self._each(idle, prepared)
         carried_out = set().union(*groups.values()).difference(*(groups[name] for name, why in problems.items() if why))
-        failed = self._written([one for one in decisions if one.group in carried_out], run)
+        failed = self._written([decision for decision in decisions if decision.group in carried_out], run)
         for name, own in groups.items():
-            more = (*(failed[one] for one in own if one in failed), *_unread(cluster, workloads, *idle[name]))
+            more = (*(failed[group] for group in own if group in failed), *_unread(cluster, workloads, *idle[name]))
             problems[name] = "; ".join((*filter(None, [problems[name]]), *more))
         return problems
 
@@ -225,7 +231,7 @@ class Waker:
 
         Somebody waits for all of them: no tier waits until another one is ready.
         """
-        actions = numbered_actions(in_order([replace(one, wake_tier="", wait_ready="") for one in decisions]))
+        actions = numbered_actions(in_order([replace(decision, wake_tier="", wait_ready="") for decision in decisions]))
         accesses = {CLUSTER: self._access}
         limit, pool = self._access.limit, WorkerPool(WRITERS)  # a namespace that hangs keeps no other one waiting
         outcomes = ActionRuns(actions, accesses, run, self._fleet.namespace, limit, pool=pool).outcomes()
@@ -244,7 +250,9 @@ class Waker:
 
         Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
         """
-        are_up = all(IDLED_AT not in one.annotations and one.spec_replicas > record.idled_to for one in known)
+        are_up = all(
+            IDLED_AT not in workload.annotations and workload.spec_replicas > record.idled_to for workload in known
+        )
         if IDLED_AT not in service.annotations or not are_up or len(known) < len(record.targets):
             return ""  # somebody else's, or not all of it is known to run: a run looks at it
         return self._patch(service, "v1", annotation_changes(service.annotations, foreign_record_cleared()))
@@ -307,7 +315,8 @@ def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], now: datetime)
     """Return `cluster` as it is once the Services `refs` are asked to wake."""
     wanted = {WAKE_REQUESTED_AT: format_time(now)}
     services = [
-        replace(one, annotations={**one.annotations, **wanted}) if one.ref in refs else one for one in cluster.services
+        replace(service, annotations={**service.annotations, **wanted}) if service.ref in refs else service
+        for service in cluster.services
     ]
     return replace(cluster, services=tuple(services))
 

@@ -96,7 +96,9 @@ def wakes_as_recorded(decision: Decision) -> bool:
     """
     if decision.job != "idling" or decision.phase is not Phase.WAKE:
         return False
-    numbers = (whole_number_in(str(one.before)) for one in decision.changes if one.path in _RECORDED)
-    recorded = [one for one in numbers if one is not None]
-    bounded = [one.values["recorded"] for one in decision.cause.reasons if one.code is ReasonCode.WITHIN_HPA_BOUNDS]
+    numbers = (whole_number_in(str(change.before)) for change in decision.changes if change.path in _RECORDED)
+    recorded = [number for number in numbers if number is not None]
+    bounded = [
+        reason.values["recorded"] for reason in decision.cause.reasons if reason.code is ReasonCode.WITHIN_HPA_BOUNDS
+    ]
     return decision.replicas_after is None or not recorded or (*bounded, decision.replicas_after)[0] in recorded

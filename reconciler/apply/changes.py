@@ -70,7 +70,7 @@ def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run,
     applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     decisions = (action.decision for action in actions if action.id in applied)
     found = (change for decision in decisions for change in _of(decision, run))
-    return tuple(replace(one, shard=shard) if shard else one for one in found)
+    return tuple(replace(change, shard=shard) if shard else change for change in found)
 
 
 def called_by(changes: Sequence[Change], caller: str, accesses: Mapping[str, Access]) -> tuple[Change, ...]:
@@ -100,7 +100,7 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
     idle: dict[str, Any] = {"since": since, "asleep": asleep}
     idle |= {"cpu": decision.requests.cpu or None, "memory": decision.requests.memory or None}
     if decision.verb is Verb.RELEASE:
-        yield from (replace(one, **idle) for one in _by_hand(decision, run))
+        yield from (replace(change, **idle) for change in _by_hand(decision, run))
     beside = decision.ref.kind == "HorizontalPodAutoscaler" and decision.verb not in (Verb.IDLE, Verb.WAKE)
     if beside or decision.ref.kind == "ConfigMap" or effect_of(decision) not in _CHANGES:
         return
@@ -125,7 +125,7 @@ def _idle_until_now(decision: Decision) -> tuple[str, int]:
     """Return since when the object was idle that `decision` takes the record off, and how many replicas fewer it had;
     "" and 0 where it takes off none.
     """
-    texts = {one.path[-1]: one.before for one in decision.changes if one.after != one.before}
+    texts = {change.path[-1]: change.before for change in decision.changes if change.after != change.before}
     since, had = texts.get(IDLED_AT), texts.get(PREVIOUS_SCALE)
     if decision.ref.kind == "HorizontalPodAutoscaler":  # what it made of its minimum nobody knows
         had = None
@@ -140,7 +140,7 @@ def _numbers(decision: Decision) -> tuple[int | None, int | None]:
     """
     if any(change.path[-1] in PREVIOUS_VALUES for change in decision.changes):
         return _SWITCHED.get(effect_of(decision), (None, None))
-    minimum = next((one for one in decision.changes if one.path == MINIMUM), None)
+    minimum = next((change for change in decision.changes if change.path == MINIMUM), None)
     if minimum is not None:
         return minimum.before, minimum.after
     return decision.replicas_before, decision.replicas_after
@@ -154,10 +154,10 @@ _BY_HAND = (ReasonCode.SCALED_BY, ReasonCode.SWITCHED_ON_BY)
 
 def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
     """Yield what was scaled by somebody else while it was idle, which is why it is released."""
-    found = next((one for one in decision.cause.reasons if one.code in _BY_HAND), None)
+    found = next((reason for reason in decision.cause.reasons if reason.code in _BY_HAND), None)
     if found is None:
         return
-    texts = {one.path[-1]: one for one in decision.changes}
+    texts = {change.path[-1]: change for change in decision.changes}
     idled_to = texts[IDLED_TO].before if IDLED_TO in texts else None
     undone = json_object(texts[UNDONE].after) if UNDONE in texts else {}
     yield Change(
@@ -208,18 +208,25 @@ class IdlePeriod(Struct, frozen=True):
 def ended_periods(changes: Iterable[Change]) -> Iterator[IdlePeriod]:
     """Yield the period that each wake among `changes` ended; a wake that was recorded twice counts once."""
     seen: set[tuple[str, str]] = set()
-    for one in changes:
-        since = parse_time(one.since) if one.since else None
-        if since is not None and (one.object, one.since) not in seen:
-            seen.add((one.object, one.since))
-            requests = PodRequests(one.cpu or 0.0, one.memory or 0.0)
-            yield IdlePeriod(one.object, one.policy, since, one.time, one.asleep, requests)
+    for change in changes:
+        since = parse_time(change.since) if change.since else None
+        if since is not None and (change.object, change.since) not in seen:
+            seen.add((change.object, change.since))
+            requests = PodRequests(change.cpu or 0.0, change.memory or 0.0)
+            yield IdlePeriod(change.object, change.policy, since, change.time, change.asleep, requests)
 
 
 def lasting_periods(plan: Plan, ended: Iterable[IdlePeriod]) -> Iterator[IdlePeriod]:
     """Yield the periods of what was idle before the run of `plan`, until then; those that `ended` meanwhile aside."""
-    over = {(one.object, one.since) for one in ended}
-    idle = {one.idled[0]: one for one in plan.explanations if one.idled is not None}
-    for ref, one in idle.items():
-        if one.idled_at is not None and one.idled is not None and (str(ref), one.idled_at) not in over:
-            yield IdlePeriod(str(ref), one.idled[1], one.idled_at, plan.made_at, one.asleep, one.requests)
+    over = {(period.object, period.since) for period in ended}
+    idle = {explanation.idled[0]: explanation for explanation in plan.explanations if explanation.idled is not None}
+    for ref, found in idle.items():
+        if found.idled_at is not None and found.idled is not None and (str(ref), found.idled_at) not in over:
+            yield IdlePeriod(
+                str(ref),
+                found.idled[1],
+                found.idled_at,
+                plan.made_at,
+                found.asleep,
+                found.requests,
+            )

@@ -59,8 +59,12 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
     """
     about = ObjectRef(cluster, fleet.namespace, "Fleet", fleet.name)
     unknown = [f"{name}: {why}" for name, why in plan.unknown.items() if "/" not in name]
-    conflicts = [one.text for one in plan.notices if one.kind == EQUAL_PRIORITIES]
-    messages = {"HeldBack": [one.why for one in plan.held_back], "ClusterUnknown": unknown, "PolicyConflict": conflicts}
+    conflicts = [notice.text for notice in plan.notices if notice.kind == EQUAL_PRIORITIES]
+    messages = {
+        "HeldBack": [held.why for held in plan.held_back],
+        "ClusterUnknown": unknown,
+        "PolicyConflict": conflicts,
+    }
     for reason, words in messages.items():
         if words:
             name = digest([fleet.name, *filter(None, (plan.shard,)), reason], 12)
@@ -146,5 +150,5 @@ def _contested(decision: Decision) -> str:
     said = next((change.after for change in decision.changes if change.path == path), None)
     if not isinstance(said, str):
         return ""
-    scale = (one.path for one in decision.changes if is_read_by_others(one.path))
+    scale = (change.path for change in decision.changes if is_read_by_others(change.path))
     return f"; {advice_in(said, decision.ref, next(scale, ()))}"

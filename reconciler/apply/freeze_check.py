@@ -36,7 +36,9 @@ class FreezeCheck:
         if decision.writes is not Writes.EVERYTHING:
             return ""
         ref = decision.ref
-        found = next((one for one in self._freezes(ref.cluster) if one.covers(ref.cluster, ref.namespace)), None)
+        found = next(
+            (freeze for freeze in self._freezes(ref.cluster) if freeze.covers(ref.cluster, ref.namespace)), None
+        )
         return "" if found is None else f"{ref.cluster}: {freeze_reason(found)}"
 
     def _freezes(self, cluster: str) -> tuple[Freeze, ...]:

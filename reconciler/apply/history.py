@@ -66,10 +66,10 @@ class Day(Struct, frozen=True, omit_defaults=True):
 
     def saved_in_all(self) -> tuple[SavedBefore, ...]:
         """Return what idling saved in all periods that ended until its end."""
-        found = {(one.cluster, one.policy): one.hours for one in self.saved}
-        for one in self.periods:
-            key = (one.cluster, one.policy)
-            found[key] = found.get(key, Hours()).plus(one.saved(one.since, one.until))
+        found = {(before.cluster, before.policy): before.hours for before in self.saved}
+        for period in self.periods:
+            key = (period.cluster, period.policy)
+            found[key] = found.get(key, Hours()).plus(period.saved(period.since, period.until))
         return tuple(SavedBefore(*key, hours) for key, hours in sorted(found.items()))
 
 
@@ -148,7 +148,11 @@ def keeper(made: Plan, accesses: Mapping[str, Access], fleet: Fleet) -> Access |
     """Return the cluster that keeps what `made` leaves of the Fleet as a whole: home, or the first one that may be
     written to where home may not be, or did not answer; None where none may.
     """
-    written = (one.name for one in fleet.clusters if one.writes is not Writes.NOTHING and one.name in made.clusters)
+    written = (
+        cluster.name
+        for cluster in fleet.clusters
+        if cluster.writes is not Writes.NOTHING and cluster.name in made.clusters
+    )
     names = sorted(written, key=lambda name: name != fleet.home)
     return next((accesses[name] for name in names if name in accesses), None)
 
@@ -168,7 +172,7 @@ class History:
         """
         days = (last - timedelta(days=back) for back in range((last - first).days, -1, -1))
         found = {day: self._found(day) for day in days}
-        return {day: _day(one) for day, one in found.items() if one is not None}
+        return {day: _day(kept) for day, kept in found.items() if kept is not None}
 
     def kept(self) -> tuple[dict[date, Day], dict[date, str]]:
         """Return all days of which anything is kept, and of those that cannot be read, why.
@@ -177,12 +181,12 @@ class History:
             ClusterError: none of them can be read.
         """
         found = self._cluster.list(CONFIG_MAPS, namespace=self._namespace, labels=HISTORY_LABEL)
-        maps = {day: one for one in found if (day := _day_of(one.ref.name)) is not None}
+        maps = {day: config_map for config_map in found if (day := _day_of(config_map.ref.name)) is not None}
         days: dict[date, Day] = {}
         unread: dict[date, str] = {}
-        for day, one in sorted(maps.items(), key=itemgetter(0)):
+        for day, config_map in sorted(maps.items(), key=itemgetter(0)):
             try:
-                days[day] = _day(one)
+                days[day] = _day(config_map)
             except MalformedAnswerError as error:
                 unread[day] = str(error)
         return days, unread
@@ -238,17 +242,17 @@ class History:
     def wakes_of_others(self, awake: Sequence[Awake], changes: Sequence[Change], run: Run) -> list[Change]:
         """Return the wakes since that no run recorded: those of an activator, or by a run that could not write."""
         today = run.now.astimezone(UTC).date()
-        recent = [one for one in awake if run.now - timedelta(days=1) <= one.since <= run.now]
+        recent = [woken for woken in awake if run.now - timedelta(days=1) <= woken.since <= run.now]
         if not recent:
             return []
         days = self.since(today - timedelta(days=1), today)
         last = _last_by_object(change for day in days.values() for change in day.changes)
         last |= _last_by_object(changes, last)
-        new = [one for one in recent if str(one.ref) not in last or last[str(one.ref)].time < one.since]
-        if any(str(one.ref) not in last for one in new):
+        new = [woken for woken in recent if str(woken.ref) not in last or last[str(woken.ref)].time < woken.since]
+        if any(str(woken.ref) not in last for woken in new):
             last = _last_by_object(change for day in self.kept()[0].values() for change in day.changes) | last
-        idled = ((one, last.get(str(one.ref))) for one in new)
-        return [_woken(one, change) for one, change in idled if change is not None and change.verb == "idle"]
+        idled = ((woken, last.get(str(woken.ref))) for woken in new)
+        return [_woken(woken, change) for woken, change in idled if change is not None and change.verb == "idle"]
 
     def _found(self, day: date) -> ConfigMap | None:
         try:
@@ -286,10 +290,10 @@ def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | Non
     return found
 
 
-def _woken(one: Awake, idled: Change) -> Change:
+def _woken(awake: Awake, idled: Change) -> Change:
     values: dict[str, Any] = {"policy": idled.policy, "place": idled.place, "why": "woken between two runs"}
     if idled.before is not None and idled.after is not None:
         values |= {"since": idled.at, "asleep": max(0, idled.before - idled.after)}
         values |= {"cpu": idled.cpu, "memory": idled.memory}
-    by = one.by if one.by not in ("", BY_RECONCILER) else BY_ACTIVATOR
-    return Change(format_time(one.since), str(one.ref), "wake", by, idled.after, one.replicas, **values)
+    by = awake.by if awake.by not in ("", BY_RECONCILER) else BY_ACTIVATOR
+    return Change(format_time(awake.since), str(awake.ref), "wake", by, idled.after, awake.replicas, **values)

@@ -76,7 +76,7 @@ def live_workload(task: Task) -> LiveWorkload:
     owners = {workload.uid}
     if workload_kind(ref.kind).pods == "ReplicaSets":
         sets = cluster.list(REPLICA_SETS, namespace=ref.namespace)
-        owners |= {one.uid for one in sets if owner_key(one) == own_key(workload)}
+        owners |= {replica_set.uid for replica_set in sets if owner_key(replica_set) == own_key(workload)}
     pods = cluster.list(PODS, namespace=ref.namespace, labels=selector_text(workload.selector))
     return LiveWorkload(workload, tuple(pod for pod in pods if pod.owner_uid in owners))
 

@@ -74,4 +74,4 @@ def _forbidden(error: ReconcilerError) -> Literal["", "write", "impersonate"]:
     """Return what the server answered 403 to; a refusal by admission is one too."""
     if isinstance(error, ImpersonationError):
         return "impersonate"
-    return "write" if any(isinstance(one, ForbiddenError) for one in (error, error.__cause__)) else ""
+    return "write" if any(isinstance(cause, ForbiddenError) for cause in (error, error.__cause__)) else ""

@@ -109,7 +109,7 @@ def read_changes(folder: str, since: datetime) -> HistoryFiles:
 
 def _files_of(folder: Path) -> list[Path]:
     try:
-        return sorted(one for one in folder.iterdir() if one.suffix == SUFFIX and one.is_file())
+        return sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and path.is_file())
     except OSError as error:
         raise HistoryError(f"{folder}: {error.strerror}, expected a folder with files of --report-dir") from error
 

@@ -88,13 +88,14 @@ class ActionRuns:
         """Write the Events, now that nothing waits for them any more; return by action why one was not written."""
         events = dict(self._events)
         clusters = {action.id: action.ref.cluster for action in self.actions}
-        futures = {one: self.pool.submit(clusters[one], write, urgent=True) for one, write in events.items()}
+        futures = {number: self.pool.submit(clusters[number], write, urgent=True) for number, write in events.items()}
         limit, waiting = self.limit.for_what_is_in_flight(), set(futures.values())
         while waiting and not limit.over:
             _, waiting = wait(waiting, limit.step())
         late = f"no Event was written: {limit.why}"
         return {
-            one: late if future.cancel() or not future.done() else future.result() for one, future in futures.items()
+            number: late if future.cancel() or not future.done() else future.result()
+            for number, future in futures.items()
         }
 
     def _unfinished(self, action: Action) -> Outcome:
@@ -140,7 +141,7 @@ class ActionRuns:
         if barred is not None:
             return Outcome(action.id, OutcomeStatus.SKIPPED, barred.why, locked=barred.held)
         done = self._done
-        missing = [one for one in action.needs if one not in done or done[one].status is not OutcomeStatus.APPLIED]
+        missing = [need for need in action.needs if need not in done or done[need].status is not OutcomeStatus.APPLIED]
         if missing:
             why, before = f"needs action {missing[0]}, which was not applied", done.get(missing[0])
             return Outcome(action.id, OutcomeStatus.SKIPPED, why, tenant="" if before is None else before.tenant)

@@ -87,9 +87,9 @@ def record_unseen_decreases(made: Plan, accesses: Mapping[str, Access]) -> tuple
         if access is None:
             continue
         try:
-            for one in seen.decreases:
-                about = one.workload
-                access.cluster.write(decrease_event(about.ref, about.uid, run, one.message, picked=False))
+            for decrease in seen.decreases:
+                about = decrease.workload
+                access.cluster.write(decrease_event(about.ref, about.uid, run, decrease.message, picked=False))
             if seen.after != seen.before:
                 access.store.write(RECORD, seen.after, seen.before)
         except Exception as error:  # noqa: BLE001 - whatever it is

@@ -82,8 +82,8 @@ class Waits:
     def _is_unaccepted(self, action: Action) -> bool:
         """Return whether an activator is still waited for: what was recorded in this run is not accepted yet."""
         cluster, outcomes = action.ref.cluster, tuple(self._done.values())
-        applied = [self._recorded.get(one.action) for one in outcomes if one.status is OutcomeStatus.APPLIED]
-        services = frozenset(one.ref for one in applied if one is not None and one.ref.cluster == cluster)
+        applied = [self._recorded.get(ended.action) for ended in outcomes if ended.status is OutcomeStatus.APPLIED]
+        services = frozenset(action.ref for action in applied if action is not None and action.ref.cluster == cluster)
         return self._acceptance.is_waited_for(services, self._accesses[cluster])
 
     def _first_not_ready(self, tier: str) -> Action | None:
@@ -140,7 +140,7 @@ def is_ready(action: Action, access: Access) -> bool:
     """
     try:
         kinds = access.cluster.scale_kinds()
-        kind = next((one for one in kinds if (one.group, one.kind) == (action.ref.group, action.ref.kind)), None)
+        kind = next((kind for kind in kinds if (kind.group, kind.kind) == (action.ref.group, action.ref.kind)), None)
         if kind is None:
             return True
         workload = access.cluster.get(workloads_of(kind), action.ref.namespace, action.ref.name)
@@ -204,11 +204,11 @@ def _not_accepted(services: frozenset[ObjectRef], access: Access) -> frozenset[O
         slices = access.cluster.list(
             ENDPOINT_SLICES, namespace=inside, labels=f"{MANAGED_BY_LABEL}={ACTIVATOR_MANAGER}"
         )
-        accepted = {(one.ref.namespace, one.service) for one in slices}
+        accepted = {(endpoint_slice.ref.namespace, endpoint_slice.service) for endpoint_slice in slices}
         missing = frozenset(ref for ref in services if (ref.namespace, ref.name) not in accepted)
         if not missing:
             return missing
         found = access.cluster.list(SERVICES, namespace=inside)
     except ClusterError:
         return services
-    return missing & {one.ref for one in found if IDLED_AT in one.annotations}
+    return missing & {service.ref for service in found if IDLED_AT in service.annotations}

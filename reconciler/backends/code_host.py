@@ -171,8 +171,8 @@ class _GitHubComment(msgspec.Struct):
 
 
 def _marked(written: Iterable[_GitHubComment | _GitLabNote], marker: str) -> Comment | None:
-    found = (Comment(one.id, one.body or "") for one in written)
-    return next((one for one in found if one.body.startswith(marker)), None)
+    found = (Comment(comment.id, comment.body or "") for comment in written)
+    return next((comment for comment in found if comment.body.startswith(marker)), None)
 
 
 class GitHubComments:
@@ -189,7 +189,7 @@ class GitHubComments:
     def own(self, marker: str) -> Comment | None:
         """Return our comment. Only bots count: anybody may write a comment with our marker, and edit it afterwards."""
         found = self._api.pages(f"/repos/{self._repository}/issues/{self._number}/comments?", _GitHubComment)
-        bots = (one for one in found if one.user is not None and one.user.type == "Bot")
+        bots = (comment for comment in found if comment.user is not None and comment.user.type == "Bot")
         return _marked(bots, marker)
 
     def create(self, body: str) -> None:
@@ -226,7 +226,7 @@ def pull_request_of(api: RestApi, repository: str, branch: str, sha: str) -> int
     Source: GitHub REST API, "List pull requests".
     """
     path = f"/repos/{quote(repository)}/pulls?state=open&per_page={_PER_PAGE}&head={quote(branch, safe='')}"
-    found = [one.number for one in api.get(path, list[PullRequest]) if one.head.sha == sha]
+    found = [pull_request.number for pull_request in api.get(path, list[PullRequest]) if pull_request.head.sha == sha]
     if len(found) != 1:
         raise CommentError(f"{repository}: has {len(found)} open pull requests from {branch} at {sha}, expected one")
     return found[0]
@@ -256,7 +256,7 @@ class GitLabNotes:
         """Return our note. Only those of the token's own user count: anybody may write a note with our marker."""
         user = self._api.get("/user", _GitLabUser).id
         found = self._api.pages(f"{self._notes}?sort=asc&order_by=created_at&", _GitLabNote)
-        return _marked((one for one in found if one.author.id == user), marker)
+        return _marked((note for note in found if note.author.id == user), marker)
 
     def create(self, body: str) -> None:
         self._api.send("POST", self._notes, {"body": body})

@@ -59,12 +59,12 @@ def allowed_file(sources: CredentialSources, of: str, what: str, file: str) -> s
     try:
         found = Path(file).expanduser().resolve()
         around = [
-            one
-            for one in (Path(folder).expanduser().resolve() for folder in folders)
-            if found.is_relative_to(one) and not found.is_symlink()  # a circle of links, since Python 3.13
+            around
+            for around in (Path(folder).expanduser().resolve() for folder in folders)
+            if found.is_relative_to(around) and not found.is_symlink()  # a circle of links, since Python 3.13
         ]
         own = _folder_of_own_token(found)
-        if any(own is None or one.is_relative_to(own) for one in around):
+        if any(own is None or folder.is_relative_to(own) for folder in around):
             return str(found)
         if around:
             raise UnauthorisedError(

@@ -55,7 +55,9 @@ def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> O
         reached[settings.name] = connection
 
     def warnings() -> tuple[str, ...]:
-        return tuple(f"{name}: {WEAKNESSES[one.weakness]}" for name, one in reached.items() if one.weakness)
+        return tuple(
+            f"{name}: {WEAKNESSES[connection.weakness]}" for name, connection in reached.items() if connection.weakness
+        )
 
     return Opened(opened, warnings)
 

@@ -142,9 +142,9 @@ class PrometheusMetrics:
                     middle = (first + last) // 2
                     todo += [(middle, last), (first, middle)]
                     continue
-                for one in _ranges(body):
-                    values = series.setdefault(tuple(sorted(one.metric.items())), [None] * count)
-                    for at, value in one.values or ():
+                for found in _ranges(body):
+                    values = series.setdefault(tuple(sorted(found.metric.items())), [None] * count)
+                    for at, value in found.values or ():
                         place = round((at - start.timestamp()) / step.total_seconds())
                         if not first <= place < last:
                             raise _Wrong("the result has a time that was not asked for, expected none")
@@ -174,7 +174,7 @@ class PrometheusMetrics:
             raise wrong(f"{error}, expected {_expected(error)}") from None
         if response.status != 200:
             words = _refusal(response)
-            raise _TooMuch(words) if any(one in words for one in _TOO_MUCH) else _Wrong(words)
+            raise _TooMuch(words) if any(sign in words for sign in _TOO_MUCH) else _Wrong(words)
         return response.body
 
     def _open(self) -> None:
@@ -295,7 +295,7 @@ def _samples(data: _Result) -> tuple[Sample, ...]:
     if data.result_type != "vector":
         raise _Wrong(f"the result is a {_one_line(data.result_type)}, expected a vector or a scalar; change the query")
     series = _decoded(list[_SeriesPayload], data.result)
-    return tuple(Sample(one.metric, _number(_value(one))) for one in series)
+    return tuple(Sample(found.metric, _number(_value(found))) for found in series)
 
 
 def _ranges(body: bytes | bytearray) -> list[_RangePayload]:
@@ -306,7 +306,7 @@ def _ranges(body: bytes | bytearray) -> list[_RangePayload]:
     if warnings:
         raise _Wrong(f"the answer is partial ({_one_line(warnings[0])}), expected a whole one")
     found = _decoded(list[_RangePayload], said.data.result)
-    if any(one.values is None for one in found):
+    if any(found.values is None for found in found):
         raise _Wrong("the result holds histograms, expected numbers; change the query")
     return found
 

@@ -111,7 +111,8 @@ class Observation:
         self._given_up: set[str] = set()
         placed = placed_names(policies)
         wanted = {
-            one.name: needed_objects(policies.on(one), one.name, scope, placed) for one in policies.fleet.clusters
+            cluster.name: needed_objects(policies.on(cluster), cluster.name, scope, placed)
+            for cluster in policies.fleet.clusters
         }
         names = list(wanted)
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
@@ -131,12 +132,12 @@ class Observation:
     def so_far(self) -> ObservedState:
         """Return what is known now: clusters that are not read yet are unknown, queries have no answer."""
         read = {
-            name: one.result() if one.done() and name not in self._given_up else TOO_SLOW
-            for name, one in self._clusters.items()
+            name: future.result() if future.done() and name not in self._given_up else TOO_SLOW
+            for name, future in self._clusters.items()
         }
         answers = [
-            one.result() if one.done() and not one.cancelled() else _unanswered(name, self._policies)
-            for name, one in self._answers.items()
+            asking.result() if asking.done() and not asking.cancelled() else _unanswered(name, self._policies)
+            for name, asking in self._answers.items()
         ]
         return ObservedState(
             clusters={name: found for name, found in read.items() if isinstance(found, ObservedCluster)},
@@ -147,17 +148,17 @@ class Observation:
     def give_up(self, asked: Future[Any]) -> None:
         """Wait no longer for one of `asked`: a cluster is cut off, so that its threads are free for the others."""
         asked.cancel()
-        for name in [name for name, one in self._clusters.items() if one is asked and name not in self._given_up]:
+        for name in [name for name, future in self._clusters.items() if future is asked and name not in self._given_up]:
             self._given_up.add(name)
-            self._sources[name].reading.cut(TOO_SLOW)
+            self._sources.get(name, Backend(name)).reading.cut(TOO_SLOW)
             self._tell(ReadStep(name, error=TOO_SLOW))
 
     def ended(self) -> ObservedState:
         """Return what is known, and give up whatever is not read by now."""
         state = self.so_far()
-        for name, one in self._clusters.items():
+        for name, future in self._clusters.items():
             if state.unreachable.get(name) is TOO_SLOW:
-                self.give_up(one)
+                self.give_up(future)
         return state
 
     def _report(self, step: ReadStep) -> None:
@@ -169,8 +170,8 @@ _OF_SERVICES = ("idling.", "reconciler/")
 """How annotations begin for which a run looks at what is behind a Service, whatever policies select."""
 
 
-def _is_about_idling(one: Service | Endpoints) -> bool:
-    return any(key.startswith(_OF_SERVICES) for key in one.annotations)
+def _is_about_idling(found: Service | Endpoints) -> bool:
+    return any(key.startswith(_OF_SERVICES) for key in found.annotations)
 
 
 def _read(
@@ -224,7 +225,7 @@ class _ClusterReader:
         served = self._cluster.scale_kinds()
         replica_sets = ListKey(REPLICA_SETS) if wanted.of_deployments else _NOT_OF_DEPLOYMENTS
         resources = dict.fromkeys(map(workloads_of, (*served, SCALED_OBJECT)))
-        scalables = [replica_sets if one == REPLICA_SETS else ListKey(one) for one in resources]
+        scalables = [replica_sets if resource == REPLICA_SETS else ListKey(resource) for resource in resources]
         optional = {ListKey(workloads_of(kind)): kind for kind in served if wanted.forgoes(kind)}
         nodes = ListKey(NODES)
         own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
@@ -239,7 +240,7 @@ class _ClusterReader:
                 return ()
             if asked.namespace or asked.resource == NODES or not (self._left_out or wanted.decides):
                 return read
-            return tuple(one for one in read if namespace_of(one) not in self._left_out and wanted.keeps(one))
+            return tuple(found for found in read if namespace_of(found) not in self._left_out and wanted.keeps(found))
 
         services, endpoints, events = of(ListKey(SERVICES)), of(ListKey(ENDPOINTS)), of(ListKey(EVENTS))
         is_narrowed = replica_sets == _NOT_OF_DEPLOYMENTS
@@ -259,7 +260,7 @@ class _ClusterReader:
             nodes=of(nodes),
             autoscalers=of(ListKey(AUTOSCALERS)),
             events=events,
-            config_maps=tuple(one for one in of(own) if one.ref.name.startswith(OUR_CONFIG_MAPS)),
+            config_maps=tuple(config_map for config_map in of(own) if config_map.ref.name.startswith(OUR_CONFIG_MAPS)),
             marked_pods=of(_MARKED_PODS),
             unlisted_replica_sets=OF_DEPLOYMENT if is_narrowed else None,
             unreadable={
@@ -272,7 +273,7 @@ class _ClusterReader:
 
     def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | str]]:
         """Return the cluster's identity, and for each list its objects, or why it cannot be read."""
-        parts: list[Callable[[], Any]] = [*(partial(self._list, one) for one in asked), self._identity]
+        parts: list[Callable[[], Any]] = [*(partial(self._list, key) for key in asked), self._identity]
         *found, identity = self._pool.each(self._name, lambda part: part(), parts, LISTS_AT_ONCE)
         return identity, dict(zip(asked, found, strict=True))
 
@@ -319,7 +320,7 @@ class _ClusterReader:
         spaces = self._spaces_of(tenant)
         if asked.resource == NAMESPACES:
             return spaces
-        return self._within(asked, [one.ref.name for one in spaces])
+        return self._within(asked, [space.ref.name for space in spaces])
 
     def _within(self, asked: ListKey, namespaces: Iterable[str]) -> tuple[Any, ...]:
         lists = (self._cluster.list(asked.resource, namespace=name, labels=asked.labels) for name in namespaces)
@@ -329,7 +330,7 @@ class _ClusterReader:
         """Return its namespaces; only patterns of names need the right to list all."""
         if not any(map(is_pattern, tenant.namespaces)):
             return tuple(chain.from_iterable(map(self._namespace, tenant.namespaces)))
-        return tuple(one for one in self._cluster.list(NAMESPACES) if tenant.has_namespace(one.ref.name))
+        return tuple(space for space in self._cluster.list(NAMESPACES) if tenant.has_namespace(space.ref.name))
 
     def _namespace(self, name: str) -> tuple[Namespace, ...]:
         """A Role in a namespace may give the right to read that Namespace, a ClusterRole only that to list them."""

@@ -38,7 +38,10 @@ EVERYTHING = Scope()
 
 def placed_names(policies: PolicySet) -> frozenset[tuple[str, str]]:
     """Return namespace and name of the local ReplicaSets of `policies`: those whose pod templates are compared."""
-    return frozenset((one.namespace, one.target.name if one.target else one.name) for one in policies.federated)
+    return frozenset(
+        (federated.namespace, federated.target.name if federated.target else federated.name)
+        for federated in policies.federated
+    )
 
 
 class NeededObjects(Struct, frozen=True):
@@ -54,9 +57,9 @@ class NeededObjects(Struct, frozen=True):
     namespaces: tuple[str, ...] | None = None  # the only ones of which anything is read
     of_deployments: bool = True  # the ReplicaSets of Deployments too
 
-    def keeps(self, one: Any) -> bool:
+    def keeps(self, found: Any) -> bool:
         """Return whether an object, or what is in it, is decided in this run."""
-        return self.decides is None or self.decides(namespace_of(one))
+        return self.decides is None or self.decides(namespace_of(found))
 
     def forgoes(self, kind: WorkloadKind) -> bool:
         """Return whether a run does without `kind` where it may not read that: no policy can select it."""
@@ -103,8 +106,8 @@ def _decides_beyond_deployments(policies: PolicySet) -> bool:
     return (
         not selecting
         or bool(policies.federated)
-        or any(one.workloads is None or one.services is not None for policy in selecting for one in policy.exclude)
-        or any(_selects_replica_sets_or_services(one.selector) for one in selecting)
+        or any(part.workloads is None or part.services is not None for policy in selecting for part in policy.exclude)
+        or any(_selects_replica_sets_or_services(policy.selector) for policy in selecting)
     )
 
 
@@ -114,8 +117,8 @@ def _selects_replica_sets_or_services(selector: Selector) -> bool:
     return selector.services is not None or not others_only
 
 
-def namespace_of(one: Any) -> str:
+def namespace_of(found: Any) -> str:
     """Return the namespace that an object is in, or is."""
-    if isinstance(one, Namespace):
-        return one.ref.name
-    return one.namespace if isinstance(one, Pod | Event) else one.ref.namespace
+    if isinstance(found, Namespace):
+        return found.ref.name
+    return found.namespace if isinstance(found, Pod | Event) else found.ref.namespace

@@ -61,22 +61,22 @@ def answer(
         )
         for name in names
     }
-    names_of = {one: name for name, one in found.items()}
+    names_of = {reading: name for name, reading in found.items()}
     given_up: set[str] = set()
 
-    def give_up(one: Future[ObservedCluster]) -> None:
-        one.cancel()
-        given_up.add(names_of[one])
-        sources[names_of[one]].reading.cut(TOO_SLOW)
+    def give_up(reading: Future[ObservedCluster]) -> None:
+        reading.cancel()
+        given_up.add(names_of[reading])
+        sources[names_of[reading]].reading.cut(TOO_SLOW)
 
     chosen.wait(found.values(), delayed, give_up)
-    for one in [one for one in found.values() if not one.done()]:
-        give_up(one)
+    for reading in [reading for reading in found.values() if not reading.done()]:
+        give_up(reading)
     clusters = {
         name: _without_pods(state.clusters[name], asked[name], TOO_SLOW)
         if name in given_up
-        else _ended(one, state.clusters[name], asked[name])
-        for name, one in found.items()
+        else _ended(reading, state.clusters[name], asked[name])
+        for name, reading in found.items()
     }
     return replace(state, clusters={**state.clusters, **clusters})
 
@@ -94,9 +94,9 @@ def with_activators_read(
     }
     readers.wait(found.values(), lambda: None, _cancel)
     read = {
-        name: replace(state.clusters[name], activators=one.result())
-        for name, one in found.items()
-        if one.done() and not one.cancelled() and one.exception() is None
+        name: replace(state.clusters[name], activators=reading.result())
+        for name, reading in found.items()
+        if reading.done() and not reading.cancelled() and reading.exception() is None
     }
     return replace(state, clusters={**state.clusters, **read}) if read else state
 
@@ -111,8 +111,10 @@ def activators_of(cluster: Cluster, namespace: str) -> tuple[ActivatorReplica, .
     Raises:
         ClusterError: they cannot be read.
     """
-    leases = [one for one in cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_SELECTOR) if one.activator]
-    return tuple(sorted(ActivatorReplica(one.activator, one.is_fresh(cluster.now())) for one in leases))
+    leases = [
+        lease for lease in cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_SELECTOR) if lease.activator
+    ]
+    return tuple(sorted(ActivatorReplica(lease.activator, lease.is_fresh(cluster.now())) for lease in leases))
 
 
 def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Sequence[ObjectRef]) -> ObservedCluster:
@@ -134,26 +136,26 @@ def _with_pods(
     cluster = source.cluster
     assert cluster is not None
 
-    def listed(one: ListKey) -> tuple[Any, ...] | str:
+    def listed(key: ListKey) -> tuple[Any, ...] | str:
         try:
-            return cluster.list(one.resource, namespace=one.namespace, labels=one.labels)
+            return cluster.list(key.resource, namespace=key.namespace, labels=key.labels)
         except ClusterError as error:
             return str(error)
 
     lists = _pod_lists(observed, asked)
-    owners = {one: _owner_list(one, observed) for one in lists} if observed.unlisted_replica_sets else {}
+    owners = {key: _owner_list(key, observed) for key in lists} if observed.unlisted_replica_sets else {}
     every = [*lists, *owners.values()]
     read = dict(zip(every, pool.each(observed.name, listed, every, LISTS_AT_ONCE), strict=True))
-    workloads = {one.ref: one for one in observed.workloads}
-    workloads |= {one.ref: one for key in owners.values() for one in read[key] if isinstance(one, Workload)}
+    workloads = {workload.ref: workload for workload in observed.workloads}
+    workloads |= {owner.ref: owner for key in owners.values() for owner in read[key] if isinstance(owner, Workload)}
     observed = replace(observed, workloads=tuple(workloads.values()))
     answers = _Answers(observed, asked)
     pods = dict(observed.pods)
     unreadable = dict(observed.unreadable)
-    for one, refs in lists.items():
-        found = read[one]
-        if not isinstance(found, str) and one in owners and isinstance(read[owners[one]], str):
-            found = read[owners[one]]
+    for key, refs in lists.items():
+        found = read[key]
+        if not isinstance(found, str) and key in owners and isinstance(read[owners[key]], str):
+            found = read[owners[key]]
         if isinstance(found, str):
             unreadable |= {unreadable_pods_key(ref): found for ref in refs}
         else:
@@ -182,11 +184,11 @@ def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[Li
     inside: dict[str, list[ObjectRef]] = {}
     for ref in sorted(asked, key=lambda ref: ref.namespace):
         inside.setdefault(ref.namespace, []).append(ref)
-    pages = 1 + sum(one.spec_replicas for one in observed.workloads if one.owner is None) // _PODS_OF_A_PAGE
+    pages = 1 + sum(known.spec_replicas for known in observed.workloads if known.owner is None) // _PODS_OF_A_PAGE
     if len(inside) > max(_FEW_LISTS, pages) and "pods" not in observed.unreadable:
         return {ListKey(PODS): [ref for refs in inside.values() for ref in refs]}
     alone = {refs[0] for refs in inside.values() if len(refs) == 1}
-    labels = {one.ref: selector_text(one.selector) for one in observed.workloads if one.ref in alone}
+    labels = {known.ref: selector_text(known.selector) for known in observed.workloads if known.ref in alone}
     return {
         ListKey(PODS, namespace, labels.get(refs[0], "") if len(refs) == 1 else ""): refs
         for namespace, refs in inside.items()
@@ -238,8 +240,8 @@ class _Answers:
 
 def _endpoints(observed: ObservedCluster) -> Iterator[tuple[tuple[str, str], tuple[tuple[str, str], ...]]]:
     """Yield (namespace, Service) and the (name, uid) of pods behind it, of each object that names any."""
-    for one in observed.endpoint_slices:
-        yield (one.ref.namespace, one.service), one.pods
+    for endpoint_slice in observed.endpoint_slices:
+        yield (endpoint_slice.ref.namespace, endpoint_slice.service), endpoint_slice.pods
     for old in observed.endpoints:
         yield (old.ref.namespace, old.ref.name), old.pods
 

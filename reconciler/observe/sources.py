@@ -55,19 +55,19 @@ class Readers(Struct, frozen=True):
         """
         limit = self.limit.for_what_is_in_flight()
         soon = TimeLimit(READ_DELAY_SECONDS)
-        waiting = {one for one in asked if not one.done()}
+        waiting = {reading for reading in asked if not reading.done()}
         limits: dict[Future[Any], TimeLimit] = {}
         standstill = self._of_one(limit)
         while waiting and not limit.over:
             done, waiting = wait(waiting, timeout=limit.step())
-            begun = [one for one in waiting if one not in limits and one.running()]
+            begun = [reading for reading in waiting if reading not in limits and reading.running()]
             limits |= dict.fromkeys(begun, self._of_one(limit))
-            over = {one for one in waiting & limits.keys() if limits[one].over}
+            over = {reading for reading in waiting & limits.keys() if limits[reading].over}
             standstill = self._of_one(limit) if begun or done or over else standstill
-            over = over or ({one for one in waiting if one not in limits} if standstill.over else set())
+            over = over or ({reading for reading in waiting if reading not in limits} if standstill.over else set())
             waiting -= over
-            for one in over:
-                give_up(one)
+            for reading in over:
+                give_up(reading)
             if waiting and soon.over:
                 delayed()
                 soon = TimeLimit(READ_DELAY_SECONDS)

@@ -200,7 +200,7 @@ class _Choice:
             NotFoundError: the review is about another object.
         """
         ref = self._review.ref
-        kind = next(one for one in BUILT_IN_SCALES if (one.group, one.kind) == (ref.group, ref.kind))
+        kind = next(kind for kind in BUILT_IN_SCALES if (kind.group, kind.kind) == (ref.group, ref.kind))
         found = self._cluster.get(workloads_of(kind), ref.namespace, ref.name)
         if found.uid != self._review.object_uid:
             raise NotFoundError(f"{ref}: is another object, expected the one of the review")

@@ -87,7 +87,7 @@ def review_in(body: bytes, cluster: str) -> Review:
     scaled = request.resource.group == "apps" and kind and request.sub_resource in ("", "scale")
     is_update = scaled and request.operation == "UPDATE"
     absent = 0 if request.sub_resource else 1  # a Scale leaves 0 out, and a Deployment has 1 where nothing is said
-    before, after = (_replicas(one, absent) if is_update else 0 for one in (request.old_object, request.object))
+    before, after = (_replicas(version, absent) if is_update else 0 for version in (request.old_object, request.object))
     return Review(
         uid=request.uid,
         ref=ObjectRef(cluster, request.namespace, kind or request.resource.resource, request.name, "apps"),

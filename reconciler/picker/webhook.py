@@ -76,10 +76,10 @@ class CertificateFiles:
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
         try:
-            found = [Path(one).stat() for one in (self.certificate, self.key)]
+            found = [Path(file).stat() for file in (self.certificate, self.key)]
         except OSError:
             return ()
-        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
+        return tuple((status.st_mtime_ns, status.st_size, status.st_ino) for status in found)
 
 
 class PickerMetrics:
@@ -100,11 +100,11 @@ class PickerMetrics:
 
     def families(self) -> Iterator[Family]:
         """Yield all of them."""
-        results = [({"result": str(one)}, float(self.results[one])) for one in Result]
+        results = [({"result": str(result)}, float(self.results[result])) for result in Result]
         yield Family(
             "reconciler_picker_reviews", "Reviews that were answered, by what became of them.", results, counts=True
         )
-        failures = [({"reason": one}, float(self.failures[one])) for one in FAILURES]
+        failures = [({"reason": reason}, float(self.failures[reason])) for reason in FAILURES]
         yield Family(
             "reconciler_picker_failures", "Decreases of which the controller chose the pods.", failures, counts=True
         )

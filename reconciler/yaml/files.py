@@ -64,7 +64,7 @@ class _Walk:
     def ended(self) -> FoundFiles:
         """Return what was found; what came last, through a link, stands at its name."""
         if self._followed:
-            self.found.files = dict(sorted(self.found.files.items(), key=lambda one: one[0].split(os.sep)))
+            self.found.files = dict(sorted(self.found.files.items(), key=lambda entry: entry[0].split(os.sep)))
         return self.found
 
     def names_at(self, path: str, depth: int) -> list[str]:

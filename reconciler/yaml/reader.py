@@ -287,22 +287,22 @@ class _Reader:
             if marks is not None:
                 marks[key] = (event.start_mark, inside.start_mark)
         self._nodes += len(found)
-        for one in merged:
-            self._merge(one, found, marks, start)
+        for value in merged:
+            self._merge(value, found, marks, start)
         if self._marks is not None and marks is not None:
             self._marks[id(found)] = marks
         elif marks is not None and not merged:
             self._outer[id(found)] = marks
         return found
 
-    def _merge(self, one: Any, found: dict[str, Any], marks: Any, start: Any) -> None:
+    def _merge(self, source: Any, found: dict[str, Any], marks: Any, start: Any) -> None:
         """What a mapping says itself counts, then what is merged first. Source: yaml.org/type/merge.html."""
-        if not isinstance(one, dict):
+        if not isinstance(source, dict):
             self._add(start, "<< merges something that is no mapping, expected a mapping")
             return
         if self._marks is not None:
-            marks |= {key: mark for key, mark in self._marks[id(one)].items() if key not in found}
-        found |= {key: value for key, value in one.items() if key not in found}
+            marks |= {key: mark for key, mark in self._marks[id(source)].items() if key not in found}
+        found |= {key: value for key, value in source.items() if key not in found}
 
     def _sequence(self, depth: int) -> list[Any]:
         found: list[Any] = []

@@ -177,8 +177,10 @@ def _autoscaler(
         bounds_writer=writer_of(decoded.metadata.managed_fields or (), *BOUNDS),
         labels=metadata.labels or NOTHING,
         behavior=behavior,
-        scaled_to_zero=any((one.type, one.status) == ("ScaledToZero", "True") for one in conditions or ()),
-        may_be_zero=any(one.type in ("Object", "External") for one in spec.metrics or ()),
+        scaled_to_zero=any(
+            (condition.type, condition.status) == ("ScaledToZero", "True") for condition in conditions or ()
+        ),
+        may_be_zero=any(metric.type in ("Object", "External") for metric in spec.metrics or ()),
     )
 
 
@@ -242,11 +244,11 @@ def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.Pod) -> model.Pod:
 def _sidecar_restarts(spec: shapes.PodSpec, status: shapes.PodStatus) -> int:
     """A sidecar is an init container that always restarts. Source: KEP-753."""
     sidecars = {container.name for container in spec.init_containers or () if container.restart_policy == "Always"}
-    return _most_restarts([one for one in status.init_container_statuses or () if one.name in sidecars])
+    return _most_restarts([status for status in status.init_container_statuses or () if status.name in sidecars])
 
 
 def _most_restarts(statuses: Iterable[shapes.ContainerStatus] | None) -> int:
-    return max((one.restart_count or 0 for one in statuses or ()), default=0)
+    return max((status.restart_count or 0 for status in statuses or ()), default=0)
 
 
 _READERS: dict[type, Callable[[ObjectRef, Metadata, Any], Any]] = {

@@ -73,7 +73,7 @@ class TemplateSpec(Wire):
     @property
     def states_resources(self) -> bool:
         containers = (*(self.containers or ()), *(self.init_containers or ()))
-        return bool(self.overhead) or any(one.resources is not None for one in containers)
+        return bool(self.overhead) or any(container.resources is not None for container in containers)
 
 
 class PodTemplate(Wire):
@@ -260,7 +260,7 @@ class ServiceSpec(Wire):
             return "internalTrafficPolicy is Local, so only pods of the client's own node are asked"
         if self.type in ("NodePort", "LoadBalancer") and self.external_traffic_policy == "Local":
             return "externalTrafficPolicy is Local, so only pods of the node that is asked answer"
-        unknown = sorted({one.protocol or "TCP" for one in self.ports or ()} - {"TCP", "UDP"})
+        unknown = sorted({port.protocol or "TCP" for port in self.ports or ()} - {"TCP", "UDP"})
         return f"it has ports for {', '.join(unknown)}, and only TCP and UDP can be held" if unknown else ""
 
 

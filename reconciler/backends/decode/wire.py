@@ -218,8 +218,10 @@ class PodMetadata(Metadata):
     @property
     def cost_writer(self) -> str:
         """The manager that wrote the deletion cost last, "" where there is none, or nobody is recorded."""
-        owners = [one for one in self.managed_fields or () if one.fields_v1 is not None and one.fields_v1.is_owned]
-        last = max(owners, key=lambda one: (one.time or 0, one.manager or ""), default=None)
+        owners = [
+            entry for entry in self.managed_fields or () if entry.fields_v1 is not None and entry.fields_v1.is_owned
+        ]
+        last = max(owners, key=lambda entry: (entry.time or 0, entry.manager or ""), default=None)
         return "" if last is None else last.manager or ""
 
 

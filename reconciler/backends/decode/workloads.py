@@ -182,7 +182,7 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
             None if strange else found,
             has_map=holder is not None,
             alone=isinstance(holder, Mapping) and holder.keys() == {key},
-            finished=any(is_ready(value, Ready(type=one)) for one in kind.finished),
+            finished=any(is_ready(value, Ready(type=condition)) for condition in kind.finished),
         ),
         "no_place": f"{'.'.join(kind.replicas_path)} with a single value" if strange else missing or beyond,
         "ready_replicas": None if kind.ready is None or not decoded.status else int(is_ready(value, kind.ready)),
@@ -202,8 +202,9 @@ def is_ready(value: Any, ready: Ready) -> bool:
         return same_scalar(value_below(value, ready.path), ready.value)
     conditions = value["status"].get("conditions")
     return any(
-        isinstance(one, Mapping) and (one.get("type"), one.get("status")) == (ready.type, ready.status)
-        for one in (conditions if isinstance(conditions, list) else ())
+        isinstance(condition, Mapping)
+        and (condition.get("type"), condition.get("status")) == (ready.type, ready.status)
+        for condition in (conditions if isinstance(conditions, list) else ())
     )
 
 
@@ -261,8 +262,14 @@ def number_at(value: Any, path: Sequence[str]) -> int | None:
 
 def _conditions(conditions: Iterable[shapes.StatusCondition] | None) -> tuple[Condition, ...]:
     return tuple(
-        Condition(one.type, one.status, one.reason or "", one.message or "", datetime_of(one.last_transition_time))
-        for one in conditions or ()
+        Condition(
+            condition.type,
+            condition.status,
+            condition.reason or "",
+            condition.message or "",
+            datetime_of(condition.last_transition_time),
+        )
+        for condition in conditions or ()
     )
 
 
@@ -280,7 +287,8 @@ def decoded_selector(selector: shapes.LabelSelector | None) -> LabelSelector | N
     return LabelSelector(
         match_labels=tuple(sorted((selector.match_labels or {}).items())),
         match_expressions=tuple(
-            LabelRequirement(one.key, one.operator, tuple(one.values or ())) for one in selector.match_expressions or ()
+            LabelRequirement(requirement.key, requirement.operator, tuple(requirement.values or ()))
+            for requirement in selector.match_expressions or ()
         ),
     )
 
@@ -337,8 +345,8 @@ def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
     """
     spec = definition.spec
     versions = spec.versions or ([CustomVersion(spec.version)] if spec.version else [])
-    scales = [(one, (one.subresources or spec.subresources or Subresources()).scale) for one in versions]
-    found = [(one, scale) for one, scale in scales if one.served is not False and scale is not None]
+    scales = [(version, (version.subresources or spec.subresources or Subresources()).scale) for version in versions]
+    found = [(version, scale) for version, scale in scales if version.served is not False and scale is not None]
     if not found:
         return None
     version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))

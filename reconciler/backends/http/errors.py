@@ -57,22 +57,22 @@ def http_error(error: BaseException) -> HttpError:
     import urllib3.exceptions
 
     found = causes(error)
-    ours = next((one for one in found if isinstance(one, HttpError)), None) or _of(found)
-    by_proxy = any(isinstance(one, urllib3.exceptions.ProxyError) for one in found)
+    ours = next((cause for cause in found if isinstance(cause, HttpError)), None) or _of(found)
+    by_proxy = any(isinstance(cause, urllib3.exceptions.ProxyError) for cause in found)
     return ours.by_proxy() if by_proxy else ours
 
 
 def _of(found: list[BaseException]) -> HttpError:
-    for one in found:
-        if isinstance(one, ssl.SSLCertVerificationError):
-            return CertificateError(f"its certificate is not valid ({one.verify_message})")
-        if isinstance(one, _CUT):
+    for cause in found:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return CertificateError(f"its certificate is not valid ({cause.verify_message})")
+        if isinstance(cause, _CUT):
             return HttpError("the connection was cut", passes=True)
-        if isinstance(one, ssl.SSLError):
-            return HttpError(f"TLS failed ({one.reason or 'no reason was given'})")
-        if isinstance(one, OSError):
-            return connection_error(one)
-    if any(isinstance(one, ValueError | http.client.InvalidURL) for one in found):
+        if isinstance(cause, ssl.SSLError):
+            return HttpError(f"TLS failed ({cause.reason or 'no reason was given'})")
+        if isinstance(cause, OSError):
+            return connection_error(cause)
+    if any(isinstance(cause, ValueError | http.client.InvalidURL) for cause in found):
         return HttpError(f"the request cannot be sent ({type(found[-1]).__name__})")
     return HttpError(f"the answer is no HTTP ({type(found[-1]).__name__})")
 
@@ -90,10 +90,10 @@ def causes(error: BaseException) -> list[BaseException]:
     found: list[BaseException] = []
     waiting: list[object] = [error]
     while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, BaseException) and one not in found:
-            found.append(one)
-            waiting += [one.__cause__, one.__context__, *one.args]
+        cause = waiting.pop(0)
+        if isinstance(cause, BaseException) and cause not in found:
+            found.append(cause)
+            waiting += [cause.__cause__, cause.__context__, *cause.args]
     return found
 
 

@@ -293,7 +293,7 @@ def access_of(client: Any) -> ServerAccess:
 
     def authorization(_: TimeLimit) -> str | None:
         settings = configuration.auth_settings().values()
-        found = {one["key"].lower(): one["value"] for one in settings if one["in"] == "header"}
+        found = {setting["key"].lower(): setting["value"] for setting in settings if setting["in"] == "header"}
         by_header = next((value for key, value in headers.items() if key.lower() == "authorization"), None)
         return found.get("authorization") or by_header
 
@@ -305,7 +305,7 @@ def access_of(client: Any) -> ServerAccess:
         verified=bool(configuration.verify_ssl),
         server_name=getattr(configuration, "tls_server_name", None) or "",
         proxy=configuration.proxy or "",
-        impersonation=tuple(one for one in headers.items() if one[0].lower().startswith("impersonate-")),
+        impersonation=tuple(header for header in headers.items() if header[0].lower().startswith("impersonate-")),
     )
     return access if access.is_secured else ServerAccess(access.server, lambda _: None, proxy=access.proxy)
 

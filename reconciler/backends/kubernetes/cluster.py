@@ -165,7 +165,7 @@ class KubernetesCluster:
 
     def _plural(self, group: str, kind: str) -> str:
         served = self._discovered().served.values()
-        found = next((one.plural for one in served if (one.group, one.kind) == (group, kind)), None)
+        found = next((resource.plural for resource in served if (resource.group, resource.kind) == (group, kind)), None)
         if found is None:
             raise NotFoundError(f"{self._name}: serves no {kind} of {group}, expected one; install what defines it")
         return found
@@ -208,4 +208,4 @@ class KubernetesCluster:
 
 def _shown(rows: Iterable[tuple[str, str, T, bool]]) -> tuple[T, ...]:
     """Return the objects that a list shows, sorted by namespace and name."""
-    return tuple(one for *_, one, shown in sorted(rows, key=lambda item: item[:2]) if shown)
+    return tuple(read for *_, read, shown in sorted(rows, key=lambda item: item[:2]) if shown)

@@ -95,7 +95,7 @@ class ConfigNode:
         found = self.value.get(key) or []
         if not isinstance(found, list):
             raise KubeconfigError(f"{key} of {self.name} is no list")
-        return [ConfigNode(f"{self.name}/{key}[{index}]", one, self.folder) for index, one in enumerate(found)]
+        return [ConfigNode(f"{self.name}/{key}[{index}]", value, self.folder) for index, value in enumerate(found)]
 
 
 def texts_in(values: Any, where: str) -> list[str]:

@@ -25,7 +25,7 @@ _AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
     "application/json"
 )
-_BUILT_IN_GROUPS = {one.group for one in BUILT_IN_SCALES} | {AUTOSCALERS.group, ENDPOINT_SLICES.group}
+_BUILT_IN_GROUPS = {scale.group for scale in BUILT_IN_SCALES} | {AUTOSCALERS.group, ENDPOINT_SLICES.group}
 _NO_SCALE_OF_OURS = frozenset(
     {
         "extensions",  # served until Kubernetes 1.16, the same objects as in apps
@@ -139,7 +139,7 @@ class ServedKinds(Struct, frozen=True):
             return True
         if group in self.silent:
             raise self.silent[group]
-        others = sorted(one.version for one in self.served.values() if (one.group, one.plural) == (group, plural))
+        others = sorted(kind.version for kind in self.served.values() if (kind.group, kind.plural) == (group, plural))
         if others:
             raise MalformedAnswerError(
                 f"{self.cluster}: serves {resource_name(group, plural)} only in {', '.join(others)}, expected {version}"
@@ -161,14 +161,16 @@ def discover(client: ApiClient, switches: Iterable[WorkloadKind] = ()) -> Served
         ClusterError: the cluster does not say what it serves.
     """
     found, silent = _served(client)
-    served = {(one.group, one.version, one.plural): one for one in found}
+    served = {(kind.group, kind.version, kind.plural): kind for kind in found}
     kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
-    switched = {(one.group, one.kind) for one in switches}
-    custom = sorted(_custom_scales(one for one in served.values() if (one.group, one.kind) not in switched))
+    switched = {(switch.group, switch.kind) for switch in switches}
+    custom = sorted(_custom_scales(kind for kind in served.values() if (kind.group, kind.kind) not in switched))
     silent = {**_too_many(client.cluster, custom), **silent}
     for group, plural in custom if len(custom) <= MOST_KINDS else ():
-        fallback = next(one for one in served.values() if (one.group, one.plural) == (group, plural) and one.scales)
+        fallback = next(
+            kind for kind in served.values() if (kind.group, kind.plural) == (group, plural) and kind.scales
+        )
         try:
             kind = _scale_kind(client, fallback)
         except (ForbiddenError, MalformedAnswerError) as error:
@@ -176,10 +178,10 @@ def discover(client: ApiClient, switches: Iterable[WorkloadKind] = ()) -> Served
             kind = WorkloadKind(group, fallback.version, fallback.kind, plural)
         if kind is not None:
             kinds[group, kind.kind] = kind
-    for one in switches:
-        plurals = {each.plural: each for each in found if (each.group, each.kind) == (one.group, one.kind)}
+    for switch in switches:
+        plurals = {each.plural: each for each in found if (each.group, each.kind) == (switch.group, switch.kind)}
         for plural in plurals:
-            kinds[one.group, one.kind] = replace(one, plural=plural)
+            kinds[switch.group, switch.kind] = replace(switch, plural=plural)
     for group in silent.keys() - _NO_SCALE_OF_OURS:
         unreadable[group, EVERY_KIND] = silent[group]
         kinds[group, EVERY_KIND] = WorkloadKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
@@ -203,13 +205,13 @@ def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
     """
     built_in = {(kind.group, kind.plural) for kind in BUILT_IN_SCALES}
     return {
-        (one.group, one.plural)
-        for one in served
-        if one.scales
-        and (one.group, one.plural) not in built_in
-        and _CUSTOM_GROUP.fullmatch(one.group)
-        and not one.group.endswith(".k8s.io")
-        and _PLURAL.fullmatch(one.plural)
+        (kind.group, kind.plural)
+        for kind in served
+        if kind.scales
+        and (kind.group, kind.plural) not in built_in
+        and _CUSTOM_GROUP.fullmatch(kind.group)
+        and not kind.group.endswith(".k8s.io")
+        and _PLURAL.fullmatch(kind.plural)
     }
 
 
@@ -244,7 +246,7 @@ def _served(client: ApiClient) -> tuple[list[Served], dict[str, ClusterError]]:
     groups = decoded(answer.body, _GroupList, operation)
     if groups.kind == "APIGroupDiscoveryList":
         items = groups.items or ()
-        return [one for group in items for one in _of_group(group)], dict(_stale(operation, items))
+        return [resource for group in items for resource in _of_group(group)], dict(_stale(operation, items))
     groups_of_old = decoded(answer.body, _OldGroups, operation).groups or ()
     return _asked_one_by_one(client, groups_of_old)
 
@@ -255,7 +257,11 @@ def _stale(operation: Operation, groups: Iterable[_Group]) -> Iterator[tuple[str
     Where it did at some time, what it served then is still there, and known.
     """
     for group in groups:
-        stale = [one.version for one in group.versions or () if one.freshness == "Stale" and not one.resources]
+        stale = [
+            version.version
+            for version in group.versions or ()
+            if version.freshness == "Stale" and not version.resources
+        ]
         if stale:
             name = f"{group.metadata.name}/{stale[0]}"
             words = f"{operation}: {name} does not say what it serves, expected the API server behind it to answer"
@@ -270,7 +276,7 @@ def _of_group(group: _Group) -> list[Served]:
             kind=(found.response_kind or _ResponseKind()).kind or "",
             plural=found.resource,
             namespaced=found.scope != "Cluster",
-            scales=any(one.subresource == "scale" for one in found.subresources or ()),
+            scales=any(inside.subresource == "scale" for inside in found.subresources or ()),
         )
         for version in group.versions or ()
         for found in version.resources or ()
@@ -298,11 +304,11 @@ def _resources_at(client: ApiClient, path: str, group: str, version: str) -> lis
     operation = Operation(client.cluster, "get", path)
     client.check_reading(operation)
     resources = answer_to(client, ApiRequest("GET", path, operation), _OldResources).resources or ()
-    scaled = {one.name.removesuffix("/scale") for one in resources if one.name.endswith("/scale")}
+    scaled = {resource.name.removesuffix("/scale") for resource in resources if resource.name.endswith("/scale")}
     return [
-        Served(group, version, one.kind, one.name, one.namespaced is not False, one.name in scaled)
-        for one in resources
-        if "/" not in one.name and "list" in (one.verbs or ())
+        Served(group, version, resource.kind, resource.name, resource.namespaced is not False, resource.name in scaled)
+        for resource in resources
+        if "/" not in resource.name and "list" in (resource.verbs or ())
     ]
 
 
@@ -322,8 +328,8 @@ class ServedObjects:
         if self._kinds is None:
             found: dict[tuple[str, str], Served] = {}
             in_groups = discover(self._client).served.values()
-            for one in (*_resources_at(self._client, "/api/v1", "", "v1"), *in_groups):
-                found.setdefault((one.group, one.plural), one)
+            for resource in (*_resources_at(self._client, "/api/v1", "", "v1"), *in_groups):
+                found.setdefault((resource.group, resource.plural), resource)
             self._kinds = tuple(found.values())
         return self._kinds
 
@@ -334,10 +340,10 @@ class ServedObjects:
             ClusterError: they cannot be listed.
         """
         return [
-            {**one, "apiVersion": joined_version(group, served.version), "kind": kind}
+            {**manifest, "apiVersion": joined_version(group, served.version), "kind": kind}
             for served in self.kinds()
             if (served.group, served.kind) == (group, kind)
-            for one in self._listed(served, "application/json")
+            for manifest in self._listed(served, "application/json")
         ]
 
     def metadata(self, served: Served) -> list[dict[str, Any]]:
@@ -346,7 +352,11 @@ class ServedObjects:
         Raises:
             ClusterError: they cannot be listed.
         """
-        return [one["metadata"] for one in self._listed(served, METADATA_ONLY) if isinstance(one.get("metadata"), dict)]
+        return [
+            manifest["metadata"]
+            for manifest in self._listed(served, METADATA_ONLY)
+            if isinstance(manifest.get("metadata"), dict)
+        ]
 
     def _listed(self, served: Served, accept: str) -> list[dict[str, Any]]:
         key = (served.group, served.version, served.plural)

@@ -283,7 +283,7 @@ def _cluster_info(cluster: ConfigNode) -> dict[str, Any]:
     if authority is not None:
         content = authority if isinstance(authority, bytes) else Path(authority).read_bytes()
         info["certificate-authority-data"] = base64.b64encode(content).decode()
-    extensions = (one for one in cluster.nodes("extensions") if one.get("name") == _EXTENSION)
+    extensions = (extension for extension in cluster.nodes("extensions") if extension.get("name") == _EXTENSION)
     config = next(extensions, None)
     return info if config is None else {**info, "config": config.get("extension")}
 

@@ -64,21 +64,21 @@ def entries_of(text: str | None) -> list[KubeconfigEntry]:
         KubeconfigError: it is none.
     """
     content = _content(text)
-    users, clusters = ({one.get("name"): one for one in content.nodes(part)} for part in ("users", "clusters"))
+    users, clusters = ({entry.get("name"): entry for entry in content.nodes(part)} for part in ("users", "clusters"))
     return list(_entries(content, users, clusters))
 
 
 def _entries(
     content: ConfigNode, users: Mapping[Any, ConfigNode], clusters: Mapping[Any, ConfigNode]
 ) -> Iterator[KubeconfigEntry]:
-    for one in content.nodes("contexts"):
-        context = one.node("context")
+    for entry in content.nodes("contexts"):
+        context = entry.node("context")
         user, cluster = users.get(context.get("user")), clusters.get(context.get("cluster"))
         if user is not None and cluster is not None:
             named = user.node("user")
             token = "" if named.get("tokenFile") else named.text("token")
             where = cluster.node("cluster").value
-            yield KubeconfigEntry(one.required_text("name"), user.required_text("name"), where, token)
+            yield KubeconfigEntry(entry.required_text("name"), user.required_text("name"), where, token)
 
 
 def taken_by_others(text: str | None, name: str) -> str:
@@ -88,15 +88,15 @@ def taken_by_others(text: str | None, name: str) -> str:
         KubeconfigError: it is none.
     """
     content = _content(text)
-    known = {part: {one.get("name") for one in content.nodes(part)} for part in ("users", "clusters")}
-    for one in content.nodes("contexts"):
-        context, whose = one.node("context"), one.get("name")
+    known = {part: {entry.get("name") for entry in content.nodes(part)} for part in ("users", "clusters")}
+    for entry in content.nodes("contexts"):
+        context, whose = entry.node("context"), entry.get("name")
         for part in ("user", "cluster"):
             if whose != name and context.get(part) == name:
                 return f"{part} {name} is used by context {whose}"
             if whose == name and context.get(part) not in known[f"{part}s"]:
                 return f"context {name} names a {part} that is not in it"
-    held = [set(one.node("user").value) - {"token"} for one in content.nodes("users") if one.get("name") == name]
+    held = [set(entry.node("user").value) - {"token"} for entry in content.nodes("users") if entry.get("name") == name]
     return f"user {name} has {', '.join(sorted(held[0]))}" if held and held[0] else ""
 
 
@@ -107,14 +107,14 @@ def with_entry(text: str | None, entry: KubeconfigEntry) -> str:
         KubeconfigError: `text` is none.
     """
     content = _content(text)
-    known = [one.node("context").value for one in content.nodes("contexts") if one.get("name") == entry.context]
+    known = [known.node("context").value for known in content.nodes("contexts") if known.get("name") == entry.context]
     named = {
         "clusters": (entry.context, dict(entry.cluster)),
         "users": (entry.user, {"token": entry.token}),
         "contexts": (entry.context, {**(known[0] if known else {}), "cluster": entry.context, "user": entry.user}),
     }
     for part, (name, value) in named.items():
-        others = [one.value for one in content.nodes(part) if one.get("name") != name]
+        others = [other.value for other in content.nodes(part) if other.get("name") != name]
         content.value[part] = [*others, {"name": name, _LISTS[part]: value}]
     return block_text(content.value)
 
@@ -126,9 +126,9 @@ def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
         KubeconfigError: `text` is none.
     """
     content = _content(text)
-    for one in content.nodes("users"):
-        if one.get("name") in tokens:
-            one.node("user").value["token"] = tokens[one.get("name")]
+    for entry in content.nodes("users"):
+        if entry.get("name") in tokens:
+            entry.node("user").value["token"] = tokens[entry.get("name")]
     return block_text(content.value)
 
 

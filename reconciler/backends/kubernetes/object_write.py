@@ -91,7 +91,8 @@ class ObjectWrite:
         if self._is_scale_only(changes):
             subresource = "/scale"
             operations = [
-                one if one.path == "/metadata/uid" else replace(one, path="/spec/replicas") for one in operations
+                operation if operation.path == "/metadata/uid" else replace(operation, path="/spec/replicas")
+                for operation in operations
             ]
         body = [_wire(operation) for operation in operations]
         return self._request("patch", body, subresource, query=_MANAGED, content_type=JSON_PATCH)
@@ -101,8 +102,8 @@ class ObjectWrite:
         if self._scale is None or not self._scale.status_path:
             return False
         pointer = "/" + "/".join(self._scale.replicas_path)
-        given = all(one.value is not None and one.op in ("test", "replace") for one in changes)
-        return given and all(one.path == pointer for one in changes)
+        given = all(change.value is not None and change.op in ("test", "replace") for change in changes)
+        return given and all(change.path == pointer for change in changes)
 
     def _still_fits(self) -> bool:
         """Look at the object again after a refusal; return whether an attempt without an answer had done it all.
@@ -113,7 +114,7 @@ class ObjectWrite:
         write, found = self._write, self._read()
         if self._attempts.unsure and _is_done(found, write):
             return True
-        patched(found, [one for one in (*_tests(write), *write.patch) if one.op == "test"], str(write.ref))
+        patched(found, [test for test in (*_tests(write), *write.patch) if test.op == "test"], str(write.ref))
         return False
 
     def _create(self) -> None:

@@ -184,7 +184,7 @@ class _PageRequests:
         """Return a page of one object without it: where the list goes on says the server with its metadata alone."""
         request = replace(self._request, query=query, accept=METADATA_ONLY)
         named = decoded(self._client.send(request).body, _Names, request.operation)
-        self._left_out += [(one.metadata.namespace or "", one.metadata.name) for one in named.items]
+        self._left_out += [(item.metadata.namespace or "", item.metadata.name) for item in named.items]
         return HttpResponse(200, {}, b'{"items":[],"metadata":%b}' % bytes(named.metadata))
 
 

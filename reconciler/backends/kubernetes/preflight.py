@@ -100,11 +100,11 @@ class Preflight:
             ClusterError: the server does not say.
         """
 
-        def may(one: tuple[Right, str]) -> bool:
-            return is_allowed(self._client, *one, account)
+        def may(right: tuple[Right, str]) -> bool:
+            return is_allowed(self._client, *right, account)
 
         allowed = WorkerPool(_AT_ONCE).each(self._client.cluster, may, asked, _AT_ONCE)
-        return [one for one, may in zip(asked, allowed, strict=True) if not may]
+        return [right for right, may in zip(asked, allowed, strict=True) if not may]
 
     def lock_holder(self, namespace: str) -> Holder | None:
         """Return who holds our Lease in `namespace`, None where nobody does.

@@ -111,7 +111,7 @@ def request_token(client: ApiClient, account: ServiceAccount, life: timedelta) -
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": int(max(life, SHORTEST).total_seconds())},
     }
-    namespace, name = (quote(one, safe="") for one in (account.namespace, account.name))
+    namespace, name = (quote(part, safe="") for part in (account.namespace, account.name))
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     operation = Operation(client.cluster, "create", "serviceaccounts/token", account.namespace, account.name)
     request = ApiRequest("POST", path, operation, body=msgspec.json.encode(review), writes=True)

@@ -127,7 +127,7 @@ class Watch(Generic[W]):
         request = self._resource.request(self._client.cluster, {})
         # What is too large is not absent: nothing is replaced then, and all is listed again.
         found, self._version = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
-        self._handlers.replaced([one for one in found if one is not None])
+        self._handlers.replaced([read for read in found if read is not None])
 
     def _watch(self) -> None:
         query = {

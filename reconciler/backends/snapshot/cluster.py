@@ -134,7 +134,7 @@ class SnapshotCluster:
             self.recording.check_list(ReadKey.of(resource, namespace=namespace, labels=labels))
         selector = parse_label_selector(labels)
         with self._read() as index:
-            return tuple(one for labels_of, one in index.objects(resource, namespace) if selector.matches(labels_of))
+            return tuple(made for labels_of, made in index.objects(resource, namespace) if selector.matches(labels_of))
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object.

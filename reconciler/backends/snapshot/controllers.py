@@ -67,18 +67,20 @@ class Controllers:
         The only active one follows; of several the oldest shrinks first. Where none is active the newest gets all.
         """
         scale = self._index.scales[_REPLICA_SET]
-        have = {id(one): replicas_of(self._changes.value_of(one), scale) for one in sets}
+        have = {id(entry): replicas_of(self._changes.value_of(entry), scale) for entry in sets}
         by_age = sorted(sets, key=self._age)
-        active = [one for one in by_age if have[id(one)] or self._active(one)] or by_age[-1:]
-        more = wanted - sum(have[id(one)] for one in active)
-        shares = {id(one): have[id(one)] for one in active}
+        active = [entry for entry in by_age if have[id(entry)] or self._active(entry)] or by_age[-1:]
+        more = wanted - sum(have[id(entry)] for entry in active)
+        shares = {id(entry): have[id(entry)] for entry in active}
         if active and more > 0:
             shares[id(active[-1])] += more
-        for one in active:
-            less = min(shares[id(one)], max(0, -more))
-            shares[id(one)] -= less
+        for entry in active:
+            less = min(shares[id(entry)], max(0, -more))
+            shares[id(entry)] -= less
             more += less
-        return [(one, shares[id(one)]) for one in active if shares[id(one)] != have[id(one)] or len(active) == 1]
+        return [
+            (entry, shares[id(entry)]) for entry in active if shares[id(entry)] != have[id(entry)] or len(active) == 1
+        ]
 
     def _age(self, entry: ManifestEntry) -> tuple[int, int, str]:
         metadata = entry.decoded.metadata
@@ -104,10 +106,10 @@ class Controllers:
         self, entry: ManifestEntry, pods: Sequence[tuple[ManifestEntry, Pod]], wanted: int, chosen: Sequence[str]
     ) -> list[ManifestEntry]:
         if entry.kind == "StatefulSet":
-            return [one for one, pod in pods if _ordinal(pod.name) >= _first_ordinal(entry, self._changes) + wanted]
-        first = [one for one, pod in pods if pod.name in chosen]
+            return [owned for owned, pod in pods if _ordinal(pod.name) >= _first_ordinal(entry, self._changes) + wanted]
+        first = [owned for owned, pod in pods if pod.name in chosen]
         rest = [pod for _, pod in pods if pod.name not in chosen]
-        by_name = {pod.name: one for one, pod in pods}
+        by_name = {pod.name: owned for owned, pod in pods}
         count = len(rest) - wanted
         if count <= 0:
             return first
@@ -130,7 +132,7 @@ def _without_pod(manifest: dict[str, Any], pod: ManifestEntry, uid: str) -> dict
     """Return an EndpointSlice or Endpoints without `pod`; a subset without addresses goes as well."""
 
     def left(addresses: Sequence[Any] | None) -> list[Any]:
-        return [one for one in addresses or () if not _is_pod(one.get("targetRef"), pod, uid)]
+        return [address for address in addresses or () if not _is_pod(address.get("targetRef"), pod, uid)]
 
     if "endpoints" in manifest:
         return {**manifest, "endpoints": left(manifest["endpoints"])}

@@ -115,8 +115,8 @@ def read_beside(directory: Path, name: str, root: str | Path, shape: type[W]) ->
         return Beside(decoded_value(shape, document.value), document)
     except msgspec.ValidationError as error:
         wrong = [
-            problem_in(document, one.path, one.words(), key=bool(one.unknown))
-            for one in mismatches(document.value, shape)
+            problem_in(document, mismatch.path, mismatch.words(), key=bool(mismatch.unknown))
+            for mismatch in mismatches(document.value, shape)
         ]
         return Beside(problems=wrong or [Problem(path, 1, 1, "", f"is malformed: {error}")])
 

@@ -111,7 +111,9 @@ class Index:
         owned = [entry for _, entry in sorted(self._owned.get((owner.key.namespace, uid), {}).items())]
         if kind is None:
             return owned
-        return [one for one in owned if (one.group, one.kind) == kind and _controls(uid, one.decoded.metadata)]
+        return [
+            entry for entry in owned if (entry.group, entry.kind) == kind and _controls(uid, entry.decoded.metadata)
+        ]
 
     def naming(self, pod: ManifestEntry) -> list[ManifestEntry]:
         """Return the EndpointSlices and Endpoints that name a pod of the name of `pod`, sorted."""
@@ -170,7 +172,7 @@ class Index:
         try:
             decoded = decoded_value(Custom, entry.value)
         except msgspec.ValidationError:
-            return [(one.path, one.words()) for one in mismatches(entry.value, Custom)]
+            return [(mismatch.path, mismatch.words()) for mismatch in mismatches(entry.value, Custom)]
         found = None if scale.is_switch else value_below(entry.value, scale.replicas_path)
         if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 0):
             return [(scale.replicas_path, f"is {json_words(found)}, expected a whole number of at least 0")]

@@ -147,7 +147,7 @@ def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]
     if not isinstance(found.value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
     header = with_type_meta(found)
-    faults = [(one.path, one.words()) for one in mismatches(header, Header)]
+    faults = [(mismatch.path, mismatch.words()) for mismatch in mismatches(header, Header)]
     if faults:
         return faults
     version, kind = str(header["apiVersion"]), str(header["kind"])
@@ -158,7 +158,9 @@ def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]
         decoded = decoded_value(shape, found.value)
     except msgspec.ValidationError as error:
         wrong = mismatches(found.value, shape)
-        return [(one.path, one.words(secret=kind == "Secret")) for one in wrong] or [((), f"is malformed: {error}")]
+        return [(mismatch.path, mismatch.words(secret=kind == "Secret")) for mismatch in wrong] or [
+            ((), f"is malformed: {error}")
+        ]
     return ManifestEntry(FoundManifest(found.value, version, kind), decoded)
 
 

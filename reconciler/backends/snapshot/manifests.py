@@ -275,7 +275,7 @@ def _switch_parts(decoded: Custom, kind: WorkloadKind) -> dict[str, Any]:
                 parts = put_at(parts, tuple(parents[:depth]), {})
         holder = value_below(value, parents)
         if isinstance(holder, Mapping) and kind.in_map:
-            parts = put_at(parts, tuple(parents), {name: one for name, one in holder.items() if _is_scalar(one)})
+            parts = put_at(parts, tuple(parents), {name: value for name, value in holder.items() if _is_scalar(value)})
         elif isinstance(holder, Mapping) and key in holder:
             parts = put_at(parts, kind.replicas_path, holder[key] if _is_scalar(holder[key]) else {})
     status = _conditions(value["status"])

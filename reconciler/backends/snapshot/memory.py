@@ -60,9 +60,13 @@ class MemoryCluster(SnapshotCluster):
         Raises:
             SnapshotError: what is wrong with them, all of it.
         """
-        read = [_entry_of(found, version, kind) for one in manifests for found, _, (version, kind) in objects_in(one)]
-        wrong = [problem for one in read if isinstance(one, Problem) for problem in (one,)]
-        entries = (one for one in read if isinstance(one, ManifestEntry))
+        read = [
+            _entry_of(found, version, kind)
+            for manifest in manifests
+            for found, _, (version, kind) in objects_in(manifest)
+        ]
+        wrong = [found for found in read if isinstance(found, Problem)]
+        entries = (found for found in read if isinstance(found, ManifestEntry))
         made = cls(name, entries, victim_order=victim_order, switches=switches)
         wrong += made._store.index.problems
         if wrong:

@@ -204,7 +204,7 @@ class Store:
                 continue
             self._files[path] = kept[path] if content is None else read_file(path, content)
         self.index = Index(self.cluster, self._files.values(), self.switches)
-        return problems + [one for file in self._files.values() for one in file.problems] + self.index.problems
+        return problems + [problem for file in self._files.values() for problem in file.problems] + self.index.problems
 
     def _bytes(self, path: str) -> bytes | Problem:
         return read_bytes(path, self._root)

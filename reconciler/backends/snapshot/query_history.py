@@ -66,11 +66,11 @@ class QueryHistory:
         """The times, by their place, at which nothing was measured at all: `up` has no value or, where it never has
         one, no query has.
         """
-        known = [one for one in (self.answers[SCRAPES],) if one.series] if SCRAPES in self.answers else []
+        known = [answer for answer in (self.answers[SCRAPES],) if answer.series] if SCRAPES in self.answers else []
         measured: set[int] = set()
         for answer in known or self.answers.values():
-            for one in answer.series:
-                measured.update(place for place, value in enumerate(one.values) if value is not None)
+            for series in answer.series:
+                measured.update(place for place, value in enumerate(series.values) if value is not None)
         return frozenset(range(self.count)) - measured
 
     @property
@@ -79,7 +79,7 @@ class QueryHistory:
         from statistics import median
 
         answer = self.answers.get(SCRAPES_IN_AN_HOUR, RangeAnswer())
-        found = [value for one in answer.series for value in one.values if value]
+        found = [value for series in answer.series for value in series.values if value]
         return timedelta(hours=1) / round(median(found)) if found else timedelta()
 
     def lines(self) -> Iterator[str]:
@@ -95,8 +95,8 @@ class QueryHistory:
                 yield _line({"query": query, "error": answer.error})
             elif not answer.series:
                 yield _line({"query": query, "labels": {}, "values": []})
-            for one in answer.series:
-                yield _line({"query": query, "labels": dict(one.labels), "values": list(_packed(one.values))})
+            for series in answer.series:
+                yield _line({"query": query, "labels": dict(series.labels), "values": list(_packed(series.values))})
 
 
 def recorded_history(
@@ -109,7 +109,7 @@ def recorded_history(
 
 
 def _rounded(answer: RangeAnswer) -> RangeAnswer:
-    series = (RangeSeries(one.labels, tuple(map(_short, one.values))) for one in answer.series)
+    series = (RangeSeries(series.labels, tuple(map(_short, series.values))) for series in answer.series)
     return RangeAnswer(tuple(series), answer.error)
 
 
@@ -201,8 +201,8 @@ class _Answers:
 
 def _unpacked(values: Iterable[_Value | tuple[int, _Value]], count: int) -> list[float | None]:
     found: list[float | None] = []
-    for one in values:
-        number, value = one if isinstance(one, tuple) else (1, one)
+    for part in values:
+        number, value = part if isinstance(part, tuple) else (1, part)
         if not 0 < number <= count - len(found):
             break
         found += [None if value is None else float(value)] * number

@@ -78,7 +78,7 @@ def result_value(query: str, answer: QueryAnswer, now: str) -> dict[str, Any]:
     value["at"] = now
     if answer.warnings:
         value["warnings"] = list(answer.warnings)
-    series = [{"labels": dict(one.labels), "value": _written(one.value)} for one in answer.samples]
+    series = [{"labels": dict(sample.labels), "value": _written(sample.value)} for sample in answer.samples]
     return {**value, "series": series}
 
 
@@ -102,7 +102,7 @@ class _Result(Wire, forbid_unknown_fields=True):
 
     @property
     def answer(self) -> QueryAnswer:
-        samples = tuple(Sample(one.labels or {}, float(one.value)) for one in self.series or ())
+        samples = tuple(Sample(series.labels or {}, float(series.value)) for series in self.series or ())
         return QueryAnswer(
             samples=() if self.error else samples,
             at=datetime_of(self.at),
@@ -146,8 +146,8 @@ def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") ->
 
 def _results(value: _OfCluster | _OfAll, cluster: str | None) -> Iterator[tuple[FieldPath, str, _Result]]:
     """Yield where each result stands, whose it is, and the result."""
-    for index, one in enumerate(value.results or ()):
-        yield ("results", index), one.cluster if isinstance(one, _NamedResult) else cluster or "", one
+    for index, result in enumerate(value.results or ()):
+        yield ("results", index), result.cluster if isinstance(result, _NamedResult) else cluster or "", result
     for name, results in (value.clusters or {}).items() if isinstance(value, _OfAll) else ():
-        for index, one in enumerate(results or ()):
-            yield ("clusters", name, index), name, one
+        for index, result in enumerate(results or ()):
+            yield ("clusters", name, index), name, result

@@ -88,7 +88,7 @@ class Recording(Struct, frozen=True):
             ClusterError: as it was recorded. MalformedAnswerError: nothing that holds this list was recorded.
         """
         wider = (asked, ReadKey(asked.resource, asked.namespace), ReadKey(asked.resource))
-        found = next((one for one in wider if one in self.read), None)
+        found = next((key for key in wider if key in self.read), None)
         error = None if found is None else self.read[found]
         if found == asked and error is not None:
             raise error
@@ -141,8 +141,8 @@ def _recording(file: _File, cluster: str) -> Recording:
     return Recording(
         cluster=cluster,
         read={
-            ReadKey(one.resource, one.namespace, one.name, one.labels): _error(one.error, one.message)
-            for one in file.read
+            ReadKey(read.resource, read.namespace, read.name, read.labels): _error(read.error, read.message)
+            for read in file.read
         },
         kinds=None if file.kinds is None else _error(file.kinds.error, file.kinds.message),
         at=file.at,
@@ -207,11 +207,11 @@ class Recorder:
         """
         with self._guard:
             kept = self._objects.setdefault(resource, {})
-            for one in read:
-                metadata: Any = one.metadata  # type: ignore[attr-defined]
+            for decoded in read:
+                metadata: Any = decoded.metadata  # type: ignore[attr-defined]
                 if resource == CONFIG_MAPS and not metadata.name.startswith(OUR_CONFIG_MAPS):
                     continue
-                kept[metadata.namespace or "", metadata.name] = one
+                kept[metadata.namespace or "", metadata.name] = decoded
 
     def kinds(self, kinds: tuple[WorkloadKind, ...], error: ClusterError | None) -> None:
         with self._guard:
@@ -258,7 +258,7 @@ class Recorder:
 
     def _is_namespaced(self, kind: WorkloadKind) -> bool:
         same = (kind.group, kind.kind)
-        found = [objects for one, objects in self._objects.items() if (one.group, one.kind) == same]
+        found = [objects for resource, objects in self._objects.items() if (resource.group, resource.kind) == same]
         return all(namespace for objects in found for namespace, _ in objects)
 
 

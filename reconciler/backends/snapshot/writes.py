@@ -69,10 +69,10 @@ class _PlannedWrite:
         self._test_uid(entry)
         stored = entry.file.value_of(entry)
         served = as_served(stored, self._index.uid_of(entry), entry.key.namespace)
-        operations = [PatchOperation(one.op, one.path, plain(one.value)) for one in self._write.patch]
+        operations = [PatchOperation(change.op, change.path, plain(change.value)) for change in self._write.patch]
         changed = patched(served, operations, str(self._write.ref))
         self._check_fixed(served, changed)
-        self._check_json([one.value for one in operations])
+        self._check_json([operation.value for operation in operations])
         new = as_written(changed, stored)
         self._changes.checked = (new, self._check(new, entry))
         self._put(entry, new, stored)

@@ -80,7 +80,7 @@ def soon() -> TimeLimit:
 
 def test_a_token(tmp_path: Path) -> None:
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "s3cret"}))
-    assert connection.endpoint(soon()).url == SERVER
+    assert connection.endpoint(soon()).access.server == SERVER
     assert connection.header(soon()) == "Bearer s3cret"
     assert connection.weakness == ""
 
@@ -118,7 +118,7 @@ def test_clusters_of_one_authority_are_connected_to_side_by_side(tmp_path: Path)
     kubeconfig = a_kubeconfig(tmp_path / "config", {"token": SECRET}, {"certificate-authority-data": authority})
     with ThreadPoolExecutor(max_workers=4) as threads:
         found = [threads.submit(a_connection(kubeconfig).endpoint, soon()) for _ in range(4)]
-        assert {endpoint.result().url for endpoint in found} == {SERVER}
+        assert {endpoint.result().access.server for endpoint in found} == {SERVER}
 
 
 def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused(tmp_path: Path) -> None:
@@ -588,7 +588,7 @@ def test_a_kubeconfig_of_many_clusters_is_read_once_and_again_once_it_has_change
 )
 def test_impersonation(tmp_path: Path, user: dict[str, Any], headers: tuple[Any, ...]) -> None:
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "t", **user}))
-    assert connection.endpoint(soon()).impersonation == headers
+    assert connection.endpoint(soon()).access.impersonation == headers
 
 
 @pytest.mark.parametrize(
@@ -646,7 +646,7 @@ def test_the_proxy_of_the_kubeconfig_wins_over_no_proxy(tmp_path: Path, monkeypa
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
         endpoint = a_connection(a_kubeconfig(tmp_path / "config", {}, {"proxy-url": address})).endpoint(soon())
         with pytest.raises(HttpError):
-            endpoint.reader.exchange(HttpRequest("GET", endpoint.url), TimeLimit(2))
+            endpoint.reader.exchange(HttpRequest("GET", endpoint.access.server), TimeLimit(2))
         proxy.settimeout(30)  # where nobody comes, this fails and does not hang
         asked, _ = proxy.accept()
         assert asked.recv(100).startswith(b"CONNECT 127.0.0.1:1 ")
@@ -665,7 +665,7 @@ def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     paths = [tmp_path / "a" / "config", tmp_path / "nowhere", tmp_path / "b" / "config"]
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, paths)))
     connection = a_connection(None)
-    assert (connection.endpoint(soon()).url, connection.header(soon())) == (SERVER, "Bearer from-b")
+    assert (connection.endpoint(soon()).access.server, connection.header(soon())) == (SERVER, "Bearer from-b")
 
 
 def test_the_file_of_a_user_and_a_password_alone(tmp_path: Path) -> None:
@@ -722,7 +722,7 @@ def test_over_plain_http_no_credentials_are_sent_and_none_are_asked_for(tmp_path
     connection = a_connection(path)
     assert connection.header(soon()) is None
     endpoint = connection.endpoint(soon())
-    assert (endpoint.certificate, endpoint.impersonation) == (b"", (("Impersonate-User", "jane"),))
+    assert (endpoint.certificate, endpoint.access.impersonation) == (b"", (("Impersonate-User", "jane"),))
     assert not (tmp_path / "calls").exists()
 
 
@@ -783,9 +783,9 @@ def test_a_pod_reads_its_token_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
     connection = Connection(ClusterConnection("east", in_cluster=True))
-    assert (connection.endpoint(soon()).url, connection.header(soon())) == ("https://[::1]:6443", "Bearer first")
+    assert (connection.endpoint(soon()).access.server, connection.header(soon())) == ("https://[::1]:6443", "Bearer first")
     (tmp_path / "token").write_text("second")
-    assert connection.endpoint(soon()).authorization(soon()) == "Bearer second"
+    assert connection.endpoint(soon()).access.authorization(soon()) == "Bearer second"
 
 
 @pytest.mark.parametrize("empty", ["token", "ca.crt"])
