@@ -54,3 +54,10 @@ def a_slice(
     metadata = {"name": name, "namespace": "shop", "labels": labels}
     whole = {"metadata": metadata, "addressType": family, "endpoints": listed, "ports": list(ports)}
     return decoded_json(WatchedSlice, encoded(whole))
+
+
+SCALE = {
+    "idling.kubernetes.io/previous-scale": "3",
+    "scale.kubernetes.io/scale-reason": "Idled",
+    "scale.kubernetes.io/scale-time": "2026-11-20T15:41:23Z",
+}

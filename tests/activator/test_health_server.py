@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from reconciler.backends.http.server import MOST_OPEN, serve
-from tests.activator.test_activator import Stage, play
+from tests.activator.stage import Stage, play
 
 _MANY = 3 * MOST_OPEN
 

@@ -21,9 +21,9 @@ from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.pods import PodAddresses
 from reconciler.errors import ForbiddenError, NotFoundError
 from reconciler.model import SERVICE_LABEL
+from tests.activator.idle_services import forget, idle_services
 from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
 from tests.activator.services import encoded
-from tests.activator.test_soak import forget, idle_services
 from tests.live import deployed
 from tests.real.api import Api
 from tests.real.control_plane import ControlPlane

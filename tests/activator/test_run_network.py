@@ -8,36 +8,16 @@ import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from tests.activator.in_cluster import ActivatorProcess, our_slices
-from tests.activator.test_service_network import PATIENCE, Town, accepts, activators, ask, town
+from tests.activator.town import PATIENCE, Town, accepts, activators, ask, is_consistent, run, town
 from tests.real.worlds import deployment_path, wait_until
 
 __all__ = ["activators", "town"]
 
 pytestmark = pytest.mark.soak
-
-IDLED_AT = "idling.kubernetes.io/idled-at"
-
-
-def service_of(town: Town, name: str = "web") -> dict[str, str]:
-    """The annotations of a Service."""
-    found = town.api.get(f"/api/v1/namespaces/{town.namespace}/services/{name}")
-    annotations: dict[str, str] = found["metadata"].get("annotations", {})
-    return annotations
-
-
-def run(town: Town, *more: str) -> Any:
-    folder = str(town.folder.path)
-    return town.folder.call("apply", "policies", "--auto-approve", "--quiet", "--credentials-dir", folder, *more)
-
-
-def is_consistent(town: Town, name: str = "web") -> bool:
-    """Whether it does not stand at zero without a mark."""
-    return town.replicas(name) > 0 or IDLED_AT in service_of(town, name)
 
 
 class Load:

@@ -15,8 +15,19 @@ import pytest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import Write
 from tests.activator.in_cluster import our_slices
-from tests.activator.test_run_network import IDLED_AT, is_consistent, run, service_of
-from tests.activator.test_service_network import PATIENCE, Town, accepts, activators, answers, ask, town
+from tests.activator.town import (
+    IDLED_AT,
+    PATIENCE,
+    Town,
+    accepts,
+    activators,
+    answers,
+    ask,
+    is_consistent,
+    run,
+    service_of,
+    town,
+)
 from tests.real import faults
 from tests.real.api import ApiError
 from tests.real.objects import a_deployment, an_object

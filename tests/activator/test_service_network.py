@@ -2,134 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from tests.activator.in_cluster import ActivatorProcess, always_idle, install, our_slices
-from tests.real.kubeconfig import write_kubeconfig
-from tests.real.objects import a_deployment, a_namespace, an_object
-from tests.real.proxy import Proxy
-from tests.real.service_network import POD_PORT, ServiceNetwork
-from tests.real.worlds import create, replicas_of, wait_for_ready, wait_until
-from tests.way.calls import Folder
-
-PATIENCE = 120
-"""Seconds that a client waits at most; an answer comes much sooner."""
+from tests.activator.in_cluster import ActivatorProcess, our_slices
+from tests.activator.town import PATIENCE, Town, accepts, ask
+from tests.real.worlds import wait_until
 
 OUTAGE_PATIENCE = 900
 """The same while an API server ends, is away and starts again: all that may take its time on a busy machine."""
-
-
-class Town:
-    """A namespace of its own on the service network, and the command line on it."""
-
-    def __init__(self, network: ServiceNetwork, folder: Path) -> None:
-        self.network = network
-        self.api = network.api
-        self.namespace = f"town-{secrets.token_hex(3)}"
-        self.folder = Folder(folder)
-        create(self.api, [a_namespace(self.namespace)])
-        kubeconfig = write_kubeconfig(folder / "kubeconfig.yaml", {"member": network.plane.access()})
-        self.folder.write("policies/all.yaml", always_idle(kubeconfig, self.namespace))
-
-    def open(self, name: str, families: tuple[str, ...] = ("IPv4",), **template: object) -> str:
-        """A Service with one ready pod behind it; return its address."""
-        ports = [
-            {"name": kind.lower(), "port": 80, "targetPort": POD_PORT, "protocol": kind} for kind in ("TCP", "UDP")
-        ]
-        policy = "SingleStack" if len(families) == 1 else "RequireDualStack"
-        spec = {"selector": {"app": name}, "ports": ports, "ipFamilies": families, "ipFamilyPolicy": policy}
-        service = an_object("v1", "Service", name, spec=spec)
-        create(self.api, [service, a_deployment(name, 1, **template)], self.namespace)
-        wait_for_ready(self.api, self.namespace, name, 1)
-        return self.network.cluster_ip(self.namespace, name)
-
-    def idle(self, *names: str) -> None:
-        """Let a run idle them, and wait until their pods are gone and an activator's slices are there.
-
-        On a busy machine a run may lose its lock, or find that what it planned is stale: then the next one does it.
-        """
-        flags = ("--auto-approve", "--quiet", "--credentials-dir", str(self.folder.path))
-        wait_until(lambda: self.folder.call("apply", "policies", *flags).code == 0, "a whole run", 600)
-        assert [self.replicas(name) for name in names] == [0] * len(names)
-        wait_until(lambda: not self.api.items(f"/api/v1/namespaces/{self.namespace}/pods"), "no pods")
-        for name in names:  # a check that sends nothing wakes nothing
-            address = self.network.cluster_ip(self.namespace, name)
-            wait_until(lambda address=address: accepts(address), f"{name} to accept connections again")
-
-    def replicas(self, name: str) -> int:
-        return replicas_of(self.api, self.namespace, name)
-
-    def need_pods(self) -> list[str]:
-        """The names of the Services for which there is an Event NeedPods, one for each such Event."""
-        events = self.api.items(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector="reason=NeedPods")
-        return [one["involvedObject"]["name"] for one in events]
-
-    def woken(self) -> list[str]:
-        """The names of what was woken, one for each wake."""
-        events = self.api.items(f"/api/v1/namespaces/{self.namespace}/events", fieldSelector="reason=Woken")
-        return [one["involvedObject"]["name"] for one in events]
-
-
-@pytest.fixture
-def town(service_network: ServiceNetwork, tmp_path: Path) -> Town:
-    install(service_network.plane)
-    return Town(service_network, tmp_path)
-
-
-@pytest.fixture
-def activators(service_network: ServiceNetwork) -> Iterator[Callable[..., ActivatorProcess]]:
-    """`activators(*flags, through=...)`: one more activator, ready; gone after the test.
-
-    It reaches the API server through a proxy where one is given.
-    """
-    install(service_network.plane)
-    started: list[ActivatorProcess] = []
-
-    def start(*flags: str, through: Proxy | None = None) -> ActivatorProcess:
-        name = f"activator-{secrets.token_hex(3)}"
-        made = ActivatorProcess(service_network.plane, service_network.new_addresses(), *flags, name=name)
-        if through is not None:
-            made.reach = through.access
-        started.append(made)
-        return made.start()
-
-    yield start
-    for one in started:
-        one.stop()
-
-
-def accepts(address: str) -> bool:
-    """Whether the Service accepts a connection."""
-    try:
-        socket.create_connection((address, 80), timeout=PATIENCE).close()
-    except OSError:
-        return False
-    return True
-
-
-def answers(address: str) -> bool:
-    """Whether a pod answers before the connection is reset."""
-    try:
-        return ask(address).startswith("web-")
-    except ConnectionResetError:
-        return False
-
-
-def ask(address: str, line: bytes = b"hello") -> str:
-    """What the Service answers to a line; its words begin with the name of the pod."""
-    with socket.create_connection((address, 80), timeout=PATIENCE) as client:
-        client.sendall(line + b"\n")
-        client.shutdown(socket.SHUT_WR)
-        with client.makefile("rb") as answer:
-            return answer.read().decode()
 
 
 def reply(address: str, line: bytes, patience: float = PATIENCE) -> str:

@@ -15,7 +15,7 @@ from reconciler.activator.limits import SharedLimit
 from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.splice import BUFFER, SMALL_PIECE, Splice
 from tests.activator.services import a_slice
-from tests.activator.test_activator import Stage, play, until
+from tests.activator.stage import Stage, play, until
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 

@@ -15,21 +15,17 @@ import socket
 import statistics
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
+from tests.activator.idle_services import forget, idle_deployment, idle_service, idle_services
 from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
-from tests.activator.services import IDLE
-from tests.activator.test_wake_times import SCALE
-from tests.real.api import Object
 from tests.real.control_plane import ControlPlane
 from tests.real.network_namespace import NODE
-from tests.real.objects import a_deployment, a_namespace, an_object
-from tests.real.worlds import create, deployment_path, replicas_of, wait_until
+from tests.real.worlds import deployment_path, replicas_of, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.real]
 
@@ -41,7 +37,6 @@ WARM = min(600.0, SECONDS / 3)
 GROWTH = 1.05
 _NAMESPACES = 50
 _REFUSING = 100
-_TARGETS = '[{{"kind":"Deployment","name":"{}","group":"apps","replicas":1}}]'
 _SLICES = "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices"
 
 Services = dict[tuple[str, str], int]
@@ -60,27 +55,6 @@ def activator(plane: ControlPlane) -> Iterator[ActivatorProcess]:
     made = ActivatorProcess(plane, ["198.18.2.200"], *flags, name="activator-0")
     yield made
     made.stop()
-
-
-def idle_service(name: str) -> Object:
-    marks = {**IDLE, "idling.kubernetes.io/unidle-targets": _TARGETS.format(name)}
-    spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
-    return an_object("v1", "Service", name, metadata={"annotations": marks}, spec=spec)
-
-
-def idle_deployment(name: str) -> Object:
-    made = a_deployment(name, 0)
-    made["metadata"]["annotations"] = {**IDLE, **SCALE, "idling.kubernetes.io/previous-scale": "1"}
-    return made
-
-
-def idle_services(plane: ControlPlane, namespace: str, names: Iterable[str], *, behind: bool = False) -> None:
-    """Create idle Services, with Deployments at zero behind them where they are to be woken."""
-    create(plane.api, [a_namespace(namespace)])
-    listed = list(names)
-    objects = [idle_service(name) for name in listed]
-    objects += [idle_deployment(name) for name in listed] if behind else []
-    create(plane.api, objects, namespace)
 
 
 def idle_again(plane: ControlPlane, namespace: str, name: str) -> None:
@@ -167,13 +141,6 @@ def test_a_thousand_slices_are_withdrawn_before_a_pods_grace_is_over(
     assert [one["metadata"]["name"] for one in leases] == []
     plane.api.delete("/api/v1/namespaces/thousand")
     forget(plane, "thousand")
-
-
-def forget(plane: ControlPlane, namespace: str) -> None:
-    """No controller ends a namespace here: its Services go one by one."""
-    names = [one["metadata"]["name"] for one in plane.api.items(f"/api/v1/namespaces/{namespace}/services")]
-    with ThreadPoolExecutor(16) as threads:
-        list(threads.map(lambda name: plane.api.delete(f"/api/v1/namespaces/{namespace}/services/{name}"), names))
 
 
 def test_six_hundred_services_are_woken_before_any_client_is_reset(

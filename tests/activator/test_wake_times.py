@@ -11,15 +11,10 @@ from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.errors import ForbiddenError
 from reconciler.model import Service, Write
 from reconciler.workload_kinds import WorkloadKind
-from tests.activator.services import IDLE
+from tests.activator.services import IDLE, SCALE
 from tests.builders import a_namespace, a_service, a_workload
 
 NOW = datetime(2026, 11, 22, 18, 0, tzinfo=UTC)
-SCALE = {
-    "idling.kubernetes.io/previous-scale": "3",
-    "scale.kubernetes.io/scale-reason": "Idled",
-    "scale.kubernetes.io/scale-time": "2026-11-20T15:41:23Z",
-}
 
 
 class View:

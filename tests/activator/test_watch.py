@@ -21,7 +21,7 @@ from reconciler.errors import (
     UnreachableError,
 )
 from reconciler.time_limit import TimeLimit
-from tests.backends.kubernetes.test_read_budget import SizedServer
+from tests.backends.kubernetes.sized_server import SizedServer
 
 GONE = b'{"type":"ERROR","object":{"code":410,"message":"too old"}}'
 

@@ -27,8 +27,8 @@ from reconciler.connection_settings import PrometheusConnection
 from reconciler.errors import ClusterError, CommentError
 from reconciler.model import Sample
 from reconciler.time_limit import TimeLimit
+from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.kubernetes.live import requests_to
-from tests.backends.kubernetes.test_auth import a_kubeconfig
 
 TOKEN = "ey/JhbGciOi.x-0123456789"
 BASIC = b64encode(f"root:{TOKEN}".encode()).decode()

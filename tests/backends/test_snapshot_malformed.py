@@ -10,8 +10,8 @@ from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.cluster import SnapshotCluster, open_snapshot
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import SnapshotError
+from tests.backends.clone_sets import CLONE_SET, CLONE_SETS
 from tests.backends.folders import a_folder, a_snapshot_cluster, last_names_first
-from tests.backends.test_snapshot_reading import CLONE_SET, CLONE_SETS
 
 DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
 

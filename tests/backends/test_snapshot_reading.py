@@ -32,6 +32,7 @@ from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition, FieldWriter, Pod
 from reconciler.observe.clusters import observe
 from reconciler.workload_kinds import WorkloadKind
+from tests.backends.clone_sets import CLONE_SET, CLONE_SETS
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, one
 from tests.builders import a_fleet, a_policy_set
 
@@ -347,32 +348,6 @@ def test_what_an_autoscaler_says_of_zero(
         """
     (found,) = a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).list(AUTOSCALERS)
     assert (found.scaled_to_zero, found.may_be_zero) == expected
-
-
-CLONE_SETS = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clonesets.apps.kruise.io}
-spec:
-  group: apps.kruise.io
-  scope: Namespaced
-  names: {kind: CloneSet, plural: clonesets}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: false
-    subresources: {scale: {specReplicasPath: .spec.count, statusReplicasPath: .status.count}}
-  - name: v1alpha1
-    served: true
-    storage: true
-    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
-"""
-CLONE_SET = """
-apiVersion: apps.kruise.io/v1alpha1
-kind: CloneSet
-metadata: {name: web, generation: 3}
-spec: {replicas: 4, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}
-"""
 
 
 CLONE_SET_KIND = workloads_of(WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))

@@ -13,8 +13,8 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
 from reconciler.model import FieldWriter, ObjectRef, Workload, Write
 from reconciler.workload_kinds import WorkloadKind
+from tests.backends.clone_sets import CLONE_SETS
 from tests.backends.folders import BUILT_IN, a_manifest, a_snapshot_cluster, manifests_in, patch
-from tests.backends.test_snapshot_reading import CLONE_SETS
 
 GROUPS = {"Deployment": "apps", "ReplicaSet": "apps", "StatefulSet": "apps", "CloneSet": "apps.kruise.io"}
 CLONE_SET = workloads_of(WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))

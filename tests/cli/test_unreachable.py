@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.backends.kubernetes.test_auth import a_kubeconfig, an_exec_plugin
+from tests.backends.kubernetes.kubeconfigs import a_kubeconfig, an_exec_plugin
 from tests.real.worlds import wait_until
 from tests.way.calls import Folder
 from tests.way.manifests import fleet

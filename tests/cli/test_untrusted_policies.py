@@ -19,7 +19,7 @@ from reconciler.backends import credential_sources
 from reconciler.backends.credential_sources import PROMETHEUS_FILES, allowed_file
 from reconciler.connection_settings import CredentialSources, PrometheusConnection
 from reconciler.errors import UnauthorisedError
-from tests.backends.kubernetes.test_auth import a_kubeconfig
+from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.way.calls import Folder, Said
 
 NOW = "2026-11-20T22:00:00Z"

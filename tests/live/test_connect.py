@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli import connect
 from tests.live import deployed
 from tests.live.one_cluster import Desk
+from tests.live.small_fleets import NIGHTS, POLICIES
 from tests.real.api import Api, ApiError
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
@@ -26,13 +27,11 @@ from tests.real.objects import manifests
 from tests.real.tokens import claims, signed
 from tests.real.worlds import Paths, create_missing, wait_until
 from tests.way.calls import Said
-from tests.way.manifests import documents, fleet, idling
+from tests.way.manifests import documents, fleet
 
 pytestmark = pytest.mark.real
 
 OWN = deployed.OWN
-NIGHTS = idling("namespaces: {include: [app]}, services: {}", name="idle-nights")
-POLICIES = documents(fleet(["east"], name="mine"), NIGHTS)
 CONNECT = ("connect", "east", "--admin-context", "admin", "--file", "hub.kubeconfig", "--auto-approve")
 _ROLES = [
     *(f"/apis/rbac.authorization.k8s.io/v1/clusterrole{kind}s" for kind in ("", "binding")),

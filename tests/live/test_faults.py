@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.live.end_states import Ends, as_text, comparable, end_state, final_state, lost_scales
 from tests.live.laws import (
     Point,
     always,
@@ -26,7 +27,6 @@ from tests.live.laws import (
     unplanned,
 )
 from tests.live.stage import Key, Stage
-from tests.live.test_kills import Ends, as_text, comparable, end_state, final_state, lost_scales
 from tests.real import faults
 from tests.real.api import Object
 from tests.real.proxy import Fault

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live.test_quiet import SMALL
+from tests.live.small_fleets import SMALL
 from tests.real.objects import a_deployment, a_namespace
 from tests.real.worlds import create, create_missing, replicas_of
 

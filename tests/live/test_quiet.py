@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tests.live.small_fleets import SMALL
 from tests.live.stage import Stage
 from tests.real.api import Object
 from tests.real.objects import a_deployment, a_service, within
-from tests.way.manifests import documents, fleet, idling
 
-SMALL = documents(
-    fleet(["east", "west"], name="small"),
-    idling("namespaces: {include: [dev]}, services: {}", name="idle-dev", downtime='"Sat 01:00-02:00"'),
-)
 NIGHT, MORNING = "2035-11-24T01:30:00Z", "2035-11-24T08:00:00Z"
 
 ASKED = {

@@ -17,9 +17,9 @@ import yaml
 from reconciler.switches import SWITCHES
 from tests.live import deployed, switched
 from tests.live.children import called
+from tests.live.end_states import unanswered, unseen
 from tests.live.stage import CHILDREN, Run
 from tests.live.switched import NAMESPACE, as_stated, switch_of
-from tests.live.test_kills import unanswered, unseen
 from tests.real.api import APPLY_PATCH, JSON_PATCH, Api, Object
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig

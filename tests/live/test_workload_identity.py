@@ -11,7 +11,7 @@ import yaml
 
 from tests.live import deployed
 from tests.live.one_cluster import RBAC, Desk
-from tests.live.test_connect import POLICIES
+from tests.live.small_fleets import POLICIES
 from tests.real.api import MERGE_PATCH as MERGE
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started

@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -36,46 +35,10 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
+from tests.backends.kubernetes.kubeconfigs import SERVER, a_connection, a_credential, a_kubeconfig, an_exec_plugin, soon
 
-SERVER = "https://127.0.0.1:1"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECRET = "S3CRET"
-
-
-def a_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None, **parts: Any) -> str:
-    """Write a kubeconfig with the one context east, but for `parts` of it; JSON is YAML."""
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "east",
-        "contexts": [{"name": "east", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(json.dumps(content | parts))
-    return str(path)
-
-
-def an_exec_plugin(folder: Path, body: str) -> dict[str, Any]:
-    """Return the user of a kubeconfig whose credentials a program gives; it counts its calls in `calls`."""
-    plugin = folder / "plugin.py"
-    calls = folder / "calls"
-    plugin.write_text(f"#!{sys.executable}\nimport json, sys\nopen({str(calls)!r}, 'a').write('x')\n{body}\n")
-    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
-    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
-
-
-def a_credential(**status: Any) -> str:
-    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-    return f"print(json.dumps({credential!r}))"
-
-
-def a_connection(kubeconfig: str | None, context: str | None = None) -> Connection:
-    return Connection(ClusterConnection("east", kubeconfig=kubeconfig, context=context))
-
-
-def soon() -> TimeLimit:
-    return TimeLimit(20)
 
 
 def test_a_token(tmp_path: Path) -> None:
@@ -304,7 +267,7 @@ def test_a_plugin_may_give_a_token_and_a_certificate(tmp_path: Path) -> None:
 ON_A_TERMINAL = """
 import sys
 from reconciler.errors import UnauthorisedError
-from tests.backends.kubernetes.test_auth import a_connection, soon
+from tests.backends.kubernetes.kubeconfigs import a_connection, soon
 assert sys.stdout.isatty()
 try:
     a_connection(sys.argv[1]).header(soon())
@@ -783,7 +746,10 @@ def test_a_pod_reads_its_token_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
     connection = Connection(ClusterConnection("east", in_cluster=True))
-    assert (connection.endpoint(soon()).access.server, connection.header(soon())) == ("https://[::1]:6443", "Bearer first")
+    assert (connection.endpoint(soon()).access.server, connection.header(soon())) == (
+        "https://[::1]:6443",
+        "Bearer first",
+    )
     (tmp_path / "token").write_text("second")
     assert connection.endpoint(soon()).access.authorization(soon()) == "Bearer second"
 

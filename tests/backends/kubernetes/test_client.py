@@ -28,7 +28,7 @@ from reconciler.errors import (
 )
 from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
-from tests.backends.kubernetes.test_auth import a_kubeconfig
+from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.servers import HELLO, Server, hang
 from tests.builders import NOW
 

@@ -16,8 +16,8 @@ from reconciler.backends.kubernetes.config_node import CredentialError
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit
+from tests.backends.kubernetes.kubeconfigs import a_credential, an_exec_plugin
 from tests.backends.kubernetes.live import opened
-from tests.backends.kubernetes.test_auth import a_credential, an_exec_plugin
 from tests.real.kubeconfig import Access, write_kubeconfig
 
 if TYPE_CHECKING:

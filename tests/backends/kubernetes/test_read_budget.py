@@ -5,23 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.decode.wire import Object
-from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes import auth
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import MOST_KINDS, MOST_LEFT_OUT, ReadBudget, listed
+from reconciler.backends.kubernetes.pages import MOST_KINDS, MOST_LEFT_OUT, ReadBudget
 from reconciler.backends.kubernetes.rights import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
 from reconciler.connection_settings import ClusterConnection
@@ -35,8 +31,9 @@ from reconciler.errors import (
 from reconciler.model import EVERY_KIND
 from reconciler.observe.clusters import observe
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
+from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.kubernetes.live import requests_to
-from tests.backends.kubernetes.test_auth import a_kubeconfig
+from tests.backends.kubernetes.sized_server import SizedServer
 
 JSON = "application/json"
 
@@ -139,34 +136,6 @@ def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
     assert [one.ref.name for one in cluster.list(SERVICES)] == names
     limits = [request.args["limit"] for request, _ in httpserver.log if request.path.endswith("/services")]
     assert limits == ["500", "250", "125", "250"]
-
-
-class SizedServer:
-    """Answers lists as an API server does, each object `sizes` bytes long; no answer has more than 32 MiB."""
-
-    cluster = "member"
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes = sizes
-        self.limits: list[int] = []
-
-    def check_reading(self, _: Operation) -> None:
-        """Somebody always waits."""
-
-    def send(self, request: ApiRequest) -> HttpResponse:
-        start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
-        self.limits.append(limit)
-        is_whole = "PartialObjectMetadataList" not in request.accept
-        if is_whole and sum(self._sizes[start : start + limit]) > 32 << 20:
-            raise AnswerTooLargeError(f"{request.operation}: the answer is longer than 32 MiB, expected an answer")
-        end = min(start + limit, len(self._sizes))
-        items = [{"metadata": {"name": f"web-{number}", "namespace": "shop"}} for number in range(start, end)]
-        metadata = {"resourceVersion": "1", "continue": str(end) if end < len(self._sizes) else ""}
-        return HttpResponse(200, {}, json.dumps({"metadata": metadata, "items": items}).encode())
-
-    def listed(self, plural: str, budget: ReadBudget) -> list[Any]:
-        request = ApiRequest("GET", f"/api/v1/{plural}", Operation("east", "list", plural))
-        return listed(cast(ApiClient, self), request, Object, lambda one: one.metadata.name, budget)
 
 
 def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds() -> None:

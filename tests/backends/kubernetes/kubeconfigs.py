@@ -1,0 +1,51 @@
+"""Kubeconfigs of tests, with the programs that they name, and connections by them."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from reconciler.backends.kubernetes.auth import Connection
+from reconciler.connection_settings import ClusterConnection
+from reconciler.time_limit import TimeLimit
+
+SERVER = "https://127.0.0.1:1"
+
+
+def a_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | None = None, **parts: Any) -> str:
+    """Write a kubeconfig with the one context east, but for `parts` of it; JSON is YAML."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "east",
+        "contexts": [{"name": "east", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(content | parts))
+    return str(path)
+
+
+def an_exec_plugin(folder: Path, body: str) -> dict[str, Any]:
+    """Return the user of a kubeconfig whose credentials a program gives; it counts its calls in `calls`."""
+    plugin = folder / "plugin.py"
+    calls = folder / "calls"
+    plugin.write_text(f"#!{sys.executable}\nimport json, sys\nopen({str(calls)!r}, 'a').write('x')\n{body}\n")
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+
+
+def a_credential(**status: Any) -> str:
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    return f"print(json.dumps({credential!r}))"
+
+
+def a_connection(kubeconfig: str | None, context: str | None = None) -> Connection:
+    return Connection(ClusterConnection("east", kubeconfig=kubeconfig, context=context))
+
+
+def soon() -> TimeLimit:
+    return TimeLimit(20)
