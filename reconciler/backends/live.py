@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from msgspec import Struct
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.credential_sources import with_allowed_files
-from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.cluster import KubernetesCluster, ReadRecorder
 from reconciler.backends.kubernetes.discovery import ServedObjects
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSettings, Resource
+from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError
-from reconciler.model import JOURNAL
+from reconciler.model import JOURNAL, NOTHING
 from reconciler.workload_kinds import WorkloadKind
-
-OnClusterRead = Callable[[str, Resource[Any], Sequence[Wire]], None]
 
 
 class LiveSettings(Struct, frozen=True):
     """How live clusters are asked: metrics for the moment `at`, everything within `settings`.
 
-    `namespace` and `switches` are the Fleet's; `recorder`, where given, is called with the cluster's name and what was
-    read of it.
+    `namespace` and `switches` are the Fleet's; `recorders` take notes of what is read, by cluster.
     """
 
     at: datetime
     namespace: str
     settings: RequestSettings
-    recorder: OnClusterRead | None = None
+    recorders: Mapping[str, ReadRecorder] = NOTHING
     switches: tuple[WorkloadKind, ...] = ()
 
 
@@ -66,8 +61,7 @@ def _open_server(
     settings: ClusterConnection, connection: Connection, budget: ReadBudget, live: LiveSettings
 ) -> Backend:
     client = ApiClient(connection, live.settings)
-    recorder = partial(live.recorder, settings.name) if live.recorder is not None else None
-    cluster = KubernetesCluster(settings.name, client, recorder, budget, live.switches)
+    cluster = KubernetesCluster(settings.name, client, live.recorders.get(settings.name), budget, live.switches)
     return Backend(
         name=settings.name,
         cluster=cluster,

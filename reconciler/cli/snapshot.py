@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from reconciler.backends.backend import Backend
-from reconciler.backends.decode.wire import Wire
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.backends.protocols import PODS, NoMetrics, Resource
+from reconciler.backends.protocols import PODS, NoMetrics
 from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.query_history import recorded_history
-from reconciler.backends.snapshot.recorder import RecordedCluster, RecordedMetrics, Recorder
+from reconciler.backends.snapshot.recorder import RecordedMetrics, Recorder
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import GENERAL, argument, option, policies_option, verb
 from reconciler.cli.output import say, show_lines
@@ -100,12 +97,11 @@ def recorded(
     """
     placed = placed_names(policies)
     recorders = {cluster.name: Recorder(cluster.name, placed) for cluster in policies.fleet.clusters}
-
-    def record(cluster: str, resource: Resource[Any], read: Sequence[Wire]) -> None:
-        recorders[cluster].objects(resource, read)
-
-    world = open_world(options.bounded(policies.fleet), None, options.now, options.settings, record)
-    sources = {name: _noted(source, recorders[name]) for name, source in world.sources.items()}
+    world = open_world(options.bounded(policies.fleet), None, options.now, options.settings, recorders)
+    sources = {
+        name: replace(source, metrics=RecordedMetrics(source.metrics or NoMetrics(), recorders[name]))
+        for name, source in world.sources.items()
+    }
     made = plan(policies, replace(world, sources=sources), options.request(whole=True))
     if past is None:
         return recorders, made
@@ -126,12 +122,6 @@ def recorded(
             if cluster is not None:
                 cluster.list(PODS)
     return recorders, replace(made, unknown={**made.unknown, **failures})
-
-
-def _noted(source: Backend, recorder: Recorder) -> Backend:
-    metrics = RecordedMetrics(source.metrics or NoMetrics(), recorder)
-    cluster = None if source.cluster is None else RecordedCluster(source.cluster, recorder)
-    return replace(source, cluster=cluster, metrics=metrics)
 
 
 def check_target(target: Path, overwrite: bool) -> None:

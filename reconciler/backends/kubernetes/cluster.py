@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from datetime import datetime
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from reconciler.backends.decode.objects import is_listed, model_object, secret_value, shape_of
 from reconciler.backends.decode.shapes import Secret
@@ -46,8 +47,21 @@ from reconciler.workload_kinds import WorkloadKind
 
 T = TypeVar("T")
 
-OnRead = Callable[[Resource[Any], Sequence[Wire]], None]
-"""Called with every list and object that was read, as decoded: what a snapshot is made of."""
+
+class ReadRecorder(Protocol):
+    """Takes notes of what is read of a cluster: what a snapshot is made of."""
+
+    def objects(self, resource: Resource[Any], read: Sequence[Wire]) -> None:
+        """Keep objects as they were decoded."""
+
+    def noted(
+        self, resource: Resource[Any], read: Callable[[], T], *, namespace: str = "", name: str = "", labels: str = ""
+    ) -> T:
+        """Return what `read` gives, a list or with `name` one object; note that it was asked for, and what it met."""
+
+    def noted_kinds(self, read: Callable[[], tuple[WorkloadKind, ...]]) -> tuple[WorkloadKind, ...]:
+        """Return what `read` gives, the kinds with a scale; note them, or what it met."""
+
 
 _SCALES = (*BUILT_IN_SCALES, SCALED_OBJECT)
 _PLURALS = {(found.group, found.kind): found.plural for found in (*RESOURCES, *map(workloads_of, _SCALES))}
@@ -65,7 +79,7 @@ class KubernetesCluster:
         self,
         name: str,
         client: ApiClient,
-        recorder: OnRead | None = None,
+        recorder: ReadRecorder | None = None,
         budget: ReadBudget | None = None,
         switches: tuple[WorkloadKind, ...] = (),
     ) -> None:
@@ -88,7 +102,9 @@ class KubernetesCluster:
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         """Return the built-in kinds, and every other served kind with /scale."""
-        return self._discovered().scale_kinds
+        if self._recorder is None:
+            return self._discovered().scale_kinds
+        return self._recorder.noted_kinds(lambda: self._discovered().scale_kinds)
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
         """Return all objects of `resource`, sorted by namespace and name; a kind that is not served gives ().
@@ -97,6 +113,12 @@ class KubernetesCluster:
             LeftOutError: single objects cannot be read; it has all others. ForbiddenError, MalformedAnswerError: this
                 kind cannot be read. ClusterError: the cluster cannot.
         """
+        read = partial(self._read_list, resource, namespace, labels)
+        if self._recorder is None:
+            return read()
+        return self._recorder.noted(resource, read, namespace=namespace, labels=labels)
+
+    def _read_list(self, resource: Resource[T], namespace: str, labels: str) -> tuple[T, ...]:
         if resource.group and not self._serves(resource, namespace):  # the core group is always there
             return ()
         return _shown(self._listed(resource, self._list_request(resource, namespace, labels)))
@@ -111,10 +133,16 @@ class KubernetesCluster:
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object as it is now; see `Cluster.get` for what it raises."""
+        read = partial(self._read_object, resource, namespace, name)
+        return (
+            read() if self._recorder is None else self._recorder.noted(resource, read, namespace=namespace, name=name)
+        )
+
+    def _read_object(self, resource: Resource[T], namespace: str, name: str) -> T:
         request = object_request(self._name, "get", resource.key, namespace, name)
         read: Any = answer_to(self._client, request, shape_of(resource))
         if self._recorder is not None:
-            self._recorder(resource, [read])
+            self._recorder.objects(resource, [read])
         return model_object(resource, read, self._name, self._scale(resource.group, resource.kind))
 
     def now(self) -> datetime:
@@ -202,7 +230,7 @@ class KubernetesCluster:
             # A custom resource can fail by itself, when its conversion webhook does.
             raise MalformedAnswerError(str(error)) from error
         if self._recorder is not None:
-            self._recorder(resource, [item for _, item in found if item is not None])
+            self._recorder.objects(resource, [item for _, item in found if item is not None])
         return [row for row, _ in found]
 
 

@@ -26,9 +26,7 @@ from reconciler.backends.decode.wire import NonEmptyText, Wire
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     CONFIG_MAPS,
-    NAMESPACES,
     OUR_CONFIG_MAPS,
-    Cluster,
     MetricsSource,
     Resource,
 )
@@ -37,7 +35,7 @@ from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
-from reconciler.model import QueryAnswer, Write
+from reconciler.model import QueryAnswer
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.writer import block_text
 
@@ -179,7 +177,6 @@ def _below(types: Iterable[type[ClusterError]]) -> Iterator[type[ClusterError]]:
 
 T = TypeVar("T")
 
-_IDENTITY = "kube-system"
 _HEAD = "# Recorded from a live cluster: what is not listed here is unknown, not absent.\n"
 
 
@@ -213,13 +210,28 @@ class Recorder:
                     continue
                 kept[metadata.namespace or "", metadata.name] = decoded
 
-    def kinds(self, kinds: tuple[WorkloadKind, ...], error: ClusterError | None) -> None:
-        with self._guard:
-            self._kinds, self._kinds_error = kinds, error
+    def noted_kinds(self, read: Callable[[], tuple[WorkloadKind, ...]]) -> tuple[WorkloadKind, ...]:
+        """Return what `read` gives, the kinds with a scale; note them, or what it met."""
+        try:
+            kinds = read()
+        except ClusterError as error:
+            self._kinds, self._kinds_error = (), error
+            raise
+        self._kinds, self._kinds_error = kinds, None
+        return kinds
 
-    def asked(self, asked: ReadKey, error: ClusterError | None) -> None:
-        with self._guard:
+    def noted(
+        self, resource: Resource[Any], read: Callable[[], T], *, namespace: str = "", name: str = "", labels: str = ""
+    ) -> T:
+        """Return what `read` gives, a list or with `name` one object; note that it was asked for, and what it met."""
+        asked = ReadKey.of(resource, namespace=namespace, name=name, labels=labels)
+        try:
+            found = read()
+        except ClusterError as error:
             self._read[asked] = error
+            raise
+        self._read[asked] = None
+        return found
 
     def answered(self, query: str, answer: QueryAnswer) -> None:
         with self._guard:
@@ -264,59 +276,6 @@ class Recorder:
 
 def _documents(manifests: Iterable[Mapping[str, Any]]) -> str:
     return "---\n".join(block_text(manifest) for manifest in manifests)
-
-
-class RecordedCluster:
-    """A cluster that is read, with somebody taking notes. It is never written."""
-
-    def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
-        self._cluster = cluster
-        self._recorder = recorder
-
-    @property
-    def name(self) -> str:
-        return self._cluster.name
-
-    def identity(self) -> str:
-        return self._noted(ReadKey.of(NAMESPACES, name=_IDENTITY), self._cluster.identity)
-
-    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
-        try:
-            found = self._cluster.scale_kinds()
-        except ClusterError as error:
-            self._recorder.kinds((), error)
-            raise
-        self._recorder.kinds(found, None)
-        return found
-
-    def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
-        asked = ReadKey.of(resource, namespace=namespace, labels=labels)
-        return self._noted(asked, lambda: self._cluster.list(resource, namespace=namespace, labels=labels))
-
-    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
-        asked = ReadKey.of(resource, namespace=namespace, name=name)
-        return self._noted(asked, lambda: self._cluster.get(resource, namespace, name))
-
-    def _noted(self, asked: ReadKey, read: Callable[[], T]) -> T:
-        try:
-            found = read()
-        except ClusterError as error:
-            self._recorder.asked(asked, error)
-            raise
-        self._recorder.asked(asked, None)
-        return found
-
-    def now(self) -> datetime:
-        return self._cluster.now()
-
-    def user(self) -> str:
-        return self._cluster.user()
-
-    def secret(self, namespace: str, name: str, key: str) -> str:  # noqa: ARG002
-        raise ClusterError(f"{self.name}: Secret {namespace}/{name} is not read for a snapshot, expected no need to")
-
-    def write(self, write: Write) -> None:
-        raise ClusterError(f"{write.ref}: nothing is written while a snapshot is made, expected no need to")
 
 
 class RecordedMetrics:

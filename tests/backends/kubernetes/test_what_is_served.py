@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.protocols import AUTOSCALERS, NAMESPACES, SERVICES, Resource, workloads_of
+from reconciler.backends.protocols import AUTOSCALERS, NAMESPACES, SERVICES, workloads_of
+from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.errors import MalformedAnswerError, UnreachableError
 from reconciler.model import EVERY_KIND, unreadable_key
 from reconciler.observe.clusters import observe
@@ -182,14 +183,11 @@ def test_what_a_list_that_was_given_up_held_is_not_recorded(
     old = {"metadata": {"continue": "more"}, "items": [{"metadata": {"name": "old", "namespace": api_namespace}}]}
     proxy.rule(faults.answer(200, json.dumps(old).encode()), matching=at(path), times=1)
     proxy.rule(faults.answer(410), matching=lambda asked: at(path)(asked) and "continue" in asked.query)
-    kept: list[tuple[str, list[str]]] = []
-
-    def record(resource: Resource[Any], read: Sequence[Wire]) -> None:
-        kept.append((resource.plural, [one.metadata.name for one in read]))  # type: ignore[attr-defined]
-
-    cluster = KubernetesCluster("east", requests_to(proxy.kubeconfig("east")), record)
+    recorder = Recorder("east")
+    cluster = KubernetesCluster("east", requests_to(proxy.kubeconfig("east")), recorder)
     assert [one.ref.name for one in cluster.list(SERVICES, namespace=api_namespace)] == ["web"]
-    assert kept == [("services", ["web"])]
+    manifests = yaml.safe_load_all(recorder.files("2026-11-20T22:00:00Z")["services.yaml"])
+    assert [manifest["metadata"]["name"] for manifest in manifests] == ["web"]
 
 
 def test_a_custom_kind_that_fails_leaves_the_one_it_is_called_like_readable(
