@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from reconciler.backends.protocols import Cluster, Lock, MetricsSource, StateStore, Traffic
+from reconciler.backends.protocols import ApiTraffic, Cluster, Lock, MetricsSource, StateStore
 from reconciler.errors import UsageError
 from reconciler.time_limit import TimeLimit
 
@@ -27,7 +27,7 @@ class Backend(Struct, frozen=True):
     metrics: MetricsSource | None = None
     store: StateStore | None = None
     make_lock: Callable[[str], Lock] | None = None
-    traffic: Callable[[], Traffic] | None = None  # None: nothing is exchanged, it lies in files
+    traffic: Callable[[], ApiTraffic] | None = None  # None: nothing is exchanged, it lies in files
     preflight: Preflight | None = None  # None: there is no server
     served: ServedObjects | None = None  # None: there is no server
     error: str = ""

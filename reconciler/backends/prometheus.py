@@ -65,14 +65,14 @@ class _TooMuch(_Wrong):
     """An answer that is too large, or has too many samples: a shorter time may have one."""
 
 
-class _Result(msgspec.Struct, rename="camel"):
+class _QueryResult(msgspec.Struct, rename="camel"):
     result_type: str
     result: msgspec.Raw
 
 
 class _Answer(msgspec.Struct, rename="camel"):
     status: str
-    data: _Result | None = None
+    data: _QueryResult | None = None
     error_type: str = ""
     error: str = ""
     warnings: list[str] | None = None
@@ -288,7 +288,7 @@ def answer_of(body: bytes | bytearray) -> QueryAnswer:
     )
 
 
-def _samples(data: _Result) -> tuple[Sample, ...]:
+def _samples(data: _QueryResult) -> tuple[Sample, ...]:
     if data.result_type == "scalar":
         _, value = _decoded(tuple[float, str], data.result)
         return (Sample({}, _number(value)),)

@@ -158,7 +158,7 @@ REQUEST_SECONDS: tuple[float, ...] = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 """The upper bounds of the buckets in `Traffic.buckets`, in seconds; the last bucket has none."""
 
 
-class Traffic(Struct, frozen=True):
+class ApiTraffic(Struct, frozen=True):
     """What was exchanged with one cluster so far.
 
     `received` is bytes of answers as they came over the wire; `seconds` is the sum over all requests; `buckets` counts

@@ -149,7 +149,7 @@ def _with_pods(
     workloads = {workload.ref: workload for workload in observed.workloads}
     workloads |= {owner.ref: owner for key in owners.values() for owner in read[key] if isinstance(owner, Workload)}
     observed = replace(observed, workloads=tuple(workloads.values()))
-    answers = _Answers(observed, asked)
+    answers = _PodsOfWorkloads(observed, asked)
     pods = dict(observed.pods)
     unreadable = dict(observed.unreadable)
     for key, refs in lists.items():
@@ -211,7 +211,7 @@ def owner_uids(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dic
     return {ref: frozenset(uids) for ref, uids in by_ref.items()}
 
 
-class _Answers:
+class _PodsOfWorkloads:
     """What belongs to each of `asked`, looked up once for all of them."""
 
     def __init__(self, observed: ObservedCluster, asked: Sequence[ObjectRef]) -> None:

@@ -41,7 +41,7 @@ from reconciler.decide.freeze import CONFIG_MAP
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import NotFoundError, ReconcilerError, reason_of
 from reconciler.model import ConfigMap, Namespace, ObservedCluster, ObservedState, Run, Workload, Write
-from reconciler.picker.review import Review
+from reconciler.picker.review import ScaleReview
 from reconciler.plan.model import Action
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import TimeLimit
@@ -65,7 +65,7 @@ class Result(StrEnum):
     UNPICKED = "unpicked"  # a policy wants a choice, and there was none
 
 
-class Verdict(Struct, frozen=True):
+class ReviewAnswer(Struct, frozen=True):
     """`why` is for people: what was picked, or why nothing was. `event` is what is said of it on the object."""
 
     result: Result
@@ -112,10 +112,10 @@ class Picker:
         self._client = client
         self._pool = WorkerPool()
 
-    def review(self, review: Review, limit: TimeLimit, now: datetime | None = None) -> Verdict:
+    def review(self, review: ScaleReview, limit: TimeLimit, now: datetime | None = None) -> ReviewAnswer:
         """Choose the pods for `review` within `limit`, write their deletion costs, and return what became of it."""
         if review.after >= review.before or review.dry_run or self._is_ours(review.user):
-            return Verdict(Result.PASSED)
+            return ReviewAnswer(Result.PASSED)
         at = (now or datetime.now(UTC)).replace(microsecond=0)
         run = Run(at, f"{PICKER_RUN}{digest([review.uid], 8)}")
         is_there = False  # of what is not known to be there no Event speaks: anybody in the cluster may send reviews
@@ -123,7 +123,7 @@ class Picker:
             choice = _Choice(self, review, limit, run)
             namespace = choice.namespace()
             if namespace is None:
-                return Verdict(Result.PASSED)
+                return ReviewAnswer(Result.PASSED)
             workload = choice.workload()
             is_there = True
             return choice.made(workload, namespace)
@@ -132,7 +132,7 @@ class Picker:
         except Exception as error:  # noqa: BLE001 - a bug too leaves the choice to the controller, and is said
             why = reason_of(error)
         why = f"{why}{f' ({limit.why})' if limit.over else ''}"
-        return unpicked(review, run, why) if is_there else Verdict(Result.UNPICKED, why)
+        return unpicked(review, run, why) if is_there else ReviewAnswer(Result.UNPICKED, why)
 
     def begin(self, limit: TimeLimit) -> None:
         """Let runs know that there is a picker: they say then which decreases it did not see.
@@ -164,12 +164,12 @@ class Picker:
         return user == own or user.startswith(f"{own}-") or user in self._users
 
 
-def unpicked(review: Review, run: Run, why: str) -> Verdict:
+def unpicked(review: ScaleReview, run: Run, why: str) -> ReviewAnswer:
     """Return that the controller chooses, though a policy wants a choice."""
-    return Verdict(Result.UNPICKED, why, _event(review, run, f"decreased without a picker: {why}", picked=False))
+    return ReviewAnswer(Result.UNPICKED, why, _event(review, run, f"decreased without a picker: {why}", picked=False))
 
 
-def _event(review: Review, run: Run, what: str, *, picked: bool) -> Write:
+def _event(review: ScaleReview, run: Run, what: str, *, picked: bool) -> Write:
     by = f" by {review.user}" if review.user else ""
     message = f"replicas {review.before} -> {review.after}{by}; {what}"
     return decrease_event(review.ref, review.object_uid, run, message, picked=picked)
@@ -182,7 +182,7 @@ class _Unpicked(ReconcilerError):
 class _Choice:
     """The choice for one review."""
 
-    def __init__(self, picker: Picker, review: Review, limit: TimeLimit, run: Run) -> None:
+    def __init__(self, picker: Picker, review: ScaleReview, limit: TimeLimit, run: Run) -> None:
         self._policies, self._name = picker.policies, picker.cluster
         self._review, self._limit, self._run = review, limit, run
         self._access = picker.access(limit)
@@ -206,7 +206,7 @@ class _Choice:
             raise NotFoundError(f"{ref}: is another object, expected the one of the review")
         return found
 
-    def made(self, workload: Workload, namespace: Namespace) -> Verdict:
+    def made(self, workload: Workload, namespace: Namespace) -> ReviewAnswer:
         """Choose the pods of `workload`, which is in `namespace`.
 
         Raises:
@@ -216,7 +216,7 @@ class _Choice:
         decrease = every_decrease(self._policies, state, self._name, self._run)
         strategy = VictimStrategy() if decrease is None else decrease.strategy_of(workload)
         if not (strategy.chooses or strategy.note):
-            return Verdict(Result.PASSED)
+            return ReviewAnswer(Result.PASSED)
         task = Task(Action(1, self._decision(workload, strategy.settings)), self._access, self._run)
         try:
             if strategy.note:
@@ -234,7 +234,7 @@ class _Choice:
         found = ObservedCluster(self._name, "", workloads=(workload,), namespaces=(namespace,), config_maps=freezes)
         return ObservedState({self._name: found})
 
-    def _picked(self, task: Task) -> Verdict:
+    def _picked(self, task: Task) -> ReviewAnswer:
         """Choose, and write the deletion costs.
 
         Raises:
@@ -244,7 +244,7 @@ class _Choice:
         entry = None if written is None else read_entry(written, self._name)
         if entry is not None and not entry.by_picker:
             if (entry.before, entry.after) == (task.before, task.after):
-                return Verdict(Result.PASSED)  # a run scales it down, as somebody else than our ServiceAccount
+                return ReviewAnswer(Result.PASSED)  # a run scales it down, as somebody else than our ServiceAccount
             raise _Unpicked(f"run {entry.run} scales it down, or was interrupted meanwhile")
         live = live_workload(task)
         if live.workload.uid != task.action.decision.uid or live.workload.spec_replicas != task.before:
@@ -256,7 +256,7 @@ class _Choice:
         scale_down = scale_down_of(task, live)
         if not scale_down.selection.open:
             self._write_down(task)
-            return Verdict(Result.PASSED)
+            return ReviewAnswer(Result.PASSED)
         if not scale_down.victims:
             raise _Unpicked(scale_down.note)
         costs = victim_costs(scale_down)
@@ -266,7 +266,7 @@ class _Choice:
         names = ", ".join(pod.name for pod in scale_down.going)
         note = f"; {scale_down.note}" if scale_down.note else ""
         why = f"deletes {names} ({task.settings.policy}, {task.settings.strategy}){note}"
-        return Verdict(Result.PICKED, why, _event(self._review, self._run, why, picked=True))
+        return ReviewAnswer(Result.PICKED, why, _event(self._review, self._run, why, picked=True))
 
     def _write_down(self, task: Task) -> None:
         """Write into the journal that the decrease was seen, so that the next run does not take it for another one."""

@@ -17,7 +17,7 @@ _KINDS = {"deployments": "Deployment", "replicasets": "ReplicaSet"}
 _VERSION = "admission.k8s.io/v1"
 
 
-class Review(Struct, frozen=True):
+class ScaleReview(Struct, frozen=True):
     """Who asks for which replicas of `ref`; `uid` is that of the review, `object_uid` that of the object.
 
     `before` and `after` are equal where the request is no update of the replicas of a Deployment or ReplicaSet.
@@ -73,7 +73,7 @@ class _AdmissionReview(Struct, rename="camel"):
     request: _Request
 
 
-def review_in(body: bytes, cluster: str) -> Review:
+def review_in(body: bytes, cluster: str) -> ScaleReview:
     """Return the review in `body`, about an object of `cluster`.
 
     Raises:
@@ -88,7 +88,7 @@ def review_in(body: bytes, cluster: str) -> Review:
     is_update = scaled and request.operation == "UPDATE"
     absent = 0 if request.sub_resource else 1  # a Scale leaves 0 out, and a Deployment has 1 where nothing is said
     before, after = (_replicas(version, absent) if is_update else 0 for version in (request.old_object, request.object))
-    return Review(
+    return ScaleReview(
         uid=request.uid,
         ref=ObjectRef(cluster, request.namespace, kind or request.resource.resource, request.name, "apps"),
         object_uid=(request.old_object or _Object()).metadata.uid,

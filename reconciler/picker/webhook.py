@@ -15,7 +15,7 @@ from pathlib import Path
 from reconciler.backends.http.server import response
 from reconciler.errors import ReconcilerError, UsageError, reason_of
 from reconciler.model import Write
-from reconciler.picker.picker import Picker, Result, Verdict
+from reconciler.picker.picker import Picker, Result, ReviewAnswer
 from reconciler.picker.review import admitted, review_in
 from reconciler.report.metrics import Distribution, Family, open_metrics_text
 from reconciler.time_limit import TimeLimit
@@ -293,20 +293,20 @@ class Webhook:
         is_unpicked = verdict.result is Result.UNPICKED
         return admitted(review.uid, f"reconciler chose no pods: {verdict.why}" if is_unpicked else "")
 
-    async def _verdict(self, review: Callable[[TimeLimit], Verdict]) -> Verdict:
+    async def _verdict(self, review: Callable[[TimeLimit], ReviewAnswer]) -> ReviewAnswer:
         """Return what became of a review; one too many, or one that takes too long, is unpicked, and no Event says so:
         whether a policy wants a choice is not known.
         """
         if self._under_way > self.at_once:
             self.metrics.failures["busy"] += 1
-            return Verdict(Result.UNPICKED, f"more than {self.at_once} reviews are under way")
+            return ReviewAnswer(Result.UNPICKED, f"more than {self.at_once} reviews are under way")
         limit = self.limit.within(self.deadline - _ANSWER_SECONDS)
         running = asyncio.get_running_loop().run_in_executor(self._threads, review, limit)
         try:
             verdict = await asyncio.wait_for(asyncio.shield(running), self.deadline)
         except TimeoutError:
             self.metrics.failures["late"] += 1
-            return Verdict(Result.UNPICKED, f"no choice within {self.deadline:g} s")
+            return ReviewAnswer(Result.UNPICKED, f"no choice within {self.deadline:g} s")
         self.metrics.failures["late" if limit.over else "error"] += verdict.result is Result.UNPICKED
         return verdict
 

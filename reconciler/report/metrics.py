@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
+from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.decide.decisions import EQUAL_PRIORITIES
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.effects import Effect, effect_of
@@ -123,7 +123,7 @@ class Measured(Struct, frozen=True):
     plan: Plan | None = None
     outcomes: Sequence[Outcome] = ()
     stages: Mapping[str, float] = NOTHING
-    traffic: Mapping[str, Traffic] = NOTHING
+    traffic: Mapping[str, ApiTraffic] = NOTHING
     last_success: float | None = None
     shard: int | None = None
     saved: Sequence[SavedBefore] = ()

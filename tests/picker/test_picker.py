@@ -22,7 +22,7 @@ from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import EVERYTHING
 from reconciler.picker.picker import Picker as Webhook
-from reconciler.picker.picker import Result, Verdict
+from reconciler.picker.picker import Result, ReviewAnswer
 from reconciler.picker.review import review_in
 from reconciler.policy.types import Freeze, Logarithm
 from reconciler.time_limit import TimeLimit
@@ -40,7 +40,7 @@ def webhook(world: World, cluster: Any = None) -> Webhook:
     )
 
 
-def reviewed(world: World, cluster: Any = None, limit: TimeLimit | None = None, **review: Any) -> Verdict:
+def reviewed(world: World, cluster: Any = None, limit: TimeLimit | None = None, **review: Any) -> ReviewAnswer:
     asked = review_in(a_review(**{"kind": world.ref.kind, **review}), "east")
     return webhook(world, cluster).review(asked, limit or TimeLimit(60), NOW)
 
@@ -59,7 +59,7 @@ def let_in(world: World) -> World:
     return world
 
 
-def message(verdict: Verdict) -> str:
+def message(verdict: ReviewAnswer) -> str:
     assert verdict.event is not None
     assert verdict.event.manifest is not None
     return str(verdict.event.manifest["message"])
@@ -141,7 +141,7 @@ def test_a_run_within_a_minute_leaves_what_is_about_to_be_stored_and_a_later_one
 )
 def test_what_is_not_chosen_passes(tmp_path: Path, review: dict[str, Any]) -> None:
     world = a_picked_world(tmp_path)
-    assert reviewed(world, **review) == Verdict(Result.PASSED)
+    assert reviewed(world, **review) == ReviewAnswer(Result.PASSED)
     assert world.marked() == []
     assert world.picker.asked == []  # type: ignore[attr-defined]
 
@@ -181,7 +181,7 @@ def like_the_controller(world: World) -> None:
 def test_what_a_run_would_leave_alone_passes(tmp_path: Path, change: Any) -> None:
     world = a_picked_world(tmp_path)
     change(world)
-    assert reviewed(world) == Verdict(Result.PASSED)
+    assert reviewed(world) == ReviewAnswer(Result.PASSED)
     assert (world.marked(), dict(world.journal())) == ([], {})
 
 
@@ -189,7 +189,7 @@ def test_what_a_deployment_owns_passes(tmp_path: Path) -> None:
     world = a_picked_world(tmp_path)
     old = {"metadata": {"uid": "uid-web-1-ReplicaSet"}, "spec": {"replicas": 6}}
     review = a_review(kind="ReplicaSet", name="web-1", oldObject=old)
-    assert webhook(world).review(review_in(review, "east"), TimeLimit(60), NOW) == Verdict(Result.PASSED)
+    assert webhook(world).review(review_in(review, "east"), TimeLimit(60), NOW) == ReviewAnswer(Result.PASSED)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_of_two_decreases_at_once_no_cost_stays(tmp_path: Path, foreign: str) ->
 
 def test_of_a_namespace_that_did_not_opt_in_nothing_is_chosen(tmp_path: Path) -> None:
     world = a_picked_world(tmp_path, lets_in=False)
-    assert reviewed(world) == Verdict(Result.PASSED)
+    assert reviewed(world) == ReviewAnswer(Result.PASSED)
     assert (world.marked(), dict(world.journal())) == ([], {})
 
 
@@ -296,7 +296,7 @@ def test_during_a_run_of_the_same_workload_its_own_decrease_passes_and_another_o
     uid = "uid-web-Deployment"
     entry = JournalEntry(world.ref, uid, 6, 3, (), NOW, "0123456789ab", "shrink")
     world.access().store.write(uid, entry_text(entry), None)
-    assert reviewed(world) == Verdict(Result.PASSED)
+    assert reviewed(world) == ReviewAnswer(Result.PASSED)
     assert "run 0123456789ab scales it down" in reviewed(world, after=4).why
     assert world.marked() == []
 

@@ -18,8 +18,8 @@ import urllib3
 
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, Write
-from reconciler.picker.picker import Result, Verdict
-from reconciler.picker.review import Review
+from reconciler.picker.picker import Result, ReviewAnswer
+from reconciler.picker.review import ScaleReview
 from reconciler.picker.webhook import CertificateFiles, Webhook
 from reconciler.time_limit import TimeLimit
 from tests.picker.reviews import UID, a_review
@@ -32,13 +32,13 @@ class Chooser:
 
     cluster = "east"
 
-    def __init__(self, choose: Callable[[TimeLimit], Verdict] = lambda _: Verdict(Result.PASSED)) -> None:
+    def __init__(self, choose: Callable[[TimeLimit], ReviewAnswer] = lambda _: ReviewAnswer(Result.PASSED)) -> None:
         self.choose = choose
-        self.asked: list[Review] = []
+        self.asked: list[ScaleReview] = []
         self.told: list[Write] = []
         self.begun = 0
 
-    def review(self, review: Review, limit: TimeLimit) -> Verdict:
+    def review(self, review: ScaleReview, limit: TimeLimit) -> ReviewAnswer:
         self.asked.append(review)
         return self.choose(limit)
 
@@ -103,7 +103,7 @@ def answer(said: urllib3.BaseHTTPResponse) -> dict[str, Any]:
 
 
 def test_what_was_picked_is_told_and_counted(tmp_path: Path) -> None:
-    play = Play(tmp_path, Chooser(lambda _: Verdict(Result.PICKED, "deletes web-0", EVENT)))
+    play = Play(tmp_path, Chooser(lambda _: ReviewAnswer(Result.PICKED, "deletes web-0", EVENT)))
     play.run(lambda: answer(play.post(a_review())))
     assert play.chooser.told == [EVENT]
     assert play.chooser.begun == 1
@@ -114,7 +114,7 @@ def test_what_was_picked_is_told_and_counted(tmp_path: Path) -> None:
 
 
 def test_who_asked_is_warned_of_what_nobody_chose(tmp_path: Path) -> None:
-    play = Play(tmp_path, Chooser(lambda _: Verdict(Result.UNPICKED, "no answer", EVENT)))
+    play = Play(tmp_path, Chooser(lambda _: ReviewAnswer(Result.UNPICKED, "no answer", EVENT)))
     said: list[dict[str, Any]] = []
     play.run(lambda: said.append(answer(play.post(a_review()))))
     assert said[0]["warnings"] == ["reconciler chose no pods: no answer"]
@@ -158,9 +158,9 @@ def test_a_length_of_thousands_of_digits_is_too_large(tmp_path: Path) -> None:
 def test_a_choice_that_takes_too_long_goes_through_in_time(tmp_path: Path) -> None:
     blocked = threading.Event()
 
-    def slow(_: TimeLimit) -> Verdict:
+    def slow(_: TimeLimit) -> ReviewAnswer:
         blocked.wait(30)
-        return Verdict(Result.PICKED)
+        return ReviewAnswer(Result.PICKED)
 
     play = Play(tmp_path, Chooser(slow), deadline=0.3)
 
@@ -175,9 +175,9 @@ def test_a_choice_that_takes_too_long_goes_through_in_time(tmp_path: Path) -> No
 def test_the_time_of_a_choice_ends_before_the_deadline(tmp_path: Path) -> None:
     left: list[float] = []
 
-    def noted(limit: TimeLimit) -> Verdict:
+    def noted(limit: TimeLimit) -> ReviewAnswer:
         left.append(limit.left())
-        return Verdict(Result.PASSED)
+        return ReviewAnswer(Result.PASSED)
 
     play = Play(tmp_path, Chooser(noted))
     play.run(lambda: answer(play.post(a_review())))
@@ -187,10 +187,10 @@ def test_the_time_of_a_choice_ends_before_the_deadline(tmp_path: Path) -> None:
 def test_one_review_too_many_passes_at_once(tmp_path: Path) -> None:
     blocked, entered = threading.Event(), threading.Event()
 
-    def slow(_: TimeLimit) -> Verdict:
+    def slow(_: TimeLimit) -> ReviewAnswer:
         entered.set()
         blocked.wait(30)
-        return Verdict(Result.PICKED)
+        return ReviewAnswer(Result.PICKED)
 
     play = Play(tmp_path, Chooser(slow), at_once=1, deadline=20.0)
 
@@ -213,10 +213,10 @@ def test_many_connections_close_none_of_which_the_review_is_under_way(
     monkeypatch.setattr("reconciler.picker.webhook._MOST_OPEN", 2)
     blocked, entered = threading.Event(), threading.Event()
 
-    def slow(_: TimeLimit) -> Verdict:
+    def slow(_: TimeLimit) -> ReviewAnswer:
         entered.set()
         blocked.wait(30)
-        return Verdict(Result.PICKED)
+        return ReviewAnswer(Result.PICKED)
 
     play = Play(tmp_path, Chooser(slow), deadline=20.0)
     found: list[dict[str, Any]] = []
@@ -338,10 +338,10 @@ def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
 def test_reviews_under_way_end_before_it_ends(tmp_path: Path) -> None:
     entered = threading.Event()
 
-    def slow(_: TimeLimit) -> Verdict:
+    def slow(_: TimeLimit) -> ReviewAnswer:
         entered.set()
         threading.Event().wait(0.5)
-        return Verdict(Result.PICKED, "deletes web-0", EVENT)
+        return ReviewAnswer(Result.PICKED, "deletes web-0", EVENT)
 
     play = Play(tmp_path, Chooser(slow), grace=5.0)
     found: list[dict[str, Any]] = []

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as of_activators
 
 from reconciler.activator.metrics import ActivatorMetrics
-from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
+from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.report.metrics import Measured, render_metrics
 from tests.cli.test_metrics_docs import metrics_in_source
 from tests.forecast.test_timelines import a_deployment
@@ -36,7 +36,7 @@ NOW = {
     "Last success, ago": 540,
 }
 WRONG = ("overdue_wakes", "contested", "object_faults", "picker_failures", "policy_conflicts")
-TRAFFIC = Traffic(9, 9000, 0.9, (0, 4, 5, *[0] * (len(REQUEST_SECONDS) - 2)))
+TRAFFIC = ApiTraffic(9, 9000, 0.9, (0, 4, 5, *[0] * (len(REQUEST_SECONDS) - 2)))
 
 
 def dashboard(repository: Path) -> dict[str, Any]:

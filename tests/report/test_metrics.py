@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 
 from reconciler.apply.changes import SavedBefore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.protocols import REQUEST_SECONDS, Traffic
+from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
 from reconciler.pod_requests import Hours, PodRequests
 from reconciler.report.metrics import Family, Measured, last_success_in, open_metrics_text, render_metrics
@@ -65,7 +65,9 @@ def test_no_last_success_is_found_where_there_is_none(text: str) -> None:
 
 def test_requests_are_a_histogram_for_each_cluster_that_was_asked() -> None:
     counts = (0, 2, 1, *[0] * (len(REQUEST_SECONDS) - 2))
-    text = render_metrics(Measured(traffic={"east": Traffic(4, 1000, 0.75, (*counts[:-1], 1)), "west": Traffic()}))
+    text = render_metrics(
+        Measured(traffic={"east": ApiTraffic(4, 1000, 0.75, (*counts[:-1], 1)), "west": ApiTraffic()})
+    )
     buckets = of(text, "reconciler_request_duration_seconds_bucket")
     assert buckets["east", "0.005"] == 0
     assert buckets["east", "0.01"] == 2
@@ -215,7 +217,7 @@ def test_label_values_are_escaped() -> None:
 @given(st.data(), plans())
 @tries(40)
 def test_whatever_the_plan_both_formats_can_be_read(data: Any, plan: Any) -> None:
-    measured = Measured(plan, data.draw(outcomes_of(plan)), {"plan": 0.1}, {"east": Traffic()}, 1.0)
+    measured = Measured(plan, data.draw(outcomes_of(plan)), {"plan": 0.1}, {"east": ApiTraffic()}, 1.0)
     text = render_metrics(measured)
     assert text.endswith("# EOF\n")
     found = samples(text)

@@ -19,7 +19,7 @@ from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPoli
 from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
-from reconciler.backends.protocols import REQUEST_SECONDS, RequestSettings, Traffic
+from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError
 from reconciler.model import ServiceAccount
 from reconciler.time_limit import TimeLimit
@@ -125,7 +125,7 @@ class ApiClient:
         self._agent = f"reconciler/{VERSION}"
         self._ahead = timedelta()
 
-    def traffic(self) -> Traffic:
+    def traffic(self) -> ApiTraffic:
         return self._traffic.so_far()
 
     def now(self) -> datetime:
@@ -359,6 +359,6 @@ class _TrafficCount:
             self._seconds += seconds
             self._buckets[bisect_left(REQUEST_SECONDS, seconds)] += 1
 
-    def so_far(self) -> Traffic:
+    def so_far(self) -> ApiTraffic:
         with self._guard:
-            return Traffic(sum(self._buckets), self._received, self._seconds, tuple(self._buckets))
+            return ApiTraffic(sum(self._buckets), self._received, self._seconds, tuple(self._buckets))

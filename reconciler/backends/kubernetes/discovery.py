@@ -48,7 +48,7 @@ class _Subresource(msgspec.Struct):
     subresource: str
 
 
-class _Resource(msgspec.Struct, rename="camel"):
+class _ServedResource(msgspec.Struct, rename="camel"):
     resource: str
     response_kind: _ResponseKind | None = None
     scope: str | None = None
@@ -58,16 +58,16 @@ class _Resource(msgspec.Struct, rename="camel"):
 
 class _GroupVersion(msgspec.Struct):
     version: str
-    resources: list[_Resource] | None = None
+    resources: list[_ServedResource] | None = None
     freshness: str | None = None
 
 
-class _Named(msgspec.Struct):
+class _GroupName(msgspec.Struct):
     name: str
 
 
 class _Group(msgspec.Struct):
-    metadata: _Named
+    metadata: _GroupName
     versions: list[_GroupVersion] | None = None
 
 

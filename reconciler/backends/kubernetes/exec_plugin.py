@@ -36,7 +36,7 @@ class Credential(Struct, frozen=True):
     expires: float | None = None
 
 
-class _Status(Wire):
+class _ExecStatus(Wire):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
@@ -47,7 +47,7 @@ class _ExecCredential(Wire):
     """Source: kubernetes/client-go pkg/apis/clientauthentication/v1 types.go, ExecCredential."""
 
     api_version: str | None = None
-    status: _Status | None = None
+    status: _ExecStatus | None = None
 
 
 class ExecPlugin:
@@ -146,7 +146,7 @@ class ExecPlugin:
         return {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
 
 
-def _given(status: _Status) -> Credential:
+def _given(status: _ExecStatus) -> Credential:
     certificate, key = status.client_certificate_data, status.client_key_data
     expires = status.expiration_timestamp
     return Credential(

@@ -43,14 +43,14 @@ class TokenClaims(Struct, frozen=True):
         return self.issued + self.life / 2
 
 
-class _Named(Struct):
+class _AccountClaim(Struct):
     name: str = ""
     uid: str = ""
 
 
 class _Kubernetes(Struct):
     namespace: str = ""
-    serviceaccount: _Named = msgspec.field(default_factory=_Named)
+    serviceaccount: _AccountClaim = msgspec.field(default_factory=_AccountClaim)
 
 
 class _Claims(Struct):
@@ -89,7 +89,7 @@ class IssuedToken(Struct, frozen=True):
     expires: datetime
 
 
-class _Status(Wire):
+class _IssuedStatus(Wire):
     token: str
     expiration_timestamp: Instant
 
@@ -97,7 +97,7 @@ class _Status(Wire):
 class _TokenRequest(Wire):
     """Source: kubernetes/api authentication/v1 types.go, TokenRequest."""
 
-    status: _Status
+    status: _IssuedStatus
 
 
 def request_token(client: ApiClient, account: ServiceAccount, life: timedelta) -> IssuedToken:

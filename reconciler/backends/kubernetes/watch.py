@@ -73,7 +73,7 @@ class _WatchEvent(Wire):
     object: msgspec.Raw
 
 
-class _Named(Wire):
+class _EventMetadata(Wire):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
@@ -82,7 +82,7 @@ class _Named(Wire):
 class _Reference(Wire):
     """What every object of an event has; a Status, which an ERROR has, has a code."""
 
-    metadata: _Named = field(default_factory=_Named)
+    metadata: _EventMetadata = field(default_factory=_EventMetadata)
     code: int = 0
     message: str = ""
 

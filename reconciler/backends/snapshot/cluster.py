@@ -26,7 +26,7 @@ from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics
-from reconciler.backends.snapshot.recorder import ReadKey, Recording, read_recording
+from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
 from reconciler.backends.snapshot.writes import planned_changes
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.labels import parse_label_selector
@@ -52,7 +52,7 @@ class SnapshotCluster:
         self,
         store: Store,
         victim_order: VictimOrder,
-        recording: Recording | None = None,
+        recording: SnapshotRecording | None = None,
         now: datetime | None = None,
     ) -> None:
         self.recording = recording

@@ -11,7 +11,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, ManifestFile, entry_of, objects_in
 from reconciler.backends.snapshot.object_store import REMOVED, Changes, Store
-from reconciler.backends.snapshot.recorder import Recording
+from reconciler.backends.snapshot.recorder import SnapshotRecording
 from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Workload, Write
 from reconciler.workload_kinds import WorkloadKind
@@ -30,7 +30,7 @@ class MemoryCluster(SnapshotCluster):
         entries: Iterable[ManifestEntry],
         *,
         victim_order: VictimOrder,
-        recording: Recording | None = None,
+        recording: SnapshotRecording | None = None,
         switches: tuple[WorkloadKind, ...] = (),
     ) -> None:
         super().__init__(_MemoryStore(name, entries, switches), victim_order, recording)

@@ -167,7 +167,7 @@ def read_history(directory: Path, root: Path) -> QueryHistory | None:
         head = msgspec.json.decode(lines[0], type=_Head)
         if not (head.start.tzinfo and head.step_seconds > 0 and 0 < head.count <= _MOST_TIMES):
             raise ValueError("has no times, expected a start with a zone, stepSeconds and count")
-        answers = _Answers(head.count)
+        answers = _ReadAnswers(head.count)
         for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - also where a line is malformed
             answers.add(msgspec.json.decode(text, type=_Line))
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
@@ -177,7 +177,7 @@ def read_history(directory: Path, root: Path) -> QueryHistory | None:
     return QueryHistory(head.start.astimezone(UTC), step, head.count, answers.found)
 
 
-class _Answers:
+class _ReadAnswers:
     """The answers of a file, line by line."""
 
     def __init__(self, count: int) -> None:

@@ -93,7 +93,7 @@ class _Series(Wire, forbid_unknown_fields=True):
     labels: dict[str, str] | None = None
 
 
-class _Result(Wire, forbid_unknown_fields=True):
+class _RecordedResult(Wire, forbid_unknown_fields=True):
     query: str
     at: Instant | None = None
     series: list[_Series] | None = None
@@ -111,17 +111,17 @@ class _Result(Wire, forbid_unknown_fields=True):
         )
 
 
-class _NamedResult(_Result, forbid_unknown_fields=True, kw_only=True):
+class _NamedResult(_RecordedResult, forbid_unknown_fields=True, kw_only=True):
     cluster: str
 
 
 class _OfCluster(Wire, forbid_unknown_fields=True):
-    results: list[_Result] | None = None
+    results: list[_RecordedResult] | None = None
 
 
 class _OfAll(Wire, forbid_unknown_fields=True):
     results: list[_NamedResult] | None = None
-    clusters: dict[str, list[_Result] | None] | None = None
+    clusters: dict[str, list[_RecordedResult] | None] | None = None
 
 
 def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") -> tuple[RecordedAnswers, list[Problem]]:
@@ -144,7 +144,7 @@ def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") ->
     return answers, problems
 
 
-def _results(value: _OfCluster | _OfAll, cluster: str | None) -> Iterator[tuple[FieldPath, str, _Result]]:
+def _results(value: _OfCluster | _OfAll, cluster: str | None) -> Iterator[tuple[FieldPath, str, _RecordedResult]]:
     """Yield where each result stands, whose it is, and the result."""
     for index, result in enumerate(value.results or ()):
         yield ("results", index), result.cluster if isinstance(result, _NamedResult) else cluster or "", result

@@ -60,7 +60,7 @@ class ReadKey(Struct, frozen=True, order=True):
         return " ".join(part for part in parts if part)
 
 
-class Recording(Struct, frozen=True):
+class SnapshotRecording(Struct, frozen=True):
     """What was asked for, each with the error it met, None where there was an answer. `kinds`: that of discovery.
 
     `at` is when, as it is written, "" where that is not known.
@@ -126,7 +126,9 @@ class _File(Wire, forbid_unknown_fields=True):
     at: str = ""
 
 
-def read_recording(directory: Path, cluster: str, root: str | Path = "") -> tuple[Recording | None, list[Problem]]:
+def read_recording(
+    directory: Path, cluster: str, root: str | Path = ""
+) -> tuple[SnapshotRecording | None, list[Problem]]:
     """Return what `directory` says of its recording, None where it is none, and all that is wrong.
 
     A link may lead anywhere below `root`, by default the directory.
@@ -135,8 +137,8 @@ def read_recording(directory: Path, cluster: str, root: str | Path = "") -> tupl
     return None if beside.value is None else _recording(beside.value, cluster), list(beside.problems)
 
 
-def _recording(file: _File, cluster: str) -> Recording:
-    return Recording(
+def _recording(file: _File, cluster: str) -> SnapshotRecording:
+    return SnapshotRecording(
         cluster=cluster,
         read={
             ReadKey(read.resource, read.namespace, read.name, read.labels): _error(read.error, read.message)
@@ -147,7 +149,7 @@ def _recording(file: _File, cluster: str) -> Recording:
     )
 
 
-def recording_value(recording: Recording) -> dict[str, Any]:
+def recording_value(recording: SnapshotRecording) -> dict[str, Any]:
     """Return the content of `recording.yaml`."""
     kinds = {} if recording.kinds is None else {"kinds": _failure(recording.kinds)}
     at = {"at": recording.at} if recording.at else {}
@@ -265,7 +267,7 @@ class Recorder:
             found["metrics.yaml"] = block_text({"results": results})
         if self.history is not None:
             found[HISTORY_FILE] = "".join(self.history.lines())
-        recording = Recording(self.cluster, self._read, self._kinds_error, at)
+        recording = SnapshotRecording(self.cluster, self._read, self._kinds_error, at)
         return found | {"recording.yaml": _HEAD + block_text(recording_value(recording))}
 
     def _is_namespaced(self, kind: WorkloadKind) -> bool:
