@@ -9,20 +9,29 @@ from textwrap import dedent
 
 import pytest
 
-from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, SnapshotMetrics
+from reconciler.backends.protocols import MetricsSource
+from reconciler.backends.snapshot.cluster import open_snapshot
+from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED
 from reconciler.errors import SnapshotError
 from reconciler.model import QueryAnswer, Sample
 from tests.backends.folders import a_folder
+from tests.decide.downscale.world import controllers_order
 
 QUERY = "sum by (namespace, service) (increase(requests[30m]))"
 
 
-def metrics_of(directory: Path, own: str = "", top: str = "", name: str = "metrics.yaml") -> SnapshotMetrics:
+def metrics_of(directory: Path, own: str = "", top: str = "", name: str = "metrics.yaml") -> MetricsSource:
     """The metrics of cluster east, recorded in its folder and at the top of the snapshot."""
     files: dict[str, str | bytes] = {"east/.keep": ""}
     files |= {f"east/{name}": own} if own else {}
     files |= {"metrics.yaml": top} if top else {}
-    return SnapshotMetrics.of(a_folder(directory, files) / "east", "east")
+    return opened_metrics(a_folder(directory, files))
+
+
+def opened_metrics(directory: Path) -> MetricsSource:
+    found = open_snapshot(directory, ["east"], controllers_order).backends["east"].metrics
+    assert found is not None
+    return found
 
 
 def test_a_recorded_answer(tmp_path: Path) -> None:
@@ -143,7 +152,7 @@ def test_what_is_wrong(tmp_path: Path, own: str, expected: list[str]) -> None:
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     a_folder(tmp_path, {"east/metrics.yaml": b"results:\n- \xff\n"})
     with pytest.raises(SnapshotError, match=r"metrics\.yaml:2:3: byte #xff is no UTF-8, expected text"):
-        SnapshotMetrics.of(tmp_path / "east", "east")
+        opened_metrics(tmp_path)
 
 
 def test_what_is_wrong_at_the_top(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from reconciler.backends.decode.mismatches import FieldPath
 from reconciler.backends.decode.wire import Instant, Number, Wire, datetime_of
 from reconciler.backends.snapshot.folder import METRICS_FILES, Beside, problem_in, read_beside
-from reconciler.errors import Problem, SnapshotError
+from reconciler.errors import Problem
 from reconciler.model import QueryAnswer, Sample
 
 NOT_RECORDED = "not recorded in the snapshot"
@@ -45,19 +45,6 @@ class SnapshotMetrics:
         self._cluster = cluster
         self._answers = answers
         self._now = now
-
-    @classmethod
-    def of(cls, directory: str | Path, cluster: str) -> SnapshotMetrics:
-        """Return what the folder `directory` of `cluster` and the snapshot above it recorded.
-
-        Raises:
-            SnapshotError: with all problems.
-        """
-        top, top_problems = read_metrics(Path(directory).parent, None)
-        own, problems = read_metrics(Path(directory), cluster, Path(directory).parent)
-        if problems or top_problems:
-            raise SnapshotError.of(problems + top_problems)
-        return cls(cluster, top | own)
 
     def query(self, text: str) -> QueryAnswer:
         """Return the recorded answer to `text`; one that was not recorded is an error."""
