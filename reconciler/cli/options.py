@@ -1,18 +1,19 @@
-"""Options of verbs: each is one field of a dataclass, from which its flag, RECONCILER_* variable and help follow."""
+"""Options of verbs: each is one field of a class, from which its flag, RECONCILER_* variable and help follow."""
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.cli.option_values import moment, rate, seconds, this_second
 from reconciler.cli.verbs import example_lines, format_here, one_dash, option_here
@@ -45,12 +46,35 @@ _PATHS = {"DIR": "dir", "FILE": "file", "PATH": "file"}
 """What a shell completes for a parameter with this metavar."""
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+class Field(Struct, frozen=True):
+    """Of one field: its default, or the function that makes it, and what click reads it with."""
+
+    default: Any
+    settings: Mapping[str, Any] | None = None  # None: it stands on no command line
+    flags: tuple[str, ...] | None = None  # None: it is an argument
+    shared: bool = False
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Options:
-    """The options of one call of a verb: a frozen dataclass with a field for each, made by `option` or `argument`."""
+    """The options of one call of a verb, with a field for each, made by `option` or `argument`.
+
+    A dataclass would compile an `__init__` of 40 fields for each class at every start.
+    """
+
+    fields: ClassVar[Mapping[str, Field]] = {}
 
     def __init_subclass__(cls) -> None:
-        dataclasses.dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+        own = {name: value for name, value in vars(cls).items() if name in cls.__annotations__}
+        made = {name: value if isinstance(value, Field) else Field(value) for name, value in own.items()}
+        cls.fields = {**cls.fields, **made}
+
+    def __init__(self, **values: Any) -> None:
+        for name, field in self.fields.items():
+            default = field.default
+            vars(self)[name] = values.pop(name) if name in values else default() if callable(default) else default
+        if values:
+            raise TypeError(f"{type(self).__name__}: has no {', '.join(values)}")
 
     @classmethod
     def of(cls: type[O], values: Mapping[str, Any]) -> O:
@@ -63,7 +87,7 @@ class Options:
 
     def replace(self: O, **changes: Any) -> O:
         """Return them with `changes`."""
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+        return type(self)(**{**vars(self), **changes})
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741
@@ -76,15 +100,12 @@ def option(help: str, *flags: str, default: Any = None, **settings: Any) -> Any:
     of click, and of `_Option`.
     """
     default = () if settings.get("multiple") and default is None else default
-    metadata = {"help": help, "flags": flags, "shared": False, "default": default, **settings}
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return Field(default, {"help": help, "default": default, **settings}, flags)
 
 
 def shared(words: str, *flags: str, **settings: Any) -> Any:
     """Return the field of an option that belongs only to the verbs that name it."""
-    return option(words, *flags, shared=True, **settings)
+    return replace(option(words, *flags, **settings), shared=True)
 
 
 def argument(metavar: str, **settings: Any) -> Any:
@@ -92,13 +113,17 @@ def argument(metavar: str, **settings: Any) -> Any:
 
     Where nothing says that it is not, it is required.
     """
-    metadata = {"metavar": metavar, "shared": False, **settings}
-    return dataclasses.field(default=settings.get("default"), metadata=metadata)
+    return Field(settings.get("default"), {"metavar": metavar, **settings})
+
+
+def unread(default: Callable[[], object]) -> Any:
+    """Return a field that stands on no command line, which `default` makes."""
+    return Field(default)
 
 
 def path_argument(metavar: str = "[PATH]") -> Any:
     """Return the shared field of the policy directory, of a verb without an OBJECT."""
-    return argument(metavar, default=DEFAULT_PATH, type=click.Path(), envvar=_POLICIES, shared=True)
+    return replace(argument(metavar, default=DEFAULT_PATH, type=click.Path(), envvar=_POLICIES), shared=True)
 
 
 def policies_option(words: str = "The policy directory.", **settings: Any) -> Any:
@@ -145,10 +170,10 @@ def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], in
 
     Arguments come first. Of shared options it takes those that `takes` name, in their order.
     """
-    fields = {field.name: field for field in dataclasses.fields(options) if "shared" in field.metadata}  # type: ignore[arg-type]
-    own = [one for one, field in fields.items() if not field.metadata["shared"]]
-    names = sorted((*own, *takes), key=lambda one: "flags" in fields[one].metadata)
-    parameters = {one: _parameter(fields[one]) for one in names}
+    fields = options.fields
+    own = [one for one, field in fields.items() if field.settings is not None and not field.shared]
+    names = sorted((*own, *takes), key=lambda one: fields[one].flags is not None)
+    parameters = {one: _parameter(one, fields[one]) for one in names}
 
     def decorate(function: Callable[[O], int | None]) -> click.Command:
         def called(**values: Any) -> int | None:
@@ -160,17 +185,17 @@ def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], in
     return decorate
 
 
-def _parameter(field: dataclasses.Field[Any]) -> click.Parameter:
-    """Return what click reads the option or argument of `field` with."""
-    settings = {key: value for key, value in field.metadata.items() if key not in ("shared", "flags")}
+def _parameter(name: str, field: Field) -> click.Parameter:
+    """Return what click reads the option or argument `name` with."""
+    settings = dict(field.settings or {})
     if settings.get("metavar") in _PATHS:
         settings = {"shell_complete": _files, **settings}
-    if "flags" not in field.metadata:
-        return click.Argument([field.name], **settings)
-    flags = field.metadata["flags"] or (f"--{field.name.replace('_', '-')}",)
+    if field.flags is None:
+        return click.Argument([name], **settings)
+    flags = field.flags or (f"--{name.replace('_', '-')}",)
     long = next(flag for flag in flags if flag.startswith("--")).split("/")[0]
     variable = "RECONCILER_" + long.removeprefix("--").replace("-", "_").upper()
-    default = settings["default"]
+    default = field.default
     settings = {
         "metavar": getattr(settings.get("type"), "metavar", None),
         "is_flag": isinstance(default, bool),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ from reconciler.cli.options import (
     policies_option,
     shared,
     text_width,
+    unread,
 )
 from reconciler.cli.output import say
 from reconciler.cli.policy_source import (
@@ -154,7 +154,7 @@ class RunOptions(Options):
     metrics_file: str | None = shared("Write metrics of the run there, for a textfile collector.", metavar="FILE")
     push_gateway: str | None = shared("Push metrics of the run there.", metavar="URL")
 
-    limit: RunLimit = field(default_factory=RunLimit)
+    limit: RunLimit = unread(RunLimit)
     callbacks: ProgressCallbacks = ProgressCallbacks()
     title: str = ""  # of what is shown, where it is not that of a plan or apply
     nothing: str = ""  # what is said where nothing is to be done
@@ -310,7 +310,7 @@ class RunOptions(Options):
 class FleetOptions(RunOptions):
     """Those of a verb that reads of the policies the Fleet alone, or has contexts in place of one."""
 
-    path: str = field(default=DEFAULT_PATH)
+    path: str = DEFAULT_PATH
     policies_path: str | None = policies_option(
         "The policy directory, or a file with the Fleet, which is read.", default=None, default_words=DEFAULT_PATH
     )
