@@ -52,18 +52,15 @@ class LabelSelector(Struct, frozen=True):
 
 
 _WORD = r"[^\s=!(),<>]+"
-_TERM = re.compile(
-    rf"""\s*(?:
+_TERM = rf"""(?x)\s*(?:
         !\s*(?P<absent>{_WORD})
         | (?P<set_key>{_WORD})\s+(?P<set_operator>in|notin)\s*\((?P<values>[^()=!<>]*)\)
         | (?P<key>{_WORD})\s*(?P<operator>==|=|!=)\s*(?P<value>(?:{_WORD})?)
         | (?P<number_key>{_WORD})\s*(?P<order>[<>])\s*(?P<number>[0-9]{{1,18}})
         | (?P<present>{_WORD})
-    )\s*(?P<end>,|$)""",
-    re.VERBOSE,
-)
+    )\s*(?P<end>,|$)"""
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/", re.ASCII)
+_PREFIX = r"(?a)(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/"
 _SYNTAX_WORDS = ("in", "notin")
 
 
@@ -78,7 +75,7 @@ def parse_label_selector(text: str) -> LabelSelector:
     requirements: list[LabelRequirement] = []
     position = 0
     while position < len(text.rstrip()) or (requirements and text[:position].endswith(",")):
-        term = _TERM.match(text, position)
+        term = re.compile(_TERM).match(text, position)
         found = None if term is None else _requirement(term)
         if term is None or found is None:
             wrong = text[position:] or text  # nothing follows a comma
@@ -95,7 +92,7 @@ def _requirement(term: re.Match[str]) -> LabelRequirement | None:
 
 
 def _may_be_on_an_object(key: str, values: Iterable[str]) -> bool:
-    prefix = _PREFIX.match(key)
+    prefix = re.match(_PREFIX, key)
     name = key[prefix.end() :] if prefix is not None else key
     if key in _SYNTAX_WORDS or _NAME.fullmatch(name) is None:
         return False

@@ -11,14 +11,14 @@ from msgspec import Struct
 
 GIB = 2**30
 
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]{1,18})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
+_QUANTITY = r"([+-]?[0-9.]+)(?:([eE][+-]?[0-9]{1,18})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)"
 _DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 def amount_of(text: str) -> Decimal | None:
     """Return a Kubernetes quantity as a number. Source: apimachinery pkg/api/resource/quantity.go."""
-    match = _QUANTITY.fullmatch(text)
+    match = re.fullmatch(_QUANTITY, text)
     if match is None or match[1].count(".") > 1 or not any(sign.isdigit() for sign in match[1]):
         return None
     number, exponent, suffix = match.groups()

@@ -19,8 +19,8 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, object_request
 from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import PODS
-from reconciler.connection_settings import Address, is_forbidden, is_loopback
 from reconciler.errors import NotFoundError, reason_of
+from reconciler.forbidden_addresses import Address, is_forbidden, is_loopback
 
 _BELIEVED_SECONDS = 1.0
 """An address is another Pod's soon after this one is gone; so many connections to one Pod are one request."""

@@ -13,7 +13,7 @@ from reconciler.model import NOTHING, OUR_LABELS, ConfigMap, ObjectRef, PatchOpe
 _ATTEMPTS = 5
 _MOST_BYTES = 1_000_000
 """Less than the 1 MiB that a ConfigMap holds. Source: kubernetes pkg/apis/core types.go, MaxSecretSize."""
-_ESCAPED = re.compile(r"[^A-Za-z0-9.-]")
+_ESCAPED = r"[^A-Za-z0-9.-]"
 
 
 class ConfigMapStore:
@@ -75,7 +75,7 @@ class ConfigMapStore:
 
 def entry_name(key: str) -> str:
     """Return `key` as a key of a ConfigMap: what is not a letter, digit, dot or dash becomes _ and its UTF-8 in hex."""
-    return _ESCAPED.sub(lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), key)
+    return re.sub(_ESCAPED, lambda found: "".join(f"_{byte:02x}" for byte in found[0].encode()), key)
 
 
 def entry_write(

@@ -42,7 +42,7 @@ PROMETHEUS_FILES = {
 }
 """The files that a Fleet may name of a Prometheus, as it calls them."""
 
-_TOKEN = re.compile(r"[\x21-\x7e]+")
+_TOKEN = r"[\x21-\x7e]+"
 _PLUGINS = {"exec": "exec plugin", "auth-provider": "auth provider"}
 
 
@@ -110,7 +110,7 @@ def secret_in(field: str, file: str, what: str) -> str:
         raise UnauthorisedError(f"{field} {file} cannot be read ({error.strerror}), expected {what} in it") from None
     except UnicodeDecodeError:
         raise UnauthorisedError(f"{field} {file} is no text, expected {what} in it") from None
-    if not (_TOKEN.fullmatch(text) if what == "a token" else text and text.isprintable()):
+    if not (re.fullmatch(_TOKEN, text) if what == "a token" else text and text.isprintable()):
         is_ = "holds more than one word or line" if text else "is empty"
         raise UnauthorisedError(f"{field} {file} {is_}, expected {what} in it")
     return text

@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.errors import RefusedError, StaleError
 from reconciler.model import PatchOperation
 
-_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+_INDEX = r"0|[1-9][0-9]{0,8}"
 _ABSENT = object()
 _MAPPING = (dict, Mapping)  # nearly all are dicts, and to ask an abstract class takes long
 
@@ -98,7 +98,7 @@ def _words(value: Any) -> str:
 def _at(value: Any, token: str) -> Any:
     if type(value) is dict or isinstance(value, Mapping):
         return value.get(token, _ABSENT)
-    if isinstance(value, list) and _INDEX.fullmatch(token) and int(token) < len(value):
+    if isinstance(value, list) and re.fullmatch(_INDEX, token) and int(token) < len(value):
         return value[int(token)]
     return _ABSENT
 
@@ -137,5 +137,5 @@ def _changed(
 def _has_place(value: Any, token: str) -> bool:
     """Return whether `token` can be added to `value`: any key to a mapping, and to a list up to behind its end."""
     if isinstance(value, list):
-        return token == "-" or (_INDEX.fullmatch(token) is not None and int(token) <= len(value))
+        return token == "-" or (re.fullmatch(_INDEX, token) is not None and int(token) <= len(value))
     return isinstance(value, _MAPPING)

@@ -6,10 +6,10 @@ Source: seed downscale-pod-picker.md, "Pod Picker" API contract.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -22,7 +22,6 @@ from reconciler.connection_settings import (
     PickerRequest,
     PodPicker,
     SecretKey,
-    is_forbidden,
 )
 from reconciler.credentials import remember_authorization
 from reconciler.errors import ClusterError, PickerError
@@ -91,7 +90,7 @@ class HttpPodPicker:
         return headers
 
     def _value(self, header: PickerHeader, request: PickerRequest) -> str:
-        if not HEADER_NAME.fullmatch(header.name) or header.name.lower() in RESERVED_HEADERS:
+        if not re.fullmatch(HEADER_NAME, header.name) or header.name.lower() in RESERVED_HEADERS:
             raise Refused(f'"{header.name}" is no header that may be set, expected another name')
         value = header.value or ""
         if header.secret is not None:
@@ -99,7 +98,7 @@ class HttpPodPicker:
                 raise Refused(f"{header.name} is a secret, expected https; or say allowInsecureAuth: true")
             value = self._secret_value(header.name, header.secret, request.namespace)
             remember_authorization(value)
-        if CONTROL_CHARACTER.search(value):
+        if re.search(CONTROL_CHARACTER, value):
             raise Refused(f"{header.name} has control characters, expected a text on one line")
         return value.encode().decode("latin-1")  # headers go out in Latin-1, so that these bytes are UTF-8
 
@@ -167,7 +166,10 @@ def _resolver() -> Resolver:
 
 def _check_address(address: str) -> None:
     """Refuse the host for any one of its addresses: another lookup may give them in another order."""
+    from ipaddress import ip_address
+
     from reconciler.backends.http.errors import HttpError
+    from reconciler.forbidden_addresses import is_forbidden
 
     if is_forbidden(ip_address(address)):
         raise HttpError(f"the host resolves to {address}, which is a link-local or metadata address")

@@ -20,7 +20,7 @@ from reconciler.untrusted_text import whole_number_in
 _EXAMPLE = "2026-11-20T15:41:23Z"
 _LONGEST_WAIT = 86_400.0
 _HIGHEST_RATE = 100_000.0
-_RUN_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
+_RUN_ID = r"(?a)[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,7 +126,7 @@ def run_id(text: str) -> str:
     Raises:
         UsageError: Kubernetes would refuse it there.
     """
-    if _RUN_ID.fullmatch(text):
+    if re.fullmatch(_RUN_ID, text):
         return text
     raise UsageError(f'--run-id: "{text}" is not an id, expected at most 40 lower-case letters, digits and -')
 

@@ -27,9 +27,9 @@ from reconciler.report.text import Style, render_text
 from reconciler.untrusted_text import escaped, one_line
 from reconciler.version import OUTPUT_VERSION
 
-_COLOR = re.compile(r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)")
+_COLOR = r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)"
 _VALUES = ("json", "yaml")
-_COMMAND = re.compile(r"^(\s*):(?=:)")
+_COMMAND = r"^(\s*):(?=:)"
 _OLD_COMMAND = "##["
 """Runners of GitHub read a command of the older form anywhere in a line."""
 
@@ -89,9 +89,9 @@ def _text(text: str, *, color: bool = False) -> str:
 
 
 def _line(line: str, *, color: bool = False) -> str:
-    parts = _COLOR.split(line) if color else [line]
-    safe = "".join(part if color and _COLOR.fullmatch(part) else escaped(part) for part in parts)
-    return _bare(_COMMAND.sub(r"\1\\x3a", safe))
+    parts = re.split(_COLOR, line) if color else [line]
+    safe = "".join(part if color and re.fullmatch(_COLOR, part) else escaped(part) for part in parts)
+    return _bare(re.sub(_COMMAND, r"\1\\x3a", safe))
 
 
 def _bare(line: str) -> str:

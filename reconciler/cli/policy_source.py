@@ -111,7 +111,7 @@ def _refuse_fleet(given: Loaded) -> None:
 # The commit at which a folder is checked out, read from the files of git: images of CronJobs have no git.
 
 
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT = r"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 
 
 def commit_of(path: str | Path) -> str:
@@ -138,7 +138,7 @@ def _folder(found: Path) -> Path:
 def _head_of(folder: Path) -> str:
     text = (folder / "HEAD").read_text(encoding="utf-8").strip()
     if not text.startswith("ref:"):
-        return text if _COMMIT.fullmatch(text) else ""
+        return text if re.fullmatch(_COMMIT, text) else ""
     name = text.removeprefix("ref:").strip()
     common = folder / "commondir"
     shared = folder / common.read_text(encoding="utf-8").strip() if common.is_file() else folder

@@ -19,8 +19,8 @@ from msgspec import Struct
 from reconciler.decide.annotations import format_time
 from reconciler.model import NOTHING
 
-_FIELD = re.compile(r"\{(\w+)(?::(\w+))?\}")
-_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_FIELD = r"\{(\w+)(?::(\w+))?\}"
+_OPTIONAL = r"\[([^\[\]]*)\]"
 PREPOSITIONS = {"ago": "at ", "since": "since "}
 
 
@@ -302,13 +302,13 @@ def filled(template: str, values: Mapping[str, Any], show: Show = stable) -> str
     """Return `template` with `values` in place of their names, as `show` shows them."""
 
     def optional(found: re.Match[str]) -> str:
-        names = (name for name, _ in _FIELD.findall(found.group()))
+        names = (name for name, _ in re.findall(_FIELD, found.group()))
         return "" if any(values.get(name, "") == "" for name in names) else found[1]
 
     def value(found: re.Match[str]) -> str:
         return show(values.get(found[1], ""), found[2] or "")
 
-    return _FIELD.sub(value, _OPTIONAL.sub(optional, template) if "[" in template else template)
+    return re.sub(_FIELD, value, re.sub(_OPTIONAL, optional, template) if "[" in template else template)
 
 
 def json_values(named: Mapping[str, Any]) -> Mapping[str, Any]:

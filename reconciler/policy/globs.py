@@ -41,8 +41,8 @@ class _Step(Struct, frozen=True):
 _ANY = _Chars(negated=True)
 _IN_FOLDER = _Chars(frozenset("/"), negated=True)
 _Steps = tuple[_Step, ...]
-_TOKEN = re.compile(r"\*\*|\*|\?|\[!?\]?[^\]]*\]|.", re.S)
-_PATH_TOKEN = re.compile(r"/\*\*\Z|\*\*/|\*\*|\*|\?|.", re.S)
+_TOKEN = r"(?s)\*\*|\*|\?|\[!?\]?[^\]]*\]|."
+_PATH_TOKEN = r"(?s)/\*\*\Z|\*\*/|\*\*|\*|\?|."
 
 
 def _any_number(chars: _Chars) -> _Step:
@@ -57,7 +57,7 @@ _NO_FOLDER = _Step(_Chars(), skips=(1, 3))  # both may also stand for no folder 
 @lru_cache(maxsize=4096)
 def _steps(pattern: str, path: bool) -> _Steps:
     found: list[_Step] = []
-    for token in (_PATH_TOKEN if path else _TOKEN).findall(pattern):
+    for token in re.findall(_PATH_TOKEN if path else _TOKEN, pattern):
         one = _IN_FOLDER if path else _ANY
         if token in _FOLDERS:
             found += [_NO_FOLDER, *_FOLDERS[token]]
@@ -166,7 +166,7 @@ def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bo
 def path_regex(pattern: str) -> re.Pattern[str]:
     """Return `pattern`, one of paths, as a regular expression; `**/` may stand for no folder at all."""
     found = ""
-    for token in _PATH_TOKEN.findall(pattern):
+    for token in re.findall(_PATH_TOKEN, pattern):
         found += _PATH_PARTS.get(token) or re.escape(token)
     return re.compile(found + r"\Z", re.DOTALL)
 

@@ -38,7 +38,7 @@ MOST_PROBLEMS = 100
 """How many problems of one file are reported."""
 
 _OURS = API_VERSION.encode()
-_FLEET = re.compile(rb"""\bkind["']?\s*:\s*["']?Fleet\b""")
+_FLEET = rb"""\bkind["']?\s*:\s*["']?Fleet\b"""
 
 
 class Loaded(Struct, frozen=True):
@@ -126,7 +126,7 @@ def left_out(path: str | Path) -> tuple[str, ...]:
     folder = str(root.parent)
     contents = {file: read_bytes(file, folder) for file in _found(folder).files if not os.path.samefile(file, root)}
     found = {file: data for file, data in contents.items() if isinstance(data, bytes) and _OURS in data}
-    return () if any(map(_FLEET.search, found.values())) else tuple(map(spelt, sorted(found)))
+    return () if any(re.search(_FLEET, text) for text in found.values()) else tuple(map(spelt, sorted(found)))
 
 
 def overlooked(path: str | Path) -> tuple[Problem, ...]:
@@ -181,7 +181,7 @@ def documents_in(file: str, content: bytes | Problem) -> Documents:
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.
 
 
-_NEEDED = re.compile(r"^\s*(namespace|formerNames)\s*:", re.M)
+_NEEDED = r"(?m)^\s*(namespace|formerNames)\s*:"
 _MOST_LINES = 1000
 
 
@@ -199,7 +199,7 @@ def broken_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
 
 def _above(file: str, lines: list[str], broken: int) -> Iterator[Document]:
     for end in range(min(broken, len(lines), _MOST_LINES), 0, -1):
-        if _NEEDED.search("".join(lines[end:])):
+        if re.search(_NEEDED, "".join(lines[end:])):
             return
         read = read_documents(file, "".join(lines[:end]))
         found = [one for one in read.found if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]

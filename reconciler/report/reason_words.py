@@ -15,7 +15,7 @@ from reconciler.decide.change_codes import ChangeIf
 from reconciler.decide.reasons import Reason, Reasons, filled, phrase_parts, stable
 from reconciler.untrusted_text import one_line
 
-_STORED_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_STORED_TIME = r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -37,7 +37,12 @@ def common_zone(names: Collection[str]) -> tzinfo:
 
 def stored_text_in_utc(text: str) -> str:
     """Return stored `text` with its times as people read them, in UTC: they are stored as RFC 3339."""
-    return _STORED_TIME.sub(lambda found: weekday_and_time(at, UTC) if (at := parse_time(found[0])) else found[0], text)
+
+    def shown(found: re.Match[str]) -> str:
+        at = parse_time(found[0])
+        return weekday_and_time(at, UTC) if at else found[0]
+
+    return re.sub(_STORED_TIME, shown, text)
 
 
 def age(length: timedelta) -> str:

@@ -23,8 +23,8 @@ from reconciler.untrusted_text import one_line
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _RED, _YELLOW, _GREEN = "31", "33", "32"
-_PAINT = re.compile(r"\x1b\[[0-9;]*m")
-_COLUMNS = re.compile(r"((?:.*\S)?)(  +|^ *)(.*)")
+_PAINT = r"\x1b\[[0-9;]*m"
+_COLUMNS = r"((?:.*\S)?)(  +|^ *)(.*)"
 """A line up to its last column, the spaces in front of that, and the column; no column leaves the first empty."""
 _NARROW = 30
 _HANGING = 4
@@ -87,7 +87,7 @@ def wrapped(lines: Iterable[str], width: int) -> Iterator[str]:
 
 
 def _wrapped(line: str, width: int) -> Iterator[str]:
-    head, gap, text = _COLUMNS.fullmatch(line).groups()  # type: ignore[union-attr]
+    head, gap, text = re.fullmatch(_COLUMNS, line).groups()  # type: ignore[union-attr]
     indent = _length(head + gap)
     if not head:
         head, indent = gap, len(gap) + _HANGING
@@ -109,7 +109,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
 
 
 def _length(text: str) -> int:
-    return len(_PAINT.sub("", text))
+    return len(re.sub(_PAINT, "", text))
 
 
 def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterator[list[str]]:

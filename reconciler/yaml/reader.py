@@ -36,9 +36,10 @@ TOO_LARGE = "is a number of more than 64 bits, expected a smaller one, or a text
 TYPED_STARTS = frozenset("+-.0123456789~nNtTfF")
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_SPECIAL_FLOAT = re.compile(r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_OF_NUMBERS = "-+.0123456789"  # what a number begins with
+_INT = r"(?a)[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = r"(?a)[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+_SPECIAL_FLOAT = r"([-+]?)\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 _MAX_DIGITS = 3500  # also in base 16 few enough for int() and str(), which refuse more than 4300 in base 10
 
 
@@ -54,14 +55,16 @@ def plain_value(text: str) -> Any:
         return None
     if text in _BOOL:
         return _BOOL[text]
-    if _INT.fullmatch(text):
+    if text[0] not in _OF_NUMBERS:
+        return text
+    if re.fullmatch(_INT, text):
         if len(text) > _MAX_DIGITS:
             raise ValueError(TOO_LARGE)
         base = {"0o": 8, "0x": 16}.get(text[:2], 10)
         return int(text if base == 10 else text[2:], base)
-    if _FLOAT.fullmatch(text):
+    if re.fullmatch(_FLOAT, text):
         return float(text)
-    special = _SPECIAL_FLOAT.fullmatch(text)
+    special = re.fullmatch(_SPECIAL_FLOAT, text)
     if special is None:
         return text
     return float("nan") if special[1] is None else float(f"{special[1]}inf")
@@ -76,7 +79,7 @@ MAX_PROBLEMS = 100
 _LARGEST = 2**63
 PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _MAX_SYNTAX_PROBLEMS = 20
-_NEXT_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_NEXT_DOCUMENT = r"(?m)^---(?=\s|$)"
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = (None, "!", f"{_TAG}map", f"{_TAG}seq")
 
@@ -107,7 +110,7 @@ def read_documents(file: str, text: str, *, most: int | None = None, marked_leve
         if stopped_at is None:
             break
         documents.complete = False
-        following = _NEXT_DOCUMENT.search(text, max(stopped_at, start + 1))
+        following = re.compile(_NEXT_DOCUMENT).search(text, max(stopped_at, start + 1))
         if following is None or len(documents.problems) >= MAX_PROBLEMS:
             break
         start = following.start()

@@ -11,9 +11,9 @@ import yaml
 from reconciler.yaml.reader import plain_value
 
 _ENDLESS = 2**31 - 1
-_YAML_1_1_BOOL = re.compile(r"[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF")
-_PREFIXED_NUMBER = re.compile(r"[-+]?0[xXoObB][0-9a-fA-F_]+", re.ASCII)  # as Go's readers take it
-_COMMAND = re.compile(r"##\[|^\s*::", re.MULTILINE)  # to GitHub's runners, wherever it is printed
+_YAML_1_1_BOOL = r"[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF"
+_PREFIXED_NUMBER = r"(?a)[-+]?0[xXoObB][0-9a-fA-F_]+"  # as Go's readers take it
+_COMMAND = r"(?m)##\[|^\s*::"  # to GitHub's runners, wherever it is printed
 _STR = "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.resolver.Resolver()
 
@@ -32,7 +32,7 @@ def _text_node(dumper: Any, text: str) -> yaml.ScalarNode:
 
 @lru_cache(maxsize=4096)
 def _style(text: str) -> str | None:
-    if _COMMAND.search(text):
+    if re.search(_COMMAND, text):
         return '"'
     if "\n" in text:
         return "|" if _is_literal(text) else '"'
@@ -50,7 +50,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _is_ambiguous(text: str) -> bool:
-    if _YAML_1_1_BOOL.fullmatch(text) or _PREFIXED_NUMBER.fullmatch(text):
+    if re.fullmatch(_YAML_1_1_BOOL, text) or re.fullmatch(_PREFIXED_NUMBER, text):
         return True
     try:
         return not isinstance(plain_value(text), str)

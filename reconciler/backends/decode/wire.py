@@ -25,7 +25,7 @@ _FIRST = int((datetime.min.replace(tzinfo=UTC) - _EPOCH).total_seconds())
 _LAST = int((datetime.max.replace(tzinfo=UTC) - _EPOCH).total_seconds())
 _FAR = (datetime(9000, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _REMEMBERED = 512
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
+_RFC3339 = r"(?a)(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-])(\d\d):(\d\d))"
 
 
 class Instant(int):
@@ -48,7 +48,7 @@ def instant(text: str) -> Instant:
     Raises:
         ValueError: `text` is none.
     """
-    found = _RFC3339.fullmatch(text)
+    found = re.fullmatch(_RFC3339, text)
     if found is None:
         raise ValueError("no time as in RFC 3339")
     date, time, fraction, sign, hours, minutes = found.groups()
@@ -75,7 +75,7 @@ class Number(float):
 
 
 _SPECIAL = {"NaN": nan, "+Inf": inf, "Inf": inf, "-Inf": -inf}
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_NUMBER = r"(?a)[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _HUGE = 10**308
 
 
@@ -89,7 +89,7 @@ def number(value: Any) -> Number:
         return Number(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return Number(value if abs(value) < _HUGE else inf if value > 0 else -inf)
-    if isinstance(value, str) and (value in _SPECIAL or _NUMBER.fullmatch(value)):
+    if isinstance(value, str) and (value in _SPECIAL or re.fullmatch(_NUMBER, value)):
         return Number(_SPECIAL[value] if value in _SPECIAL else float(value))
     raise ValueError("no number")
 

@@ -34,7 +34,7 @@ from reconciler.workload_kinds import CRON_JOB, Ready, WorkloadKind, same_scalar
 W = TypeVar("W", bound=Wire)
 
 _LONGEST_COUNT = 10  # digits: counts have 31 bits
-_VERSION = re.compile(r"v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?", re.ASCII)
+_VERSION = r"(?a)v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?"
 _STAGES = {"alpha": 0, "beta": 1, None: 2}
 _BEFORE_ALL = Instant(-(2**63))
 
@@ -365,7 +365,7 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _priority(name: str) -> tuple[int, int, int, str]:
-    found = _VERSION.fullmatch(name)
+    found = re.fullmatch(_VERSION, name)
     if found is None:
         return (-1, 0, 0, name)
     major, stage, minor = found.groups()

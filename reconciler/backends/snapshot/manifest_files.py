@@ -177,8 +177,8 @@ def problem_at(document: Document, outer: FieldPath, path: FieldPath, words: str
     return Problem(document.file, line, column, json_path(path), words)
 
 
-_NO_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[^][{}"]+')
-_EMPTY_BRACKETS = re.compile(r"\[\]|\{\}")
+_NO_BRACKETS = r'"(?:[^"\\]|\\.)*"|[^][{}"]+'
+_EMPTY_BRACKETS = r"\[\]|\{\}"
 
 
 class ManifestFile(Struct):
@@ -317,11 +317,11 @@ def _json_documents(path: str, text: str) -> Documents:
 
 def _is_too_deep(text: str) -> bool:
     """msgspec reads almost a thousand levels. Each round takes the innermost brackets away."""
-    left = _NO_BRACKETS.sub("", text)
+    left = re.sub(_NO_BRACKETS, "", text)
     for _ in range(MAX_DEPTH):
         if not left:
             return False
-        left = _EMPTY_BRACKETS.sub("", left)
+        left = re.sub(_EMPTY_BRACKETS, "", left)
     return bool(left)
 
 

@@ -40,7 +40,7 @@ from reconciler.errors import Problem
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import read_bytes
 
-_UNSAFE = re.compile(r"[^a-z0-9.-]+")
+_UNSAFE = r"[^a-z0-9.-]+"
 _LARGE = 2**20
 """From so many bytes on it matters how much memory the objects of a folder take."""
 
@@ -244,5 +244,5 @@ class Store:
 def file_of(directory: Path, key: Key) -> str:
     """Return the file of an object: NAMESPACE-KIND-NAME.yaml in lower case and safe characters."""
     words = "-".join(part for part in (key.namespace, key.kind, key.name) if part).lower()
-    safe = _UNSAFE.sub("-", words).strip(".-") or "object"
+    safe = re.sub(_UNSAFE, "-", words).strip(".-") or "object"
     return str(directory / f"{safe[:200]}.yaml")

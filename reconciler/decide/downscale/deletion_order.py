@@ -30,7 +30,7 @@ Bucket = tuple[bool, int, bool, int, int, int]
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NEVER = -(1 << 100)  # before every time and every age
-_COST = re.compile(r"-[0-9]+|0|[1-9][0-9]*")  # the controller refuses "+5" and "05", but not "-05"
+_COST = r"-[0-9]+|0|[1-9][0-9]*"  # the controller refuses "+5" and "05", but not "-05"
 
 
 class PodRule(StrEnum):
@@ -300,7 +300,7 @@ def deletion_cost(text: str | None) -> int:
 
     Source: kubernetes pkg/apis/core/v1/helper/helpers.go, GetDeletionCostFromPodAnnotations.
     """
-    if text is None or not _COST.fullmatch(text):
+    if text is None or not re.fullmatch(_COST, text):
         return 0
     size = whole_number_in(text.removeprefix("-")) or 0
     cost = -size if text.startswith("-") else size

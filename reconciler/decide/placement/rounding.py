@@ -5,12 +5,11 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from operator import ge
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 # `rounding: Fair`: each replica is a seat, and the next seat goes to the cluster with the highest weight / (2n + 1).
 #
@@ -264,8 +263,7 @@ def _heights(clusters: tuple[str, ...], weights: tuple[int, ...]) -> tuple[tuple
     return tuple(sorted(range(len(clusters)), key=clusters.__getitem__)), heights
 
 
-@dataclass(slots=True)
-class Rounds:
+class Rounds(Struct):
     """The state between two rounds; all lists are in the planner's order.
 
     `ceilings` are the lower of maximum and capacity. `banked` are the sticky replicas a cluster has received ahead of

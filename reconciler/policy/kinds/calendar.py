@@ -56,15 +56,13 @@ class Calendar(Struct, frozen=True):
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
 _TIME = r"([01]?\d|2[0-4]):([0-5]\d)"
-_SPAN = re.compile(rf"({_DAY})\s+{_TIME}\s*-\s*({_DAY})\s+{_TIME}", re.IGNORECASE | re.ASCII)
-_DAILY = re.compile(
-    rf"(?:({_DAY}(?:-{_DAY})?(?:\s*,\s*{_DAY}(?:-{_DAY})?)*)\s+)?{_TIME}\s*-\s*{_TIME}", re.IGNORECASE | re.ASCII
-)
+_SPAN = rf"(?ai)({_DAY})\s+{_TIME}\s*-\s*({_DAY})\s+{_TIME}"
+_DAILY = rf"(?ai)(?:({_DAY}(?:-{_DAY})?(?:\s*,\s*{_DAY}(?:-{_DAY})?)*)\s+)?{_TIME}\s*-\s*{_TIME}"
 _MINUTES_A_DAY = 24 * 60
 _MINUTES_A_WEEK = 7 * _MINUTES_A_DAY
 _SATURDAY = 5 * _MINUTES_A_DAY
 _SHORT_GAP = 12 * 60
-_ABSOLUTE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?")
+_ABSOLUTE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?"
 _YEARS = range(1970, 3000)  # what calendars can be asked about without leaving the range of datetime
 
 _Minutes = tuple[int, int]
@@ -77,17 +75,17 @@ def parse_window(text: str) -> tuple[WeeklyWindow | AbsoluteWindow, ...] | None:
     if "/" in stripped:
         absolute = parse_absolute(stripped)
         return None if absolute is None else (absolute,)
-    span = _SPAN.fullmatch(stripped)
+    span = re.fullmatch(_SPAN, stripped)
     if span is not None:
         return _span(span)
-    daily = _DAILY.fullmatch(stripped)
+    daily = re.fullmatch(_DAILY, stripped)
     return None if daily is None else _daily(daily)
 
 
 def parse_absolute(text: str) -> AbsoluteWindow | None:
     """Return `2026-12-24T18:00/2027-01-02T08:00` as a window; None where it is none, or ends before it starts."""
     parts = [part.strip() for part in text.split("/")]
-    if len(parts) != 2 or not all(_ABSOLUTE.fullmatch(part) for part in parts):
+    if len(parts) != 2 or not all(re.fullmatch(_ABSOLUTE, part) for part in parts):
         return None
     try:
         start, end = (datetime.fromisoformat(part) for part in parts)
@@ -212,7 +210,7 @@ def _moment(minute: int) -> str:
 STATED: tuple[Literal["downtime", "uptime"], ...] = ("downtime", "uptime")
 """The fields that state the hours of a calendar, of which one is given."""
 
-_OF_THIS_MACHINE = re.compile(r"localtime$|posixrules$|posix/|right/")  # names that mean something else elsewhere
+_OF_THIS_MACHINE = r"localtime$|posixrules$|posix/|right/"  # names that mean something else elsewhere
 _A_WINDOW = 'a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"'
 
 Window = Annotated[str, Meta(min_length=1, extra_json_schema=expected(_A_WINDOW))]
@@ -347,7 +345,7 @@ def _exceptions(document: PolicyDocument, path: Path, fields: tuple[ExceptionFie
 def _zone(document: PolicyDocument, path: Path, name: str) -> tzinfo:
     from zoneinfo import ZoneInfo, available_timezones
 
-    if not _OF_THIS_MACHINE.match(name):
+    if not re.match(_OF_THIS_MACHINE, name):
         try:
             return ZoneInfo(name)
         except (OSError, ValueError, LookupError):

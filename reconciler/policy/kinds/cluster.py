@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import IntEnum
@@ -201,7 +202,7 @@ def _prometheus(document: PolicyDocument, path: Path, fields: PrometheusFields |
     if fields.key_file is not None and fields.cert_file is None:
         document.add((*path, "keyFile"), "stands without certFile, expected the certificate of this key")
     for name, value in fields.headers.items():
-        if name.lower() in _NOT_OURS_TO_SET or not HEADER_NAME.fullmatch(name):
+        if name.lower() in _NOT_OURS_TO_SET or not re.fullmatch(HEADER_NAME, name):
             document.add((*path, "headers", name), f"is {shown(name)}, expected a header that is not ours to set")
         if not value.isascii() or not value.isprintable():
             document.add((*path, "headers", name), f"is {shown(value)}, expected printable ASCII")

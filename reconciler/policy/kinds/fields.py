@@ -14,14 +14,14 @@ from reconciler.messages import alternatives, nearest, shown
 from reconciler.model import QueryKey
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 
-_DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?", re.ASCII)
+_DURATION = r"(?a)(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?"
 MOST_DURATION = timedelta(days=999)
-_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*%", re.ASCII)
+_SHARE = r"(?a)(\d{1,3}(?:\.\d{1,6})?)\s*%"
 
 
 def parse_duration(text: str) -> timedelta | None:
     """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none, or more than 999d."""
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text)
     if match is None or not any(match.groups()):
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
@@ -31,7 +31,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 def parse_share(text: str) -> float | None:
     """Return `25%` as 0.25; None where `text` is no share from 0% to 100%."""
-    match = _SHARE.fullmatch(text.strip())
+    match = re.fullmatch(_SHARE, text.strip())
     if match is None or float(match[1]) > 100:
         return None
     return float(match[1]) / 100

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
@@ -16,13 +15,12 @@ from reconciler.connection_settings import (
     PickerHeader,
     PodPicker,
     SecretKey,
-    is_forbidden,
 )
 from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
 
-_HOST_NAME = re.compile(r"(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?", re.I)
+_HOST_NAME = r"(?i)(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?"
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
 _NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob", "scaledobject")
 
@@ -137,14 +135,14 @@ def complete_port(spec: dict[str, Any] | None, picker: PodPicker | None) -> None
 
 def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> PickerHeader:
     name, value, source = fields.name, given(fields.value), given(fields.value_from)
-    if not HEADER_NAME.fullmatch(name):
+    if not re.fullmatch(HEADER_NAME, name):
         document.add((*path, "name"), f"is {shown(name)}, expected a header name")
     elif name.lower() in RESERVED_HEADERS:
         document.add((*path, "name"), f"is {shown(name)}, expected a header that is not ours to set")
     if (value is None) == (source is None):
         what = "has neither value nor valueFrom" if value is None else "has value and valueFrom"
         document.add(path, f"{what}, expected exactly one of the two")
-    if value is not None and CONTROL_CHARACTER.search(value):
+    if value is not None and re.search(CONTROL_CHARACTER, value):
         document.add((*path, "value"), "has control characters, expected a text on one line")
     secret = None if source is None else SecretKey(source.secret_key_ref.name, source.secret_key_ref.key)
     return PickerHeader(name, value, secret)
@@ -177,10 +175,14 @@ def _host_fault(host: str) -> str | None:
     (2852039166, 0xa9fea9fe, 169.254.43518) are none."""
     if host.lower().rstrip(".") in _METADATA_NAMES:
         return "no link-local or metadata address"
+    from ipaddress import ip_address
+
+    from reconciler.forbidden_addresses import is_forbidden
+
     try:
         address = ip_address(host.removeprefix("[").removesuffix("]"))
     except ValueError:
-        return None if _HOST_NAME.fullmatch(host) else "a host name or an address"
+        return None if re.fullmatch(_HOST_NAME, host) else "a host name or an address"
     return "no link-local or metadata address" if is_forbidden(address) else None
 
 

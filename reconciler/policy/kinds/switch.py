@@ -24,7 +24,7 @@ FieldPath = Annotated[
 ]
 PLURAL = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?\Z"
 _OURS = ("reconciler/", "idling.", "scale.kubernetes.io/", "kustomize.toolkit.fluxcd.io/")
-_BEFORE_KEY = re.compile(r"([^[]*)(?:\[(.*)\])?")
+_BEFORE_KEY = r"([^[]*)(?:\[(.*)\])?"
 
 
 class ReadyFields(Fields, frozen=True, kw_only=True):
@@ -149,6 +149,6 @@ def _ready_of(fields: ReadyFields) -> Ready:
 
 def path_of(text: str) -> tuple[str, ...]:
     """Return the parts of a path as policies write it: metadata.annotations[example.com/paused]."""
-    found = _BEFORE_KEY.fullmatch(text)
+    found = re.fullmatch(_BEFORE_KEY, text)
     before, key = ("", None) if found is None else found.groups()
     return (*before.split("."), *(() if key is None else (key,)))
