@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
-from msgspec.structs import replace
-
-from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
-from reconciler.decide.change_codes import field_is
-from reconciler.decide.decisions import (
-    ABOVE_SHARE,
-    Cause,
-    Decision,
-    DesiredState,
-    Notice,
-    Overridden,
-    PolicyExplanation,
-    Undecided,
-    Verb,
-)
+from reconciler.decide.decisions import Cause, DesiredState
 from reconciler.decide.idling.settled_workloads import Settled
-from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
-from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
-from reconciler.decide.placement.local_replica_sets import is_about
-from reconciler.decide.placement.observed import (
-    ClusterPlacement,
-    LocalWorkload,
-    PlacementInputs,
-    local_workload,
-    placement_inputs,
-    production_of,
-)
+from reconciler.decide.placement.observed import PlacementInputs, placement_inputs
 from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.status import (
     MEMORY,
     REJECTED,
     UNREACHABLE,
-    ClusterStatus,
     ConfigMapContent,
-    PlacementStatus,
-    config_map_written,
-    read_status,
     read_unreachable,
     rejection_key,
-    status_name,
-    status_text,
     unreachable_text,
 )
-from reconciler.decide.placement.writes import asleep_writes, local_writes, placement_group
-from reconciler.decide.reasons import Reason, ReasonCode, reason, text_of
-from reconciler.decide.selectors import left_out, local_ref, named_by
-from reconciler.messages import replica_count
+from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.selectors import local_ref
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
-from reconciler.policy.types import FederatedReplicaSet, PolicySet
+from reconciler.policy.types import PolicySet
 
 
 def decide_placement(
@@ -71,282 +39,17 @@ def decide_placement(
     by_key = {federated.key: federated for federated in policies.federated}
     if policies.shard is not None and not policies.shard.is_placing:
         return removed_policies(by_key, inputs, with_statuses=False)
-    parts = [decide_one(federated, inputs) for federated in policies.federated]
+    parts = _placed(policies, inputs)
     return DesiredState().joined(*parts, removed_policies(by_key, inputs), _memory(policies, inputs))
 
 
-def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> DesiredState:
-    """Return the decisions and the status of one federated ReplicaSet."""
-    if federated.namespace in inputs.fleet.protected:
-        why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
-        return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    every, about = inputs, tuple(one for one in inputs.placements if _is_about(federated, one, inputs))
-    unnamed = () if len(about) == len(inputs.placements) else tuple(_not_named(federated, inputs, about))
-    inputs = replace(inputs, placements=about)
-    status = read_status(inputs.home.newest.get(status_name(federated.key)))
-    locals_ = [local_workload(federated, placement, inputs, status) for placement in inputs.placements]
-    if federated.paused:
-        return _paused(federated, locals_, inputs, status)
-    questions = tuple(sorted(local.question for local in locals_ if local.question is not None))
-    if questions:
-        return DesiredState(questions=questions)
-    if _is_idle(locals_):
-        locals_ = [_left_idle(local) for local in locals_]
-    result = with_reasons(_production_kept(federated, locals_, status, inputs))
-    asleep, awake = asleep_writes(result, inputs), local_writes(result, inputs)
-    if gives_way := _gives_way(locals_, asleep, awake):
-        return decide_one(federated, replace(every, settled={**every.settled, **gives_way}))
-    decisions = (*asleep, *awake)
-    refused = {local.ref for local in locals_ if local.rejection is not None}
-    # What was refused before may be refused again; the status says what is there, and why, all the same.
-    needs = tuple(one.key for one in decisions if one.ref not in refused)
-    needs += tuple(key for one in locals_ if one.ref in inputs.settled for key in inputs.settled[one.ref].needs)
-    decisions += _refusals_cleared(result, decisions, inputs)
-    decisions += _status(result, cluster_statuses(result), needs, inputs)
-    return DesiredState(
-        decisions=decisions,
-        undecided=tuple(local.problem for local in locals_ if isinstance(local.problem, Undecided)),
-        overridden=_overridden(result, status, inputs),
-        notices=(
-            *_notices(result),
-            *_above_share(result, status, inputs),
-            *_clusters_left(federated, status, inputs),
-        ),
-        explanations=(*placement_explanations(result), *unnamed),
-        placements=(placement_view(result),),
-    )
+def _placed(policies: PolicySet, inputs: PlacementInputs) -> list[DesiredState]:
+    """Return what is decided of each federated ReplicaSet. A Fleet that has none does not load how."""
+    if not policies.federated:
+        return []
+    from reconciler.decide.placement.federated_replica_set import decide_one
 
-
-def _production_kept(
-    federated: FederatedReplicaSet,
-    locals_: Sequence[LocalWorkload],
-    status: PlacementStatus | None,
-    inputs: PlacementInputs,
-) -> PlacementResult:
-    """Return the result where `targetRef` takes no running replicas away in production that the policy leaves out: such
-    a cluster keeps what it has, and the others share the rest.
-    """
-    result = placement_result(federated, locals_, status, inputs)
-    lowered = {} if federated.target is None else dict(_lowered_production(result, inputs))
-    if not lowered:
-        return result
-    kept = [
-        replace(local, part="held", reasons=(left_out(lowered[local.cluster], (federated.name,)),))
-        if local.cluster in lowered
-        else local
-        for local in locals_
-    ]
-    return _production_kept(federated, kept, status, inputs)
-
-
-def _lowered_production(result: PlacementResult, inputs: PlacementInputs) -> Iterator[tuple[str, str]]:
-    """Yield each cluster that would run fewer replicas than now and is production, with what makes it so."""
-    placements = {placement.name: placement for placement in inputs.placements}
-    for local in result.placed:
-        if result.target[local.cluster] < local.current:
-            what = production_of(result.federated, placements[local.cluster], inputs, local.workload)
-            if what:
-                yield local.cluster, what
-
-
-def _gives_way(
-    locals_: Sequence[LocalWorkload], asleep: Sequence[Decision], awake: Sequence[Decision]
-) -> dict[ObjectRef, Settled]:
-    """Return what is left of workloads that idling changes in this run, where a decision of ours is about them too.
-
-    What is made anew `asleep` stays so: the next run wakes it, by the record that it carries over. What would be
-    changed `awake` is left as it wakes: of two decisions on one object the second finds what it does not expect.
-    """
-    anew, changed = {one.ref for one in asleep if one.verb is Verb.DELETE}, {one.ref for one in awake}
-    before = {one.ref: one.settled for one in locals_ if one.settled is not None and one.settled.needs}
-    left = {ref: replace(one, state="HandsOff") for ref, one in before.items() if ref in changed}
-    return left | {
-        ref: replace(one, state="Asleep", replicas=0, needs=()) for ref, one in before.items() if ref in anew
-    }
-
-
-def _not_named(
-    federated: FederatedReplicaSet, inputs: PlacementInputs, about: Sequence[ClusterPlacement]
-) -> Iterator[PolicyExplanation]:
-    """Yield that what others made stays as it is in clusters that it is not `about`, which no preference names."""
-    named = {placement.name for placement in about}
-    for placement in inputs.placements:
-        ref = local_ref(federated, placement.name)
-        if placement.name not in named and ref in placement.workloads and federated.is_within(placement.name):
-            why = reason(ReasonCode.NOT_NAMED, cluster=placement.name)
-            lift = field_is("preferences.clusters", f"with {placement.name}")
-            yield PolicyExplanation(ref, "placement", federated.key, "left as it is", (why,), lift)
-
-
-def _is_about(federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs) -> bool:
-    workload = placement.workloads.get(local_ref(federated, placement.name))
-    return is_about(federated, placement.name, workload, inputs.ours)
-
-
-def _is_idle(locals_: Sequence[LocalWorkload]) -> bool:
-    """Return whether all there is of a federated ReplicaSet is idle: then nothing of it is made anywhere else.
-
-    A cluster that does not answer has a say only if it was idle.
-    """
-    existing = [local for local in locals_ if local.idle_by or (local.workload is not None and local.part != "out")]
-    return bool(existing) and all(local.idle_by for local in existing)
-
-
-def _left_idle(local: LocalWorkload) -> LocalWorkload:
-    """Return `local` as it takes part while the federated ReplicaSet is idle: nothing is made there."""
-    if local.part == "placed":
-        return replace(local, part="held", reasons=(reason(ReasonCode.IDLE),))
-    if local.part == "out" and local.idle_by:
-        return replace(local, part="held", reasons=(reason(ReasonCode.UNREACHABLE_IDLE, policy=local.idle_by),))
-    return local
-
-
-def _paused(
-    federated: FederatedReplicaSet,
-    locals_: Sequence[LocalWorkload],
-    inputs: PlacementInputs,
-    status: PlacementStatus | None,
-) -> DesiredState:
-    """Status only: everything is left as it is."""
-    paused = (reason(ReasonCode.PAUSED),)
-    held = [
-        local if local.part == "out" else replace(local, part="held", reasons=local.reasons or paused)
-        for local in locals_
-    ]
-    resumed = field_is("paused", "false")
-    result = with_reasons(placement_result(federated, held, status, inputs))
-    return DesiredState(
-        decisions=_status(result, cluster_statuses(result), (), inputs),
-        explanations=tuple(
-            PolicyExplanation(local.ref, "placement", federated.key, "left alone", local.reasons, resumed)
-            for local in held
-        ),
-        placements=(placement_view(result),),
-    )
-
-
-def _overridden(
-    result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
-) -> tuple[Overridden, ...]:
-    """Return the replicas that placement would give to idle workloads, where they differ."""
-    idle = {local.cluster for local in result.locals if local.idle_by}
-    if not idle:
-        return ()
-    awake = [_as_placed(one) if one.idle_by and one.workload is not None else one for one in result.locals]
-    wished = placement_result(result.federated, awake, status, inputs).next_replicas
-    return tuple(
-        Overridden(
-            ref=local.ref,
-            job="placement",
-            policy=result.federated.name,
-            desired=replica_count(wished[local.cluster]),
-            winner=local.idle_by,
-            reasons=local.reasons,
-        )
-        for local in result.locals
-        if local.idle_by and local.workload is not None and wished[local.cluster] != local.replicas
-    )
-
-
-def _as_placed(local: LocalWorkload) -> LocalWorkload:
-    spec_replicas = local.spec_replicas or 0
-    return replace(local, part="placed", current=spec_replicas, available=spec_replicas)
-
-
-def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
-    """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
-    kept = [one for one in result.locals if one.reasons and one.reasons[0].code is ReasonCode.PRODUCTION]
-    if not any(local.replicas for local in kept):
-        return
-    free = placement_result(
-        result.federated, [_as_placed(one) if one in kept else one for one in result.locals], status, inputs
-    )
-    for local in kept:
-        share = free.target[local.cluster]
-        if local.replicas > share:
-            more = f"keeps {local.replicas} replicas, {local.replicas - share} more than its share"
-            text = f"{more}: {text_of(local.reasons)}; it shrinks if {named_by((result.federated.key,))}"
-            yield Notice(ABOVE_SHARE, str(local.ref), text, result.federated.name, reasons=local.reasons)
-
-
-def _notices(result: PlacementResult) -> tuple[Notice, ...]:
-    """Return the notices: workloads left alone, replicas that are not available, drains that wait."""
-    name = result.federated.name
-    crashing = [local for local in result.placed if local.crashing]
-    keeping = result.shares.keeping
-    return (
-        *(local.problem for local in result.locals if isinstance(local.problem, Notice)),
-        *(
-            Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
-            for local in crashing
-        ),
-        *(
-            Notice(
-                "drainKeeps",
-                str(local.ref),
-                f"{local.limit}, but {_fits_nowhere(keeping[local.cluster])}",
-                name,
-            )
-            for local in result.placed
-            if local.cluster in keeping
-        ),
-    )
-
-
-def _fits_nowhere(replicas: int) -> str:
-    return (
-        "1 replica fits nowhere else and stays" if replicas == 1 else f"{replicas} replicas fit nowhere else and stay"
-    )
-
-
-def _clusters_left(
-    federated: FederatedReplicaSet, status: PlacementStatus | None, inputs: PlacementInputs
-) -> Iterator[Notice]:
-    """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
-    known = status or PlacementStatus()
-    for cluster in sorted(known.entries):
-        spec_replicas = known.spec_replicas(cluster)
-        if spec_replicas and inputs.fleet.cluster(cluster) is None:
-            words = f"left the Fleet; {spec_replicas} replicas of {federated.key} stay there, as of the last run"
-            yield Notice("clusterLeft", cluster, words, federated.name)
-
-
-def _status(
-    result: PlacementResult, statuses: Mapping[str, ClusterStatus], needs: tuple[str, ...], inputs: PlacementInputs
-) -> tuple[Decision, ...]:
-    """Return the decision that writes the status, once everything else is done; () where it says so already."""
-    if not inputs.home.cluster:
-        return ()
-    federated, fleet = result.federated, inputs.fleet
-    name = status_name(federated.key)
-    before = read_status(inputs.home.newest.get(name))
-    text = status_text(federated.replicas, statuses, before, format_time(inputs.run.now))
-    content = ConfigMapContent(
-        inputs.home.ref(name), annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text}
-    )
-    cause = Cause(federated.name, str(federated.place), (reason(ReasonCode.STATUS),))
-    return inputs.home.written(content, inputs.run.now, placement_group(federated.key), cause, needs)
-
-
-def _refusals_cleared(
-    result: PlacementResult, decisions: Sequence[Decision], inputs: PlacementInputs
-) -> tuple[Decision, ...]:
-    """Return the decisions that remove recorded refusals: once the write succeeded, or is not needed any more."""
-    kept = inputs.home.own.get(MEMORY)
-    if kept is None or not inputs.home.is_current(MEMORY):
-        return ()  # what is not current is written whole in this run
-    found: list[Decision] = []
-    for local in result.placed:
-        if local.rejection is None or local.limit == "refused":
-            continue
-        # The last key stays, empty, as there is no patch that adds to absent data.
-        removed = None if UNREACHABLE in kept.data else "{}"
-        content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): removed})
-        needs = tuple(one.key for one in decisions if one.ref == local.ref)
-        why = reason(ReasonCode.NO_LONGER_REFUSED, object=str(local.ref))
-        cause = Cause(result.federated.name, str(result.federated.place), (why,))
-        found += config_map_written(content, kept, placement_group(result.federated.key), cause, needs)
-    return tuple(found)
+    return [decide_one(federated, inputs) for federated in policies.federated]
 
 
 def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:

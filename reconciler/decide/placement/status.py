@@ -56,6 +56,11 @@ IN_A_ROW = 3
 """After so many refusals in a row the replicas go elsewhere until the retry time."""
 
 
+def placement_group(key: str) -> str:
+    """Return the group of everything decided for the federated ReplicaSet `key` ("namespace/name")."""
+    return f"placement/{key}"
+
+
 class Rejection(Struct, frozen=True):
     """Refusals of one object's create or update in a row. `retry_after` is set from the third on."""
 

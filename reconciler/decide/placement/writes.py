@@ -52,17 +52,13 @@ from reconciler.decide.placement.status import (
     config_map_deleted,
     config_map_name,
     config_map_written,
+    placement_group,
 )
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
 _ADOPTED = reason(ReasonCode.ADOPTED)
-
-
-def placement_group(key: str) -> str:
-    """Return the group of everything decided for the federated ReplicaSet `key` ("namespace/name")."""
-    return f"placement/{key}"
 
 
 class _LocalWrite(Struct, frozen=True):

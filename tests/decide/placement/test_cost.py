@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.decide.decide import decide
 from reconciler.decide.placement.allocation import allocate
 from reconciler.decide.placement.decide import decide_placement
-from reconciler.decide.placement.writes import placement_group
+from reconciler.decide.placement.status import placement_group
 from reconciler.model import ObservedState
 from reconciler.policy.types import ClusterPreference, TargetRef
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_workload
