@@ -5,11 +5,11 @@ Every message reads `<where>: <what is>, <what was expected>[; <what to do>]`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+
+from msgspec import Struct
 
 from reconciler.exit_codes import ExitCode
 
@@ -27,8 +27,7 @@ class UsageError(ReconcilerError):
     exit_code = ExitCode.USAGE
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(Struct, frozen=True, order=True):
     """One thing wrong in a policy file. `line` and `column` are 1-based; `field` is a dotted path, "" for the file.
 
     `is_path`: it is about a path, such as a folder that is not there, and about no line of it.
@@ -39,7 +38,7 @@ class Problem:
     column: int
     field: str
     message: str
-    is_path: bool = dataclasses.field(default=False, compare=False)
+    is_path: bool = False
 
     @classmethod
     def of_path(cls, path: str, message: str) -> Self:

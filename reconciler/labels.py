@@ -59,7 +59,7 @@ _TERM = rf"""(?x)\s*(?:
         | (?P<number_key>{_WORD})\s*(?P<order>[<>])\s*(?P<number>[0-9]{{1,18}})
         | (?P<present>{_WORD})
     )\s*(?P<end>,|$)"""
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_NAME = r"(?a)[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _PREFIX = r"(?a)(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/"
 _SYNTAX_WORDS = ("in", "notin")
 
@@ -94,9 +94,9 @@ def _requirement(term: re.Match[str]) -> LabelRequirement | None:
 def _may_be_on_an_object(key: str, values: Iterable[str]) -> bool:
     prefix = re.match(_PREFIX, key)
     name = key[prefix.end() :] if prefix is not None else key
-    if key in _SYNTAX_WORDS or _NAME.fullmatch(name) is None:
+    if key in _SYNTAX_WORDS or re.fullmatch(_NAME, name) is None:
         return False
-    return all(not value or _NAME.fullmatch(value) for value in values)
+    return all(not value or re.fullmatch(_NAME, value) for value in values)
 
 
 def _asked(term: re.Match[str]) -> LabelRequirement:

@@ -1,4 +1,4 @@
-"""`reconciler plan` and `reconciler diff`: what would change now, and the same as a unified diff of YAML."""
+"""`reconciler plan`: what would change now."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from reconciler.cli.options import verb
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.plan_options import REVIEW_OUTPUTS, PlanOptions, check_out, save
 from reconciler.cli.progress import TrackedRun, planned_run
-from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
+from reconciler.cli.run_options import OF_PLANS, PROGRESS, STYLE, WORLD
 from reconciler.errors import UsageError
 from reconciler.exit_codes import ExitCode, first_exit_code
 
-_OF_PLANS = ("detailed_exitcode", "fail_on", *FILTERS, "shard", "tenant", *RUN)
 
-
-@verb("plan", PlanOptions, "path", "context", *WORLD, "tick", *_OF_PLANS, *STYLE, *PROGRESS)
+@verb("plan", PlanOptions, "path", "context", *WORLD, "tick", *OF_PLANS, *STYLE, *PROGRESS)
 def plan_command(options: PlanOptions) -> int:
     """Show what the policies below PATH would change now.
 
@@ -49,21 +47,3 @@ def _planned(run: TrackedRun[PlanOptions]) -> ExitCode:
     saved = save(made, options.out)
     show(FORMATS[options.output](made, None, options.style), options.output, color=options.color)
     return first_exit_code([saved, exit_of_plan(made, options.fail_on, detailed=options.detailed_exitcode)])
-
-
-@verb("diff", RunOptions, "path", "context", *WORLD, *_OF_PLANS, "color_choice", *PROGRESS)
-def diff_command(options: RunOptions) -> int:
-    """Show what the policies below PATH would change now, as a unified diff of YAML.
-
-    The diff has the fields of each object that the plan reads or writes, annotations included, and created objects
-    whole. Values of environment variables are masked. Exit codes are those of plan.
-    """
-
-    def shown(run: TrackedRun[RunOptions]) -> ExitCode:
-        from reconciler.report.diff import render_diff
-
-        made = run.planned()
-        show(render_diff(made, color=options.color), color=options.color)
-        return exit_of_plan(made, options.fail_on, detailed=options.detailed_exitcode)
-
-    return planned_run("diff", options, shown)

@@ -59,7 +59,6 @@ MODULES = {
     "calendar": "forecast",
     "completion": "app",
     "unfreeze": "freeze",
-    "diff": "plan",
     "adopt": "other_tools",
     "history": "status",
     "import": "other_tools",

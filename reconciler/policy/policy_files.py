@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import re
@@ -13,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import printable
@@ -299,4 +299,4 @@ def first_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
         all_of_file = list(inside)
         yield from all_of_file[:MOST_PROBLEMS]
         if others := all_of_file[MOST_PROBLEMS:]:
-            yield dataclasses.replace(others[0], field="", message=f"and {len(others)} more problems of this file")
+            yield replace(others[0], field="", message=f"and {len(others)} more problems of this file")

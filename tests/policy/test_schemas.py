@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -201,7 +200,7 @@ def read(folder: Path, documents: list[dict[str, Any]]) -> PolicySet:
     idling, downscale = (
         tuple(replace(one, limits_place=None) for one in kind) for kind in (found.idling, found.downscale)
     )
-    warnings = tuple(dataclasses.replace(one, column=0) for one in found.warnings)
+    warnings = tuple(replace(one, column=0) for one in found.warnings)
     return replace(
         found, federated=federated, idling=idling, downscale=downscale, warnings=warnings, digest="", specs={}
     )

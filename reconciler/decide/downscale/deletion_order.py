@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from enum import StrEnum
 from heapq import nlargest
@@ -61,8 +60,7 @@ _BUCKET_RULES = (
 _LATER_RULES = (PodRule.RESTARTS, PodRule.SIDECAR_RESTARTS, PodRule.CREATION_TIME)
 
 
-@dataclass(frozen=True, slots=True)
-class RankingRules:
+class RankingRules(Struct, frozen=True):
     """`logarithmic` False compares times plainly, newest first; `base` is the logarithm's. False leaves a rule out.
 
     Raises:

@@ -311,8 +311,8 @@ class FleetLimits(Fields, frozen=True):
 
 VARIABLES = ("cluster", "policy", "window")
 _LONGEST = 20_000
-_VARIABLE = re.compile(r"\{\{[ \t]*(\w+)[ \t]*\}\}", re.ASCII)
-_SYNTAX = re.compile(r"\{[{%#].{0,40}", re.DOTALL)
+_VARIABLE = r"(?a)\{\{[ \t]*(\w+)[ \t]*\}\}"
+_SYNTAX = r"(?s)\{[{%#].{0,40}"
 
 
 def query_fault(text: str, variables: Collection[str] = VARIABLES) -> str | None:
@@ -321,11 +321,11 @@ def query_fault(text: str, variables: Collection[str] = VARIABLES) -> str | None
         return "is empty, expected a query"
     if len(text) > _LONGEST:
         return f"has {len(text)} characters, expected at most {_LONGEST}"
-    pieces = _VARIABLE.split(text)
+    pieces = re.split(_VARIABLE, text)
     unknown = sorted(set(pieces[1::2]) - set(variables))
     if unknown:
         return f'uses "{unknown[0]}", expected only {alternatives(sorted(variables))}{nearest(unknown[0], variables)}'
-    syntax = next((found for piece in pieces[::2] if (found := _SYNTAX.search(piece))), None)
+    syntax = next((found for piece in pieces[::2] if (found := re.search(_SYNTAX, piece))), None)
     if syntax is None:
         return None
     names = ", ".join(f"{{{{ {name} }}}}" for name in sorted(variables))
@@ -339,7 +339,7 @@ def render_query(key: QueryKey) -> str:
         PolicyError: it is too long with its values in it.
     """
     values = {"window": key.window, "cluster": key.cluster, "policy": key.policy}
-    filled = _VARIABLE.sub(lambda match: values.get(match[1], match[0]), key.template.removesuffix("\n"))
+    filled = re.sub(_VARIABLE, lambda match: values.get(match[1], match[0]), key.template.removesuffix("\n"))
     if len(filled) > _LONGEST:
         raise PolicyError(f"is {len(filled)} characters long when rendered, expected at most {_LONGEST}")
     return filled

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, dotted
