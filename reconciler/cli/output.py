@@ -11,7 +11,7 @@ import json
 import os
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -34,9 +34,10 @@ _OLD_COMMAND = "##["
 """Runners of GitHub read a command of the older form anywhere in a line."""
 
 
-def show(text: str, output: str = "text", *, color: bool = False) -> None:
-    """Print the artefact in the form `output` on stdout; with `color` its colours are ours."""
-    _print(_values(text) if output in _VALUES else _text(text, color=color), nl=False, color=color)
+def show(text: str | Iterator[str], output: str = "text", *, color: bool = False) -> None:
+    """Print the artefact, whole or in parts, in the form `output` on stdout; with `color` its colours are ours."""
+    for part in (text,) if isinstance(text, str) else text:
+        _print(_values(part) if output in _VALUES else _text(part, color=color), nl=False, color=color)
 
 
 def show_lines(lines: Iterable[str]) -> None:
@@ -141,10 +142,10 @@ def _html(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
     return render_html(made, outcomes)
 
 
-def _json(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
-    from reconciler.plan.json import plan_to_json
+def _json(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str | Iterator[str]:
+    from reconciler.plan.json import plan_in_parts
 
-    return plan_to_json(made) if outcomes is None else as_text(_values_of(made, outcomes), "json")
+    return plan_in_parts(made) if outcomes is None else as_text(_values_of(made, outcomes), "json")
 
 
 def _yaml(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
@@ -161,7 +162,7 @@ def _values_of(made: Plan, outcomes: Sequence[Outcome] | None) -> dict[str, Any]
     return report_to_dict(made, outcomes)
 
 
-FORMATS: dict[str, Callable[[Plan, Sequence[Outcome] | None, Style], str]] = {
+FORMATS: dict[str, Callable[[Plan, Sequence[Outcome] | None, Style], str | Iterator[str]]] = {
     "text": render_text,
     "json": _json,
     "yaml": _yaml,

@@ -48,9 +48,9 @@ def save(made: Plan, file: str | None) -> ExitCode:
     """
     try:
         if file is not None:
-            from reconciler.plan.json import plan_to_json
+            from reconciler.plan.json import plan_in_parts
 
-            write_private(file, plan_to_json(made))
+            write_private(file, plan_in_parts(made))
     except OSError as error:
         say(f"error: --out: {file}: {error.strerror}, expected a file that can be written")
         return ExitCode.NOTHING_DONE

@@ -159,7 +159,7 @@ def write_snapshot(target: Path, clusters: Mapping[str, Mapping[str, str]]) -> N
         for cluster, files in clusters.items():
             (new / cluster).mkdir(mode=0o700)
             for name, text in files.items():
-                write_private(str(new / cluster / name), text)
+                write_private(str(new / cluster / name), (text,))
         if target.is_dir():
             target.rename(old)
         new.rename(target)

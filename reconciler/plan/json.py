@@ -12,6 +12,7 @@ from datetime import UTC
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import (
@@ -62,7 +63,30 @@ T = TypeVar("T")
 
 def plan_to_json(plan: Plan) -> str:
     """Return `plan` as the text of a plan file: indented by 2, keys in the schema's order, a newline at the end."""
-    return msgspec.json.format(msgspec.json.encode(plan_document(plan)), indent=2).decode("utf-8") + "\n"
+    return "".join(plan_in_parts(plan))
+
+
+_AT_ONCE = 256
+"""Actions whose text is made at once."""
+
+
+def plan_in_parts(plan: Plan) -> Iterator[str]:
+    """Yield the text of a plan file in parts: that of a large plan is many times larger than the plan."""
+    text = _indented(_document(plan, []))
+    if not plan.actions:
+        yield f"{text}\n"
+        return
+    before, begin, rest = text.partition('\n  "actions": [')
+    yield before + begin
+    for start in range(0, len(plan.actions), _AT_ONCE):
+        some = plan.actions[start : start + _AT_ONCE]
+        inside = ",".join(f"\n{_indented(change_document(action))}" for action in some).replace("\n", "\n    ")
+        yield f"{',' if start else ''}{inside}"
+    yield f"\n  {rest}\n"
+
+
+def _indented(document: Struct) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode("utf-8")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
@@ -97,6 +121,10 @@ def counts_of(plan: Plan) -> Counts:
 
 def plan_document(plan: Plan) -> PlanDocument:
     """Return `plan` as the document that describes it."""
+    return _document(plan, [change_document(action) for action in plan.actions])
+
+
+def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
     return PlanDocument(
         schema_version=PLAN_VERSION,
         kind="Plan",
@@ -109,7 +137,7 @@ def plan_document(plan: Plan) -> PlanDocument:
         clusters={name: plan.clusters[name] for name in sorted(plan.clusters)},
         counts=counts_of(plan),
         limits=_same(plan.limits, list[LimitDocument]),
-        actions=[change_document(action) for action in plan.actions],
+        actions=actions,
         held_back=[_held_back(held) for held in plan.held_back],
         observed=_changes(plan.observed),
         undecided=_same(plan.undecided, list[UndecidedDocument]),

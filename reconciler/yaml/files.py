@@ -10,7 +10,7 @@ import codecs
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
@@ -151,13 +151,13 @@ def _content(path: str, root: str) -> bytes | str:
         return stream.read(found.st_size)
 
 
-def write_private(path: str, text: str) -> None:
-    """Write `text` to the file at `path`, which only we may read then; a link there is not followed.
+def write_private(path: str, parts: Iterable[str]) -> None:
+    """Write the text in `parts` to the file at `path`, which only we may read then; a link there is not followed.
 
     Raises:
         OSError: it cannot be written, or is no regular file.
     """
-    _write(path, text, 0o600)
+    _write(path, parts, 0o600)
 
 
 def write_new(path: str, text: str, mode: int) -> None:
@@ -166,10 +166,10 @@ def write_new(path: str, text: str, mode: int) -> None:
     Raises:
         OSError: it cannot be written, or something is there already.
     """
-    _write(path, text, mode, os.O_EXCL)
+    _write(path, (text,), mode, os.O_EXCL)
 
 
-def _write(path: str, text: str, mode: int, flags: int = 0) -> None:
+def _write(path: str, parts: Iterable[str], mode: int, flags: int = 0) -> None:
     try:
         descriptor = os.open(path, _WRITE | flags, mode)
     except OSError as error:
@@ -181,7 +181,7 @@ def _write(path: str, text: str, mode: int, flags: int = 0) -> None:
             raise OSError(errno.EINVAL, _NOT_REGULAR, path)
         os.fchmod(descriptor, mode)
         os.ftruncate(descriptor, 0)
-        stream.write(text)
+        stream.writelines(parts)
 
 
 def decoded_text(file: str, data: bytes) -> tuple[str, str, bytes] | Problem:

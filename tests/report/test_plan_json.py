@@ -6,6 +6,7 @@ import json
 import math
 from datetime import datetime, timedelta, timezone
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,8 @@ from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PlanFileError
 from reconciler.exit_codes import ExitCode
 from reconciler.plan import documents
-from reconciler.plan.json import plan_from_dict, plan_to_dict, plan_to_json
+from reconciler.plan import json as plan_json
+from reconciler.plan.json import plan_document, plan_from_dict, plan_in_parts, plan_to_dict, plan_to_json
 from reconciler.plan.json_values import json_value
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
@@ -123,6 +125,15 @@ def test_the_keys_are_in_a_fixed_order_and_the_file_ends_with_a_newline():
         '{\n  "schemaVersion": "reconciler/plan/v1alpha2",\n  "kind": "Plan",\n  "madeAt": "2026-11-20T15:41:23Z",'
     )
     assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize(("count", "parts"), [(0, 1), (1, 3), (2, 3), (5, 5)])
+def test_the_text_in_parts_is_that_of_the_whole_document(monkeypatch, count, parts):
+    monkeypatch.setattr(plan_json, "_AT_ONCE", 2)
+    made = a_plan(*(an_idle(f'web-{n}\n"actions": [') for n in range(count)))
+    found = list(plan_in_parts(made))
+    assert "".join(found) == msgspec.json.format(msgspec.json.encode(plan_document(made)), indent=2).decode() + "\n"
+    assert len(found) == parts
 
 
 def test_mappings_in_another_order_give_the_same_bytes():

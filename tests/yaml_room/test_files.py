@@ -183,10 +183,10 @@ def test_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Path)
     (tmp_path / "plan.json").chmod(0o644)
     (tmp_path / "link.json").symlink_to("plan.json")
     for name in ("plan.json", "new.json"):
-        write_private(str(tmp_path / name), "{}")
+        write_private(str(tmp_path / name), ["{", "}"])
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        write_private(str(tmp_path / "link.json"), "x")
+        write_private(str(tmp_path / "link.json"), ["x"])
     assert read_bytes(str(tmp_path / "plan.json"), str(tmp_path)) == b"{}"
 
 
@@ -194,7 +194,7 @@ def test_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Path)
 def test_nothing_private_goes_into_a_pipe(tmp_path: Path, read: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK) if read else None
-    code = "import sys; from reconciler.yaml.files import write_private; write_private(sys.argv[1], 'x')"
+    code = "import sys; from reconciler.yaml.files import write_private; write_private(sys.argv[1], ['x'])"
     call = [sys.executable, "-c", code, str(tmp_path / "pipe")]
     try:
         done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=60)
