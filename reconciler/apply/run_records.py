@@ -12,15 +12,8 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decisions import Verb
 from reconciler.decide.downscale.every_decrease import RECORD
-from reconciler.decide.placement.status import (
-    MEMORY,
-    STATUS_PREFIX,
-    UNREACHABLE,
-    keeper_of,
-    rejection_after_failure,
-    rejection_key,
-    unreachable_text,
-)
+from reconciler.decide.placement.home import MEMORY, UNREACHABLE, keeper_of, unreachable_text
+from reconciler.decide.placement.status import STATUS_PREFIX, rejection_after_failure, rejection_key
 from reconciler.errors import reason_of
 from reconciler.model import Run
 from reconciler.plan.model import Action, Plan

@@ -12,7 +12,7 @@ from reconciler.cli.options import argument, option, output_option, policies_opt
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.decide.downscale.deletion_order import is_active
-from reconciler.decide.downscale.victim_forecast import RankedPod, Ranking, rank_questions, ranking_of
+from reconciler.decide.downscale.ranking import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
 from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedState, Run, Workload

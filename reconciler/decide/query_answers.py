@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.model import NOTHING, QueryAnswer
+from reconciler.model import NOTHING, QueryAnswer, QueryKey
+from reconciler.policy.kinds.fields import render_query
+from reconciler.policy.types import IdlingPolicy
+from reconciler.untrusted_text import MOST_REPLICAS
 
 STALE_AFTER = timedelta(minutes=5)
 """A recorded value that is older is unknown."""
@@ -61,3 +64,49 @@ def value_for(series: Series, namespace: str, service: str | None) -> float | Re
     if found and not math.isfinite(found[0]):
         return reason(ReasonCode.NOT_FINITE, value=str(found[0]))
     return found[0] if found else None
+
+
+def _any_service(_namespace: str, _service: str) -> bool:
+    return True
+
+
+class Answers(Struct, frozen=True):
+    """The answers to one policy on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
+    name.
+    """
+
+    cluster: str
+    policy: str
+    said: Mapping[QueryKey, QueryAnswer]
+    now: datetime
+    selects: Callable[[str, str], bool] = _any_service
+
+    def problems(self, policy: IdlingPolicy) -> Iterator[tuple[str, Reason]]:
+        """Yield each whole query of `policy` that cannot be used, and why.
+
+        One that failed is among what is unknown in the plan, and is not reported a second time.
+        """
+        for template, window in dict.fromkeys(policy.queries):
+            problem = self.series(template, window).problem
+            if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
+                yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
+
+    def series(self, template: str, window: str) -> Series:
+        return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)
+
+
+# The one number of an answer.
+
+
+def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason:
+    """Return the one number of replicas in `answer`, or why there is none: a negative value is none either."""
+    why = why_unusable(answer, now)
+    if why is not None:
+        return why
+    samples = () if answer is None else answer.samples
+    if len(samples) != 1:
+        return reason(ReasonCode.NOT_ONE_SERIES, count=len(samples))
+    value = samples[0].value
+    if not 0 <= value <= MOST_REPLICAS:  # nor does NaN
+        return reason(ReasonCode.NO_NUMBER_OF_REPLICAS, value=f"{value:g}")
+    return value

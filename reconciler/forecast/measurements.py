@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spaced
-from reconciler.decide.idling.criteria import Answers, CriterionResult, evaluator_of
+from reconciler.decide.idling.criteria import CriterionResult, evaluator_of
+from reconciler.decide.query_answers import Answers
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.moments import calendar_edges
 from reconciler.model import NOTHING, QueryAnswer, QueryKey, RangeSeries, Sample

@@ -23,23 +23,15 @@ from reconciler.decide.annotations import (
     VICTIM_LABEL,
 )
 from reconciler.decide.decisions import Decision, Verb
-from reconciler.decide.placement.status import MEMORY, REPLACED, STATUS_PREFIX
+from reconciler.decide.placement.home import MEMORY, REPLACED
+from reconciler.decide.placement.status import STATUS_PREFIX
 from reconciler.errors import PlanFileError
-from reconciler.model import (
-    DELETION_COST,
-    JOURNAL,
-)
+from reconciler.model import DELETION_COST, JOURNAL
 from reconciler.plan.json_patch import missing_maps
 from reconciler.plan.model import Plan, pointer
 from reconciler.switches import SWITCHES
 from reconciler.untrusted_text import MOST_REPLICAS, short
-from reconciler.workload_kinds import (
-    SCALABLE_KINDS,
-    GroupKind,
-    Scalar,
-    WorkloadKind,
-    same_scalar,
-)
+from reconciler.workload_kinds import SCALABLE_KINDS, GroupKind, Scalar, WorkloadKind, same_scalar
 
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]

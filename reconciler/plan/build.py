@@ -13,7 +13,7 @@ from reconciler.decide.annotations import AWAKE_SINCE, read_time
 from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Phase, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
-from reconciler.decide.placement.status import unknown_since
+from reconciler.decide.placement.home import unknown_since
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.model import Action, Awake, KeptUp, Plan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -30,7 +29,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import change_if_restricted, restriction
 from reconciler.decide.idling.settled_workloads import Settled
-from reconciler.decide.query_answers import why_unusable
+from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (
     exclusions,
@@ -49,13 +48,11 @@ from reconciler.model import (
     ObjectRef,
     ObservedCluster,
     ObservedState,
-    QueryAnswer,
     QueryKey,
     Run,
     Workload,
 )
 from reconciler.policy.types import DownscalePolicy, DownscaleTarget, Fleet, FleetCluster, PolicySet
-from reconciler.untrusted_text import MOST_REPLICAS
 
 T = TypeVar("T")
 
@@ -149,20 +146,6 @@ def workload_target(inputs: DownscaleInputs, workload: Workload, policy: Downsca
         reasons = (why, reason(ReasonCode.AT_MOST, max=wanted))
     values = {name: value for one in reasons for name, value in one.values.items()}
     return WorkloadTarget(inputs, workload, policy, wanted, reasons, values)
-
-
-def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason:
-    """Return the one number of replicas in `answer`, or why there is none: a negative value is none either."""
-    why = why_unusable(answer, now)
-    if why is not None:
-        return why
-    samples = () if answer is None else answer.samples
-    if len(samples) != 1:
-        return reason(ReasonCode.NOT_ONE_SERIES, count=len(samples))
-    value = samples[0].value
-    if not 0 <= value <= MOST_REPLICAS:  # nor does NaN
-        return reason(ReasonCode.NO_NUMBER_OF_REPLICAS, value=f"{value:g}")
-    return value
 
 
 # The checks that keep a target from changing a workload, one after the other.

@@ -1,4 +1,4 @@
-"""The victims of each decision that scales down; and the victims of one workload if it were scaled down."""
+"""The victims of each decision that scales down."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
-from reconciler.decide.decisions import Cause, Decision, Notice, Phase, Verb, VictimForecast
-from reconciler.decide.downscale.deletion_order import (
-    PodRule,
-    RankingRules,
-    VictimRanking,
-    age_scale,
-    is_active,
-    rank_victims,
-)
+from reconciler.decide.decisions import Decision, Notice, VictimForecast
+from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.downscale.victim_choice import (
     DEFAULT,
@@ -53,7 +46,6 @@ from reconciler.model import (
     Pod,
     PodsQuestion,
     Run,
-    Workload,
     unreadable_pods_key,
 )
 from reconciler.policy.types import PolicySet
@@ -264,7 +256,7 @@ def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _PlannedS
     if why:
         return replace(_predicted(scale_down, group), certain=False, note=f"{why}; the controller chooses")
     choice = balanced(selection, domains)
-    return _chosen(selection, group, scale_down, choice, [f"{_BALANCE}{key}"] * len(choice.pods))
+    return _chosen(selection, group, scale_down, choice, [f"{BALANCE}{key}"] * len(choice.pods))
 
 
 def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> Sequence[str]:
@@ -365,75 +357,4 @@ def _past_power(base: float, exponent: int) -> int:
     return next(later for later in count(age) if age_scale(later, base) >= exponent)
 
 
-_BALANCE = "balance of "
-
-
-class RankedPod(Struct, frozen=True):
-    """`rule` is what puts a victim before the first pod that stays; "" for pods that stay. `domain` is the zone of its
-    node (or what else is balanced), "" where nothing is balanced or its node has none.
-    """
-
-    name: str
-    goes: bool
-    rule: str = ""
-    domain: str = ""
-
-
-class Ranking(Struct, frozen=True):
-    """`pods` are all active pods, first to go first; `forecast` is what a plan would say of the decrease."""
-
-    workload: Workload
-    to: int
-    forecast: VictimForecast
-    pods: tuple[RankedPod, ...]
-
-
-def rank_questions(workload: Workload, state: ObservedState) -> list[PodsQuestion]:
-    """Return the pods that `ranking_of` needs: those of `workload`, and of the ReplicaSets beside it."""
-    relatives = relatives_in(state.clusters[workload.ref.cluster].workloads).get(workload.ref, ())
-    return [PodsQuestion(ref) for ref in (workload.ref, *relatives)]
-
-
-def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, run: Run, to: int | None) -> Ranking:
-    """Return the victims when `workload` is scaled down to `to` replicas; None: to one less than its active pods."""
-    observed = state.clusters[workload.ref.cluster]
-    pods = observed.pods.get(workload.ref, ())
-    active = [pod for pod in pods if is_active(pod)]
-    target = max(0, len(active) - 1) if to is None else to
-    decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
-    forecast = decisions[0].victims or VictimForecast(strategy="none", note="no pods are deleted")
-    siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
-    group = pod_group(workload.ref.kind, pods, siblings)
-    ranked = _ranked(group, forecast, target, run)
-    keys = [rule.removeprefix(_BALANCE) for rule in forecast.rules if rule.startswith(_BALANCE)]
-    if keys:
-        domains = domains_of(observed.nodes, keys[0])
-        placed = {pod.name: domains.get(pod.node, "") for pod in pods}
-        ranked = tuple(replace(pod, domain=placed[pod.name]) for pod in ranked)
-    return Ranking(workload, target, forecast, ranked)
-
-
-def _decrease(workload: Workload, active: int, target: int) -> Decision:
-    return Decision(
-        key="rank",
-        job="downscale",
-        verb=Verb.SCALE,
-        phase=Phase.DECREASE,
-        ref=workload.ref,
-        api_version=workload.api_version,
-        uid=workload.uid,
-        changes=(),
-        cause=Cause("", "", ()),
-        group="rank",
-        replicas_before=active,
-        replicas_after=target,
-    )
-
-
-def _ranked(group: PodGroup, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
-    order = rank_victims(group.pods, 0, now_ns=nanoseconds_at(run), siblings=group.siblings).order
-    if target == 0:
-        return tuple(RankedPod(pod.name, True, str(PodRule.ALL)) for pod in order)
-    going = tuple(RankedPod(name, True, rule) for name, rule in zip(forecast.pods, forecast.rules, strict=True))
-    staying = (pod.name for pod in order if pod.name not in forecast.pods)
-    return (*going, *(RankedPod(name, False) for name in staying))
+BALANCE = "balance of "

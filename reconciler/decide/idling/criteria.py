@@ -10,12 +10,10 @@ from itertools import chain
 
 from msgspec import Struct
 
-from reconciler.decide.query_answers import Series, series_of, value_for
+from reconciler.decide.query_answers import Answers, Series, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
-from reconciler.model import QueryAnswer, QueryKey
-from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import (
     AllOf,
     Calendar,
@@ -74,35 +72,6 @@ class WakeWhen(Struct, frozen=True):
 
 Evaluator = Callable[[str, str | None], Evaluation]
 """(namespace, Service or None) -> evaluation."""
-
-
-def _any_service(_namespace: str, _service: str) -> bool:
-    return True
-
-
-class Answers(Struct, frozen=True):
-    """The answers to one policy on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
-    name.
-    """
-
-    cluster: str
-    policy: str
-    said: Mapping[QueryKey, QueryAnswer]
-    now: datetime
-    selects: Callable[[str, str], bool] = _any_service
-
-    def problems(self, policy: IdlingPolicy) -> Iterator[tuple[str, Reason]]:
-        """Yield each whole query of `policy` that cannot be used, and why.
-
-        One that failed is among what is unknown in the plan, and is not reported a second time.
-        """
-        for template, window in dict.fromkeys(policy.queries):
-            problem = self.series(template, window).problem
-            if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
-                yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
-
-    def series(self, template: str, window: str) -> Series:
-        return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)
 
 
 def evaluator_of(criterion: Criterion, answers: Answers) -> Evaluator:

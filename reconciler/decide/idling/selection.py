@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from msgspec.structs import replace
 
 from reconciler.decide.idling.criteria import (
-    Answers,
     Evaluation,
     Evaluator,
     Exclusions,
@@ -21,6 +20,7 @@ from reconciler.decide.idling.criteria import (
     wake_evaluator_of,
 )
 from reconciler.decide.idling.subjects import Scale, ServiceState
+from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namespace_labels, of_highest_priority
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload

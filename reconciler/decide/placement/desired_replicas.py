@@ -20,7 +20,8 @@ from reconciler.decide.placement.allocation import (
     in_turn,
     with_overflow,
 )
-from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs
+from reconciler.decide.placement.clusters import PlacementInputs
+from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.rounding import Claims, seats_until_more
 from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.reasons import Reasons

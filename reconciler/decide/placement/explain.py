@@ -12,7 +12,7 @@ from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, ChangeIfWhenA
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candidates, allocate, arranged
 from reconciler.decide.placement.desired_replicas import PlacementResult
-from reconciler.decide.placement.observed import LocalWorkload
+from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import named_by

@@ -20,23 +20,15 @@ from reconciler.decide.decisions import (
     Verb,
 )
 from reconciler.decide.idling.settled_workloads import Settled
+from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
+from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
 from reconciler.decide.placement.local_replica_sets import is_about
-from reconciler.decide.placement.observed import (
-    ClusterPlacement,
-    LocalWorkload,
-    PlacementInputs,
-    local_workload,
-    production_of,
-)
+from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
 from reconciler.decide.placement.status import (
-    MEMORY,
-    UNREACHABLE,
     ClusterStatus,
-    ConfigMapContent,
     PlacementStatus,
-    config_map_written,
     placement_group,
     read_status,
     rejection_key,

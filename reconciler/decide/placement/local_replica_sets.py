@@ -19,7 +19,7 @@ from reconciler.decide.annotations import (
     placement_owner_text,
 )
 from reconciler.decide.decisions import FieldChange, annotation_changes
-from reconciler.decide.placement.status import digest_of
+from reconciler.decide.placement.home import digest_of
 from reconciler.decide.workloads import is_lagging
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import NOTHING, Pod, Workload

@@ -40,9 +40,10 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.fleet_guard import fleet_guard
 from reconciler.decide.freeze import restriction
+from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs
+from reconciler.decide.placement.home import config_map_deleted
 from reconciler.decide.placement.local_replica_sets import is_about, may_place
-from reconciler.decide.placement.observed import ClusterPlacement, PlacementInputs
-from reconciler.decide.placement.status import STATUS_PREFIX, config_map_deleted, placement_group
+from reconciler.decide.placement.status import STATUS_PREFIX, placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ObjectRef, ObservedState, Workload

@@ -33,8 +33,16 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.freeze import restriction
+from reconciler.decide.placement.clusters import PlacementInputs, production_of_pattern
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.explain import cause
+from reconciler.decide.placement.home import (
+    REPLACED,
+    ConfigMapContent,
+    config_map_deleted,
+    config_map_name,
+    config_map_written,
+)
 from reconciler.decide.placement.local_replica_sets import (
     Differences,
     Form,
@@ -45,15 +53,8 @@ from reconciler.decide.placement.local_replica_sets import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.observed import LocalWorkload, PlacementInputs, production_of_pattern
-from reconciler.decide.placement.status import (
-    REPLACED,
-    ConfigMapContent,
-    config_map_deleted,
-    config_map_name,
-    config_map_written,
-    placement_group,
-)
+from reconciler.decide.placement.local_workloads import LocalWorkload
+from reconciler.decide.placement.status import placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef, Workload
 from reconciler.policy.types import FederatedReplicaSet

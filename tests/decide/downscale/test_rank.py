@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.decide.decide import decide
-from reconciler.decide.downscale.victim_forecast import rank_questions, ranking_of
+from reconciler.decide.downscale.ranking import rank_questions, ranking_of
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from reconciler.decide.idling.change_if import change_of_criteria
 from reconciler.decide.idling.criteria import (
-    Answers,
     CriterionResult,
     Evaluation,
     all_of,
@@ -18,6 +17,7 @@ from reconciler.decide.idling.criteria import (
     evaluator_of,
     wake_evaluator_of,
 )
+from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.labels import LabelSelector
 from reconciler.model import QueryAnswer, QueryKey, Sample

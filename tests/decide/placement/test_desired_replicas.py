@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.placement.desired_replicas import next_step
-from reconciler.decide.placement.observed import LocalWorkload
+from reconciler.decide.placement.local_workloads import LocalWorkload
 from tests.builders import a_ref
 
 

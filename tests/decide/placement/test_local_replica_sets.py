@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.decide.annotations import FEDERATED_LABEL, POLICY_DIGEST, placement_owner
 from reconciler.decide.decisions import FieldChange
+from reconciler.decide.placement.home import config_map_name
 from reconciler.decide.placement.local_replica_sets import (
     form_of,
     is_ours,
@@ -16,7 +17,6 @@ from reconciler.decide.placement.local_replica_sets import (
     selector_differs,
     template_check,
 )
-from reconciler.decide.placement.status import config_map_name
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
 from tests.builders import a_fleet, a_workload

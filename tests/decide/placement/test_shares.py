@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.decisions import Phase
+from reconciler.decide.placement.clusters import placement_inputs
 from reconciler.decide.placement.desired_replicas import placement_result, shares
-from reconciler.decide.placement.observed import LocalWorkload, local_workload, placement_inputs
-from reconciler.decide.placement.status import PlacementStatus, unknown_since
+from reconciler.decide.placement.home import unknown_since
+from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
+from reconciler.decide.placement.status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
 

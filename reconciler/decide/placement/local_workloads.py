@@ -1,20 +1,20 @@
-"""What placement knows of each cluster and of each federated ReplicaSet there: how far the cluster takes part."""
+"""One federated ReplicaSet on one cluster: how far the cluster takes part, as the first guard that matches says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import ObservedCapacity, fleet_names, read_capacity
-from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, autoscalers_of, first_unread
+from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.decisions import FOREIGN_MARK, Notice, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.records import scaled_down_by_others
 from reconciler.decide.idling.settled_workloads import Settled
+from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.local_replica_sets import (
     PodCounts,
     available_replicas,
@@ -23,129 +23,12 @@ from reconciler.decide.placement.local_replica_sets import (
     names_another,
     pod_counts,
 )
-from reconciler.decide.placement.status import (
-    IN_A_ROW,
-    MEMORY,
-    REPLACED,
-    UNREACHABLE,
-    Home,
-    PlacementStatus,
-    Rejection,
-    home_of,
-    known_since,
-    read_rejection,
-    rejection_key,
-)
+from reconciler.decide.placement.status import IN_A_ROW, PlacementStatus, Rejection
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
-from reconciler.decide.selectors import key_of, left_out, local_key, local_ref, namespace_labels
+from reconciler.decide.selectors import left_out, local_ref
 from reconciler.decide.workloads import replaces_replica_sets
-from reconciler.model import (
-    NOTHING,
-    ConfigMap,
-    ObjectRef,
-    ObservedCluster,
-    ObservedState,
-    PodsQuestion,
-    Run,
-    Workload,
-    unreadable_pods_key,
-)
-from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
-
-
-class ClusterPlacement(Struct, frozen=True):
-    """One cluster of the Fleet. `observed` None: it did not answer.
-
-    `lost_since`: since when it does not answer; None where it does (also where its answer may not be used), or where
-    nothing records that time (home is read-only, or no cluster answers): such a cluster is never given up.
-    """
-
-    cluster: FleetCluster
-    observed: ObservedCluster | None
-    lost_since: datetime | None = None
-    workloads: Mapping[ObjectRef, Workload] = NOTHING  # those that a federated ReplicaSet may be about
-    autoscalers: Autoscalers = Autoscalers({}, {})
-    space_labels: Mapping[str, Mapping[str, str]] = NOTHING  # of the Namespaces that were read, by name
-
-    @property
-    def name(self) -> str:
-        return self.cluster.name
-
-    @property
-    def unread_autoscalers(self) -> str:
-        """The list of autoscalers that could not be read, "" where both were."""
-        return "" if self.observed is None else first_unread(self.observed, AUTOSCALER_LISTS)
-
-
-class PlacementInputs(Struct, frozen=True):
-    """What every federated ReplicaSet of a run is decided in.
-
-    `settled` is what idling leaves of workloads, `idling` the names of the IdlingPolicies. `ours` are the Fleet names
-    whose marks are ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
-    """
-
-    fleet: Fleet
-    run: Run
-    placements: tuple[ClusterPlacement, ...]
-    home: Home
-    settled: Mapping[ObjectRef, Settled] = NOTHING
-    idling: frozenset[str] = frozenset()
-    ours: frozenset[str] = frozenset()
-    replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
-
-    def rejection(self, ref: ObjectRef) -> Rejection | None:
-        """Return the recorded refusals of writes to `ref`, None without any."""
-        kept = self.home.newest.get(MEMORY)
-        if kept is None or len(kept.data) <= (UNREACHABLE in kept.data):
-            return None
-        return read_rejection(kept.data.get(rejection_key(ref)))
-
-
-def placement_inputs(
-    policies: PolicySet, state: ObservedState, run: Run, settled: Mapping[ObjectRef, Settled]
-) -> PlacementInputs:
-    """Return the clusters of the Fleet and what is remembered, ready to be asked."""
-    home = home_of(policies.fleet, state)
-    since = known_since(home)
-    wanted = frozenset(local_key(federated) for federated in policies.federated)
-
-    def placement(cluster: FleetCluster) -> ClusterPlacement:
-        observed = state.clusters.get(cluster.name)
-        if observed is not None:
-            found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
-            return ClusterPlacement(
-                cluster,
-                observed,
-                workloads=found,
-                autoscalers=autoscalers_of(observed),
-                space_labels=namespace_labels(observed),
-            )
-        since_now = run.now if home.cluster else None
-        lost_since = None if cluster.name in state.wakes_only else since.get(cluster.name, since_now)
-        return ClusterPlacement(cluster, None, lost_since)
-
-    replaced = {
-        found.ref: found
-        for name in sorted(state.clusters)
-        for found in state.clusters[name].config_maps
-        if found.ref.name.startswith(REPLACED)
-    }
-    placements = tuple(placement(cluster) for cluster in policies.fleet.clusters)
-    names = frozenset(policy.name for policy in policies.idling)
-    ours = fleet_names(policies.fleet)
-    return PlacementInputs(
-        fleet=policies.fleet,
-        run=run,
-        placements=placements,
-        home=home,
-        settled=settled,
-        idling=names,
-        ours=ours,
-        replaced=replaced,
-    )
-
-
-# One federated ReplicaSet on one cluster.
+from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
+from reconciler.policy.types import FederatedReplicaSet
 
 CapacityLimit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no namespace"]
 
@@ -339,28 +222,6 @@ def _restricted(case: _Case) -> LocalWorkload | None:
 def _production(case: _Case) -> LocalWorkload | None:
     what = production_of_pattern(case.federated, case.placement, case.inputs, case.workload)
     return case.held(left_out(what, (case.federated.name,))) if what else None
-
-
-def production_of_pattern(
-    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
-) -> str:
-    """Return what makes the local workload production that `federated` leaves out as it is, "" for nothing.
-
-    "*" stands for no cluster where it is production, unless the policy says so: what is there stays.
-    """
-    if federated.preference(placement.name) is None or federated.is_named(placement.name):
-        return ""
-    return production_of(federated, placement, inputs, workload)
-
-
-def production_of(
-    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
-) -> str:
-    """Return what makes the local workload production that `federated` leaves out, "" for nothing."""
-    if federated.production:
-        return ""
-    space, labels = federated.namespace, federated.labels if workload is None else workload.labels
-    return inputs.fleet.production.why(placement.cluster, space, placement.space_labels.get(space), labels)
 
 
 def _autoscaled(case: _Case) -> LocalWorkload | None:

@@ -1,0 +1,134 @@
+"""The clusters of the Fleet as placement finds them, with what every federated ReplicaSet of a run is decided in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from reconciler.decide.annotations import fleet_names
+from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, autoscalers_of, first_unread
+from reconciler.decide.idling.settled_workloads import Settled
+from reconciler.decide.placement.home import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
+from reconciler.decide.placement.status import Rejection, read_rejection, rejection_key
+from reconciler.decide.selectors import key_of, local_key, namespace_labels
+from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
+from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
+
+
+class ClusterPlacement(Struct, frozen=True):
+    """One cluster of the Fleet. `observed` None: it did not answer.
+
+    `lost_since`: since when it does not answer; None where it does (also where its answer may not be used), or where
+    nothing records that time (home is read-only, or no cluster answers): such a cluster is never given up.
+    """
+
+    cluster: FleetCluster
+    observed: ObservedCluster | None
+    lost_since: datetime | None = None
+    workloads: Mapping[ObjectRef, Workload] = NOTHING  # those that a federated ReplicaSet may be about
+    autoscalers: Autoscalers = Autoscalers({}, {})
+    space_labels: Mapping[str, Mapping[str, str]] = NOTHING  # of the Namespaces that were read, by name
+
+    @property
+    def name(self) -> str:
+        return self.cluster.name
+
+    @property
+    def unread_autoscalers(self) -> str:
+        """The list of autoscalers that could not be read, "" where both were."""
+        return "" if self.observed is None else first_unread(self.observed, AUTOSCALER_LISTS)
+
+
+class PlacementInputs(Struct, frozen=True):
+    """What every federated ReplicaSet of a run is decided in.
+
+    `settled` is what idling leaves of workloads, `idling` the names of the IdlingPolicies. `ours` are the Fleet names
+    whose marks are ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
+    """
+
+    fleet: Fleet
+    run: Run
+    placements: tuple[ClusterPlacement, ...]
+    home: Home
+    settled: Mapping[ObjectRef, Settled] = NOTHING
+    idling: frozenset[str] = frozenset()
+    ours: frozenset[str] = frozenset()
+    replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
+
+    def rejection(self, ref: ObjectRef) -> Rejection | None:
+        """Return the recorded refusals of writes to `ref`, None without any."""
+        kept = self.home.newest.get(MEMORY)
+        if kept is None or len(kept.data) <= (UNREACHABLE in kept.data):
+            return None
+        return read_rejection(kept.data.get(rejection_key(ref)))
+
+
+def placement_inputs(
+    policies: PolicySet, state: ObservedState, run: Run, settled: Mapping[ObjectRef, Settled]
+) -> PlacementInputs:
+    """Return the clusters of the Fleet and what is remembered, ready to be asked."""
+    home = home_of(policies.fleet, state)
+    since = known_since(home)
+    wanted = frozenset(local_key(federated) for federated in policies.federated)
+
+    def placement(cluster: FleetCluster) -> ClusterPlacement:
+        observed = state.clusters.get(cluster.name)
+        if observed is not None:
+            found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
+            return ClusterPlacement(
+                cluster,
+                observed,
+                workloads=found,
+                autoscalers=autoscalers_of(observed),
+                space_labels=namespace_labels(observed),
+            )
+        since_now = run.now if home.cluster else None
+        lost_since = None if cluster.name in state.wakes_only else since.get(cluster.name, since_now)
+        return ClusterPlacement(cluster, None, lost_since)
+
+    replaced = {
+        found.ref: found
+        for name in sorted(state.clusters)
+        for found in state.clusters[name].config_maps
+        if found.ref.name.startswith(REPLACED)
+    }
+    placements = tuple(placement(cluster) for cluster in policies.fleet.clusters)
+    names = frozenset(policy.name for policy in policies.idling)
+    ours = fleet_names(policies.fleet)
+    return PlacementInputs(
+        fleet=policies.fleet,
+        run=run,
+        placements=placements,
+        home=home,
+        settled=settled,
+        idling=names,
+        ours=ours,
+        replaced=replaced,
+    )
+
+
+# Production, which a federated ReplicaSet leaves as it is unless it says `production: true`.
+
+
+def production_of_pattern(
+    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
+) -> str:
+    """Return what makes the local workload production that `federated` leaves out as it is, "" for nothing.
+
+    "*" stands for no cluster where it is production, unless the policy says so: what is there stays.
+    """
+    if federated.preference(placement.name) is None or federated.is_named(placement.name):
+        return ""
+    return production_of(federated, placement, inputs, workload)
+
+
+def production_of(
+    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
+) -> str:
+    """Return what makes the local workload production that `federated` leaves out, "" for nothing."""
+    if federated.production:
+        return ""
+    space, labels = federated.namespace, federated.labels if workload is None else workload.labels
+    return inputs.fleet.production.why(placement.cluster, space, placement.space_labels.get(space), labels)
