@@ -153,7 +153,7 @@ def stated(value: Any) -> Any:
     """
     if isinstance(value, Struct):
         of = ((name, getattr(value, name), default) for name, default in _defaults_of(type(value)))
-        return {name: stated(one) for name, one, default in of if one != default}
+        return {name: stated(content) for name, content, default in of if content != default}
     if isinstance(value, tuple | list):
         return sorted(map(stated, value), key=_ENCODER.encode)
     return value
@@ -161,8 +161,8 @@ def stated(value: Any) -> Any:
 
 @cache
 def _defaults_of(kind: type[Struct]) -> tuple[tuple[str, Any], ...]:
-    always = {name for one in kind.__mro__ for name in _ALWAYS_STATED.get(one.__name__, ())}
-    return tuple((one.name, NODEFAULT if one.name in always else _default(one)) for one in fields(kind))
+    always = {name for base in kind.__mro__ for name in _ALWAYS_STATED.get(base.__name__, ())}
+    return tuple((field.name, NODEFAULT if field.name in always else _default(field)) for field in fields(kind))
 
 
 def _default(field: FieldInfo) -> Any:

@@ -99,7 +99,7 @@ def field_is(field: str, value: str | int) -> ChangeIf:
 
 def joint_change(code: ChangeIfCode, changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
     """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
-    parts = tuple(dict.fromkeys(one for one in changes if one is not None))
+    parts = tuple(dict.fromkeys(change for change in changes if change is not None))
     return parts[0] if len(parts) == 1 else ChangeIf(code, parts=parts) if parts else None
 
 
@@ -118,13 +118,13 @@ def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> Ch
     in_time = [_in_time(part, ends) for change in changes for part in _parts_of(change)]
     if None in in_time:
         return None
-    known = [one for one in in_time if one is not None]
-    latest = max((one for one in known if is_time(one)), key=_at, default=None)
-    windows = [one for one in known if one.code is ChangeIfCode.AT]
-    if latest is not None and any(_at(one) >= _at(latest) for one in windows):
+    known = [change for change in in_time if change is not None]
+    latest = max((change for change in known if is_time(change)), key=_at, default=None)
+    windows = [change for change in known if change.code is ChangeIfCode.AT]
+    if latest is not None and any(_at(change) >= _at(latest) for change in windows):
         latest = None
-    later = [one for one in known if one not in windows or latest is None]
-    return joint_change(ChangeIfCode.ALL, (latest, *(one for one in later if not is_time(one))))
+    later = [change for change in known if change not in windows or latest is None]
+    return joint_change(ChangeIfCode.ALL, (latest, *(change for change in later if not is_time(change))))
 
 
 def _at(change: ChangeIf) -> str:

@@ -45,7 +45,7 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         settled = idling.after(seen, fleet_names(policies.fleet), not_now)
         placement = decide_placement(usable, seen, run, settled)
         placement = within_targets(placement, seen, _targets(usable, run, settled, placed))
-        decided = placed | {ref: one.cause.policy for ref, one in restored_scales(placement).items()}
+        decided = placed | {ref: decision.cause.policy for ref, decision in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)
         changed = _after_changes(idling.desired.decisions, placement.decisions, not_now)
         idled = replace(idling.desired, decisions=changed)
@@ -65,10 +65,10 @@ def _targets(
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
     """Return the decisions of `desired` that wake what `due` wakes too, with the repairs of their groups."""
     woken = {decision.ref for decision in due.decisions if decision.verb is Verb.WAKE}
-    groups = {one.group for one in desired.decisions if one.verb is Verb.WAKE and one.ref in woken}
-    kept = [one for one in desired.decisions if one.group in groups and one.phase <= Phase.REPAIR]
-    needed = {key for one in kept for key in one.needs} - {one.key for one in kept}
-    first = [one for one in desired.decisions if one.key in needed and one.phase <= Phase.REPAIR]
+    groups = {decision.group for decision in desired.decisions if decision.verb is Verb.WAKE and decision.ref in woken}
+    kept = [decision for decision in desired.decisions if decision.group in groups and decision.phase <= Phase.REPAIR]
+    needed = {key for decision in kept for key in decision.needs} - {decision.key for decision in kept}
+    first = [decision for decision in desired.decisions if decision.key in needed and decision.phase <= Phase.REPAIR]
     return DesiredState(decisions=(*first, *kept))
 
 
@@ -80,17 +80,21 @@ def _after_changes(
     An object that is created anew is woken by the next run, which finds its record on it. The idle of one of `not_now`
     stays, to be held back with all that is bound to it.
     """
-    changed = {one.ref: one.key for one in placement if one.verb is Verb.OVERWRITE}
-    anew = {one.ref for one in placement if one.verb is Verb.DELETE} - not_now
+    changed = {decision.ref: decision.key for decision in placement if decision.verb is Verb.OVERWRITE}
+    anew = {decision.ref for decision in placement if decision.verb is Verb.DELETE} - not_now
     if not changed and not anew:
         return tuple(idling)
-    dropped = {one.key for one in idling if one.ref in anew}
-    while more := {one.key for one in idling if one.key not in dropped and dropped.intersection(one.needs)}:
+    dropped = {decision.key for decision in idling if decision.ref in anew}
+    while more := {
+        decision.key for decision in idling if decision.key not in dropped and dropped.intersection(decision.needs)
+    }:
         dropped |= more
     return tuple(
-        replace(one, needs=(*one.needs, changed[one.ref])) if one.verb is Verb.WAKE and one.ref in changed else one
-        for one in idling
-        if one.key not in dropped
+        replace(decision, needs=(*decision.needs, changed[decision.ref]))
+        if decision.verb is Verb.WAKE and decision.ref in changed
+        else decision
+        for decision in idling
+        if decision.key not in dropped
     )
 
 
@@ -100,19 +104,19 @@ def placed_workloads(policies: PolicySet, state: ObservedState = _UNSEEN) -> dic
     """
     fleets = fleet_names(policies.fleet)
     refs = {
-        local_ref(one, cluster.name): one
-        for one in policies.federated
+        local_ref(federated, cluster.name): federated
+        for federated in policies.federated
         for cluster in policies.fleet.clusters
-        if one.is_on(cluster.name)
+        if federated.is_on(cluster.name)
     }
-    unnamed = {ref for ref, one in refs.items() if one.preference(ref.cluster) is None}
+    unnamed = {ref for ref, federated in refs.items() if federated.preference(ref.cluster) is None}
     left = {
-        one.ref
+        workload.ref
         for cluster in (state.clusters.values() if unnamed else ())
-        for one in cluster.workloads
-        if one.ref in unnamed and not is_about(refs[one.ref], cluster.name, one, fleets)
+        for workload in cluster.workloads
+        if workload.ref in unnamed and not is_about(refs[workload.ref], cluster.name, workload, fleets)
     }
-    return {ref: one.name for ref, one in refs.items() if ref not in left}
+    return {ref: federated.name for ref, federated in refs.items() if ref not in left}
 
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
@@ -133,16 +137,20 @@ def without_deferred(desired: DesiredState) -> DesiredState:
     What another job decides stays in the plan, with a note: its other decisions rest on it.
     """
     deferred = {
-        one.key: _deferred(one, one.victims.note)
-        for one in desired.decisions
-        if one.job == "downscale" and one.victims is not None and one.victims.deferred
+        decision.key: _deferred(decision, decision.victims.note)
+        for decision in desired.decisions
+        if decision.job == "downscale" and decision.victims is not None and decision.victims.deferred
     }
-    gone = {(one.ref, one.job, one.cause.policy): one for one in desired.decisions if one.key in deferred}
-    kept = tuple(one for one in desired.decisions if one.key not in deferred)
+    gone = {
+        (decision.ref, decision.job, decision.cause.policy): decision
+        for decision in desired.decisions
+        if decision.key in deferred
+    }
+    kept = tuple(decision for decision in desired.decisions if decision.key not in deferred)
     explanations = tuple(
-        _stays(one, before, deferred[before.key]) if before is not None else one
-        for one in desired.explanations
-        for before in (gone.get((one.ref, one.job, one.policy)),)
+        _stays(explanation, before, deferred[before.key]) if before is not None else explanation
+        for explanation in desired.explanations
+        for before in (gone.get((explanation.ref, explanation.job, explanation.policy)),)
     )
     undecided = (*desired.undecided, *deferred.values())
     return replace(desired, decisions=kept, undecided=undecided, explanations=explanations)

@@ -394,14 +394,14 @@ class DesiredState(Struct, frozen=True):
     @property
     def wanted(self) -> tuple[Decision, ...]:
         """The decisions with what limits hold back of them; what a guard holds back is none of it."""
-        held = (one.decisions for one in self.held_back if one.limits)
+        held = (held.decisions for held in self.held_back if held.limits)
         return (*self.decisions, *chain.from_iterable(held))
 
     def joined(self, *others: DesiredState) -> DesiredState:
         """Return this and `others` as one."""
         return DesiredState(
             **{
-                field: tuple(chain.from_iterable(getattr(one, field) for one in (self, *others)))
+                field: tuple(chain.from_iterable(getattr(part, field) for part in (self, *others)))
                 for field in self.__struct_fields__
             }
         )

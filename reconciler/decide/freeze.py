@@ -51,13 +51,13 @@ def freezes_text(freezes: Iterable[Freeze]) -> str:
     return compact(
         [
             {
-                "cluster": one.cluster,
-                "namespace": one.namespace,
-                "until": "" if one.until is None else format_time(one.until),
-                "reason": one.reason,
-                "by": one.by,
+                "cluster": freeze.cluster,
+                "namespace": freeze.namespace,
+                "until": "" if freeze.until is None else format_time(freeze.until),
+                "reason": freeze.reason,
+                "by": freeze.by,
             }
-            for one in freezes
+            for freeze in freezes
         ]
     )
 
@@ -65,7 +65,7 @@ def freezes_text(freezes: Iterable[Freeze]) -> str:
 def freezes_in_force(data: Mapping[str, str], now: datetime) -> tuple[Freeze, ...]:
     """Return the freezes that are not over `now`; what cannot be read is one of everything."""
     try:
-        return tuple(one for one in read_freezes(data) if one.until is not None and now < one.until)
+        return tuple(freeze for freeze in read_freezes(data) if freeze.until is not None and now < freeze.until)
     except AnnotationError as error:
         return (unreadable(str(error)),)
 
@@ -83,8 +83,8 @@ def frozen(fleet: Fleet, state: ObservedState, now: datetime) -> Fleet:
     for cluster in fleet.clusters:
         observed = state.clusters.get(cluster.name)
         own = () if observed is None else _said(fleet, observed, now)
-        listed = (*(one for one in everywhere if one.until is not None), *own)
-        found = tuple(dict.fromkeys(one for one in listed if one.cluster in ("", cluster.name)))
+        listed = (*(freeze for freeze in everywhere if freeze.until is not None), *own)
+        found = tuple(dict.fromkeys(freeze for freeze in listed if freeze.cluster in ("", cluster.name)))
         clusters.append(replace(cluster, freezes=found) if found else cluster)
     return replace(fleet, clusters=tuple(clusters))
 
@@ -93,7 +93,7 @@ def _said(fleet: Fleet, observed: ObservedCluster, now: datetime) -> tuple[Freez
     """Return the freezes in force that are recorded in one cluster."""
     if "configmaps" in observed.unreadable:
         return () if fleet.from_context else (unreadable(observed.unreadable["configmaps"]),)
-    named = {(one.ref.namespace, one.ref.name): one for one in observed.config_maps}
+    named = {(config_map.ref.namespace, config_map.ref.name): config_map for config_map in observed.config_maps}
     found = named.get((fleet.namespace, CONFIG_MAP))
     return () if found is None else freezes_in_force(found.data, now)
 
@@ -120,8 +120,8 @@ def freeze_notices(fleet: Fleet) -> DesiredState:
     """Return a notice for each freeze that is in force, only one where it covers several clusters."""
     found: dict[Freeze, list[str]] = {}
     for cluster in fleet.clusters:
-        for one in cluster.freezes:
-            found.setdefault(one, []).append(cluster.name)
+        for own in cluster.freezes:
+            found.setdefault(own, []).append(cluster.name)
     notices = []
     for freeze, clusters in found.items():
         why = freeze_reason(freeze)

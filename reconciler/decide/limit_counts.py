@@ -79,10 +79,10 @@ def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
                 base["replicas"] += 1 if is_idle else running[ref]
     steered = chain.from_iterable(cluster.autoscalers for cluster in state.clusters.values())
     written: list[Workload | HorizontalPodAutoscaler] = [*workloads, *steered]
-    for one in written:
-        last = last_idled(one.annotations) if LAST_IDLED in one.annotations else None
+    for holder in written:
+        last = last_idled(holder.annotations) if LAST_IDLED in holder.annotations else None
         if last is not None and last.first is not None and run.now - DAY < last.first <= run.now:
-            idled[one.ref] = ("idling", last.policy)
+            idled[holder.ref] = ("idling", last.policy)
     return LimitBases(running, clusters, tenants, idled)
 
 
@@ -111,10 +111,10 @@ def _unowned(workloads: Sequence[Workload]) -> Iterator[Workload]:
 
     A Deployment's annotations are copied to its ReplicaSets: what they say, the Deployment says too.
     """
-    names = {(one.ref.namespace, one.ref.kind, one.ref.name) for one in workloads}
-    for one in workloads:
-        if one.owner is None or (one.ref.namespace, one.owner.kind, one.owner.name) not in names:
-            yield one
+    names = {(workload.ref.namespace, workload.ref.kind, workload.ref.name) for workload in workloads}
+    for workload in workloads:
+        if workload.owner is None or (workload.ref.namespace, workload.owner.kind, workload.owner.name) not in names:
+            yield workload
 
 
 REMEMBERED = timedelta(days=35)
@@ -180,6 +180,6 @@ def _times(criterion: Criterion) -> Any:
     if isinstance(criterion, MetricCriterion):
         return _METRIC
     if isinstance(criterion, AllOf | AnyOf):
-        inner = [_times(one) for one in criterion.criteria]
+        inner = [_times(part) for part in criterion.criteria]
         return _METRIC if set(map(str, inner)) <= {_METRIC} and inner else [type(criterion).__name__, *inner]
     return [criterion.calendar.zone_name, stated(criterion.calendar.windows)]

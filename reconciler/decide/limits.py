@@ -51,19 +51,19 @@ def within_limits(
     """
     known, gone = limited_policies(policies, run.allow_exceed), LimitedPolicy(lifted=run.allow_removed)
     limits = RunLimits(known, gone, limit_bases(policies.fleet, state, run), policies.fleet, policies.shard)
-    guarded = tuple(one for one in desired.held_back if not one.limits)
-    still = [one for one in before.held_back if one.limits]
+    guarded = tuple(held for held in desired.held_back if not held.limits)
+    still = [held for held in before.held_back if held.limits]
     limited = limits.hold_back(desired.wanted, still)
-    uses = {(one.name, one.unit, one.cluster): one for one in limited.limits}
-    for one in before.limits if still else ():
-        key = (one.name, one.unit, one.cluster)
-        uses[key] = max(one, uses.get(key, one), key=lambda use: use.used)
+    uses = {(use.name, use.unit, use.cluster): use for use in limited.limits}
+    for use_before in before.limits if still else ():
+        key = (use_before.name, use_before.unit, use_before.cluster)
+        uses[key] = max(use_before, uses.get(key, use_before), key=lambda use: use.used)
     return replace(
         desired,
         decisions=limited.decisions,
         held_back=(*guarded, *limited.held_back),
         limits=tuple(uses.values()),
-        notices=(*(one for one in desired.notices if one.kind != OBSERVED), *_observing(desired, limits)),
+        notices=(*(notice for notice in desired.notices if notice.kind != OBSERVED), *_observing(desired, limits)),
     )
 
 
@@ -71,7 +71,7 @@ def _observing(desired: DesiredState, limits: RunLimits) -> Iterator[Notice]:
     """Yield what would be held back of policies that only observe, which no limit counts."""
     if not desired.observed:
         return
-    names = {one.policy for one in desired.observed}
+    names = {decision.policy for decision in desired.observed}
     for held in limits.hold_back((*desired.wanted, *desired.observed)).held_back:
         if held.allow in names:
             text = f"{held.allow}: with mode: Enforce {held.why.removeprefix(f'{held.allow}: ')}"
@@ -80,8 +80,8 @@ def _observing(desired: DesiredState, limits: RunLimits) -> Iterator[Notice]:
 
 def held_idles(desired: DesiredState) -> frozenset[ObjectRef]:
     """Return the workloads that limits keep from going idle."""
-    held = (one for one in desired.held_back if one.limits)
-    return frozenset(decision.ref for one in held for decision in one.decisions if decision.idles)
+    held = (held for held in desired.held_back if held.limits)
+    return frozenset(decision.ref for limited in held for decision in limited.decisions if decision.idles)
 
 
 def policy_names(policies: PolicySet) -> frozenset[str]:
@@ -117,9 +117,9 @@ def _weights(policy: IdlingPolicy | DownscalePolicy | FederatedReplicaSet, shard
 
 
 def _named(policies: PolicySet) -> Iterator[tuple[PolicyKey, IdlingPolicy | DownscalePolicy | FederatedReplicaSet]]:
-    yield from ((("idling", one.name), one) for one in policies.idling)
-    yield from ((("downscale", one.name), one) for one in policies.downscale)
-    yield from ((("placement", one.key), one) for one in policies.federated)
+    yield from ((("idling", policy.name), policy) for policy in policies.idling)
+    yield from ((("downscale", policy.name), policy) for policy in policies.downscale)
+    yield from ((("placement", federated.key), federated) for federated in policies.federated)
 
 
 class RunLimits(Struct, frozen=True):
@@ -191,11 +191,11 @@ class RunLimits(Struct, frozen=True):
         counted, remaining = CountedDecisions(decisions, self.policy, self.bases), RemainingDecisions(decisions)
         held: dict[PolicyKey, list[Decision]] = {}
         exceeded: dict[PolicyKey, list[LimitUse]] = {}
-        for one in before:
-            idles = remaining.with_keys(decision.key for decision in one.decisions if decision.idles)
-            for owner in {owner_of(decision) for decision in idles if decision.policy == one.allow}:
+        for held_before in before:
+            idles = remaining.with_keys(decision.key for decision in held_before.decisions if decision.idles)
+            for owner in {owner_of(decision) for decision in idles if decision.policy == held_before.allow}:
                 held.setdefault(owner, []).extend(remaining.take_out(idles))
-                exceeded.setdefault(owner, []).extend(one.limits)
+                exceeded.setdefault(owner, []).extend(held_before.limits)
         uses = []
         for pool in self.pools():
             taking = {owner: remaining.left_of(found) for owner, found in counted.in_pool(pool)}
@@ -205,7 +205,7 @@ class RunLimits(Struct, frozen=True):
             if used <= pool.allowed:
                 continue
             inside = {decision.key for found in taking.values() for decision in found}
-            for owner in sorted(takes, key=lambda one: (-takes[one], one)):
+            for owner in sorted(takes, key=lambda key: (-takes[key], key)):
                 found = remaining.left_of(taking[owner])
                 if used <= pool.allowed:
                     break
@@ -215,7 +215,7 @@ class RunLimits(Struct, frozen=True):
                     held.setdefault(owner, []).extend(gone)
                     used -= counted.sum([decision for decision in gone if decision.key in inside], pool.unit)
         whole = (self._held_back(owner, remaining.in_order(held[owner]), exceeded[owner], counted) for owner in held)
-        held_back = tuple(sorted(whole, key=lambda one: one.allow))
+        held_back = tuple(sorted(whole, key=lambda held: held.allow))
         return DesiredState(remaining.all(), held_back=held_back, limits=tuple(uses))
 
     def _held_back(

@@ -359,7 +359,7 @@ def phrase_parts(reasons: Iterable[Reason]) -> tuple[Reasons, ...]:
     """Return the parts of a phrase: each one reason, or some that end with a colon and the next."""
     found: list[Reasons] = []
     goes_on = False
-    for one in reasons:
-        found[-1:] = [(*found[-1], one)] if goes_on else [*found[-1:], (one,)]
-        goes_on = one.code.text.removesuffix("]").endswith(":")
+    for why in reasons:
+        found[-1:] = [(*found[-1], why)] if goes_on else [*found[-1:], (why,)]
+        goes_on = why.code.text.removesuffix("]").endswith(":")
     return tuple(found)

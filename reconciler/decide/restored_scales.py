@@ -13,7 +13,11 @@ from reconciler.model import ObjectRef, ObservedState
 
 def restored_scales(placement: DesiredState) -> dict[ObjectRef, Decision]:
     """Return the releases that give replicas back, by workload."""
-    return {one.ref: one for one in placement.decisions if one.verb is Verb.RELEASE and one.replicas_after is not None}
+    return {
+        decision.ref: decision
+        for decision in placement.decisions
+        if decision.verb is Verb.RELEASE and decision.replicas_after is not None
+    }
 
 
 def within_targets(
@@ -27,12 +31,16 @@ def within_targets(
     if not restored:
         return placement
     after = downscale(_as_restored(state, restored))
-    unknown = {one.subject for one in after.undecided}
-    released = {ref: one for ref, one in restored.items() if str(ref) not in unknown}
-    released |= {one.ref: _at_most(released[one.ref], one) for one in after.decisions if one.ref in released}
-    decided = {one.key: released.get(ref) for ref, one in restored.items()}
-    decisions = (decided.get(one.key, one) for one in placement.decisions)
-    return replace(placement, decisions=tuple(one for one in decisions if one is not None))
+    unknown = {undecided.subject for undecided in after.undecided}
+    released = {ref: decision for ref, decision in restored.items() if str(ref) not in unknown}
+    released |= {
+        decision.ref: _at_most(released[decision.ref], decision)
+        for decision in after.decisions
+        if decision.ref in released
+    }
+    decided = {decision.key: released.get(ref) for ref, decision in restored.items()}
+    decisions = (decided.get(decision.key, decision) for decision in placement.decisions)
+    return replace(placement, decisions=tuple(decision for decision in decisions if decision is not None))
 
 
 def _as_restored(state: ObservedState, restored: Mapping[ObjectRef, Decision]) -> ObservedState:
@@ -41,8 +49,10 @@ def _as_restored(state: ObservedState, restored: Mapping[ObjectRef, Decision]) -
         name: replace(
             state.clusters[name],
             workloads=tuple(
-                replace(one, replicas=restored[one.ref].replicas_after) if one.ref in restored else one
-                for one in state.clusters[name].workloads
+                replace(workload, replicas=restored[workload.ref].replicas_after)
+                if workload.ref in restored
+                else workload
+                for workload in state.clusters[name].workloads
             ),
         )
         for name in sorted(names)
@@ -53,8 +63,8 @@ def _as_restored(state: ObservedState, restored: Mapping[ObjectRef, Decision]) -
 def _at_most(released: Decision, scaled: Decision) -> Decision:
     """Return `released` with the replicas that `scaled` leaves; without any where those it has are as many, or more."""
     path = scaled.changes[0].path
-    metadata = tuple(one for one in released.changes if one.path != path)
-    why = tuple(one for one in released.cause.reasons if one.code is not ReasonCode.SCALE_RESTORED)
+    metadata = tuple(change for change in released.changes if change.path != path)
+    why = tuple(why for why in released.cause.reasons if why.code is not ReasonCode.SCALE_RESTORED)
     cause = replace(released.cause, reasons=(*why, reason(ReasonCode.DECIDED_BY, policy=scaled.cause.policy)))
     before, after = released.replicas_before or 0, scaled.replicas_after or 0
     if after <= before:

@@ -57,9 +57,11 @@ def exclusions_by(
     A workload behind an excluded Service is excluded with it, which is for the caller to know.
     """
     ref = found.ref
-    for position, one in enumerate(policy.exclude):
-        inside = one.selects_cluster(fleet_cluster) and one.namespaces.matches(ref.namespace, namespace_labels)
-        if inside and _excludes(one, found):
+    for position, selector in enumerate(policy.exclude):
+        inside = selector.selects_cluster(fleet_cluster) and selector.namespaces.matches(
+            ref.namespace, namespace_labels
+        )
+        if inside and _excludes(selector, found):
             yield f"exclude[{position}]"
 
 
@@ -78,7 +80,7 @@ def _excludes(selector: Selector, found: Workload | Service) -> bool:
 def names_kind(selector: WorkloadSelector | None, kind: str, group: str = "") -> bool:
     """Return whether `selector` has `kind` among its kinds, alone or with its group as kubectl writes it."""
     names = {kind.lower(), f"{kind}.{group}".lower()}
-    return selector is not None and not names.isdisjoint(one.lower() for one in selector.kinds)
+    return selector is not None and not names.isdisjoint(named.lower() for named in selector.kinds)
 
 
 class SelectorIndex(Generic[Chosen]):
@@ -160,10 +162,12 @@ class _InNamespace(Generic[Ranked]):
     def __init__(self, policies: Sequence[Ranked]) -> None:
         selectors = [(policy.selector, policy) for policy in policies]
         self.services: SelectorIndex[Ranked] = SelectorIndex(
-            (one.services, policy) for one, policy in selectors if one.services is not None
+            (selector.services, policy) for selector, policy in selectors if selector.services is not None
         )
         self.workloads: SelectorIndex[tuple[WorkloadSelector, Ranked]] = SelectorIndex(
-            (one.workloads.objects, (one.workloads, policy)) for one, policy in selectors if one.workloads is not None
+            (selector.workloads.objects, (selector.workloads, policy))
+            for selector, policy in selectors
+            if selector.workloads is not None
         )
 
 
@@ -271,7 +275,7 @@ def local_key(federated: FederatedReplicaSet) -> LocalKey:
 
 def federated_by_local_key(federated: Iterable[FederatedReplicaSet]) -> dict[LocalKey, FederatedReplicaSet]:
     """Return the federated ReplicaSets by the key of their local workloads."""
-    return {local_key(one): one for one in federated}
+    return {local_key(policy): policy for policy in federated}
 
 
 def key_of(ref: ObjectRef) -> LocalKey:

@@ -27,7 +27,7 @@ def beside_stopped(policies: PolicySet, state: ObservedState) -> tuple[PolicySet
     """
     if not policies.stopped:
         return policies, state
-    federated = tuple(one for one in policies.federated if _stopping(one, policies) is None)
+    federated = tuple(federated for federated in policies.federated if _stopping(federated, policies) is None)
     return replace(policies, federated=federated), _namespaces(state, policies.stopped, inside=False)
 
 
@@ -38,8 +38,8 @@ def with_stopped(desired: DesiredState, policies: PolicySet, state: ObservedStat
         return desired
     inside = _namespaces(state, stopped, inside=True)
     due = decide_wakes_due(policies.fleet, replace(inside, wakes_only=NOTHING), run)
-    going_on = {one.key for one in policies.federated if _stopping(one, policies) is None}
-    kept = tuple(one for one in desired.decisions if not _is_placed_there(one, stopped, going_on))
+    going_on = {federated.key for federated in policies.federated if _stopping(federated, policies) is None}
+    kept = tuple(decision for decision in desired.decisions if not _is_placed_there(decision, stopped, going_on))
     desired = replace(desired, decisions=kept)
     return desired.joined(
         due,
@@ -57,9 +57,14 @@ def _is_stopped(namespace: str, stopped: Sequence[Tenant]) -> bool:
 
 def _stopping(federated: FederatedReplicaSet, policies: PolicySet) -> Tenant | None:
     """Return the tenant that stops `federated`: it has its namespace in one of the clusters that it is about."""
-    clusters = [one.name for one in policies.fleet.clusters if federated.is_on(one.name)]
+    clusters = [cluster.name for cluster in policies.fleet.clusters if federated.is_on(cluster.name)]
     return next(
-        (one for one in policies.stopped if any(one.has(cluster, federated.namespace) for cluster in clusters)), None
+        (
+            tenant
+            for tenant in policies.stopped
+            if any(tenant.has(cluster, federated.namespace) for cluster in clusters)
+        ),
+        None,
     )
 
 
@@ -82,30 +87,32 @@ def _namespaces(state: ObservedState, stopped: Sequence[Tenant], *, inside: bool
 def _filtered(cluster: ObservedCluster, keep: Callable[[str], bool]) -> ObservedCluster:
     return replace(
         cluster,
-        workloads=tuple(one for one in cluster.workloads if keep(one.ref.namespace)),
-        services=tuple(one for one in cluster.services if keep(one.ref.namespace)),
-        endpoints=tuple(one for one in cluster.endpoints if keep(one.ref.namespace)),
-        endpoint_slices=tuple(one for one in cluster.endpoint_slices if keep(one.ref.namespace)),
-        namespaces=tuple(one for one in cluster.namespaces if keep(one.ref.name)),
-        autoscalers=tuple(one for one in cluster.autoscalers if keep(one.ref.namespace)),
-        events=tuple(one for one in cluster.events if keep(one.namespace)),
+        workloads=tuple(workload for workload in cluster.workloads if keep(workload.ref.namespace)),
+        services=tuple(service for service in cluster.services if keep(service.ref.namespace)),
+        endpoints=tuple(endpoints for endpoints in cluster.endpoints if keep(endpoints.ref.namespace)),
+        endpoint_slices=tuple(
+            endpoint_slice for endpoint_slice in cluster.endpoint_slices if keep(endpoint_slice.ref.namespace)
+        ),
+        namespaces=tuple(namespace for namespace in cluster.namespaces if keep(namespace.ref.name)),
+        autoscalers=tuple(hpa for hpa in cluster.autoscalers if keep(hpa.ref.namespace)),
+        events=tuple(event for event in cluster.events if keep(event.namespace)),
         pods={ref: pods for ref, pods in cluster.pods.items() if keep(ref.namespace)},
     )
 
 
 def _notice(tenant: Tenant, policies: PolicySet) -> Notice:
-    files = sorted({one.file for one in policies.problems.get(tenant.name, ())})
+    files = sorted({problem.file for problem in policies.problems.get(tenant.name, ())})
     why = (reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name, files=files),)
     then = "its workloads stay as they are, and only wakes that are due or requested are done"
     return Notice(STOPPED, f"tenant {tenant.name}", f"{text_of(why)}; {then}", partial=True, reasons=why)
 
 
 def _undecided(policies: PolicySet) -> Iterator[Undecided]:
-    for one in policies.federated:
-        tenant = _stopping(one, policies)
+    for federated in policies.federated:
+        tenant = _stopping(federated, policies)
         if tenant is not None:
             why = reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name)
-            yield Undecided(one.key, "placement", one.name, (why,))
+            yield Undecided(federated.key, "placement", federated.name, (why,))
 
 
 def _explanations(inside: ObservedState, stopped: Sequence[Tenant]) -> Iterator[PolicyExplanation]:
@@ -113,6 +120,6 @@ def _explanations(inside: ObservedState, stopped: Sequence[Tenant]) -> Iterator[
         for workload in cluster.workloads:
             if workload.owner is not None:
                 continue
-            tenant = next(one for one in stopped if one.has(cluster.name, workload.ref.namespace))
+            tenant = next(tenant for tenant in stopped if tenant.has(cluster.name, workload.ref.namespace))
             why = reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name)
             yield PolicyExplanation(workload.ref, "idling", "", "left as it is", (why,), selected=False)

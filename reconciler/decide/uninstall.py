@@ -85,31 +85,31 @@ def decide_uninstall(found: Iterable[MarkedObject], fleets: frozenset[str] | Non
     """
     decisions: list[Decision] = []
     notices: list[Notice] = []
-    for one in sorted(found, key=lambda marked: marked.ref):
-        if not one.is_marked or not one.is_of(fleets):
+    for marked in sorted(found, key=lambda found: found.ref):
+        if not marked.is_marked or not marked.is_of(fleets):
             continue
-        if one.holds_record:
+        if marked.holds_record:
             words = "still holds what it was before; restore it, or scale it and take its annotations off"
-            notices.append(Notice("notUninstalled", str(one.ref), words, partial=True))
+            notices.append(Notice("notUninstalled", str(marked.ref), words, partial=True))
         else:
-            decisions.append(_removal(one))
+            decisions.append(_removal(marked))
     return DesiredState(tuple(decisions), notices=tuple(notices))
 
 
-def _removal(one: MarkedObject) -> Decision:
-    deleted = one.labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER
+def _removal(marked: MarkedObject) -> Decision:
+    deleted = marked.labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER
     verb = Verb.DELETE if deleted else Verb.RELEASE
-    annotations = [(("metadata", "annotations", key), one.annotations[key]) for key in one.our_annotations]
-    labels = [(("metadata", "labels", key), one.labels[key]) for key in one.our_labels]
+    annotations = [(("metadata", "annotations", key), marked.annotations[key]) for key in marked.our_annotations]
+    labels = [(("metadata", "labels", key), marked.labels[key]) for key in marked.our_labels]
     return Decision(
-        key=f"uninstall/{one.ref}",
+        key=f"uninstall/{marked.ref}",
         job="idling",
         verb=verb,
         phase=Phase.RECORD,
-        ref=one.ref,
-        api_version=one.api_version,
-        uid=one.uid,
+        ref=marked.ref,
+        api_version=marked.api_version,
+        uid=marked.uid,
         changes=() if deleted else tuple(FieldChange(path, value, None) for path, value in (*annotations, *labels)),
         cause=Cause("", "", (reason(ReasonCode.UNINSTALLED),)),
-        group=group_name("idling", one.ref),
+        group=group_name("idling", marked.ref),
     )

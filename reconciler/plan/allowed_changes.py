@@ -58,7 +58,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_texts(value: Any) -> bool:
-    return value is None or (isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values()))
+    return value is None or (isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values()))
 
 
 def _is_scalar(value: Any) -> bool:
@@ -159,7 +159,7 @@ def check_allowed(plan: Plan, where: str, switches: Iterable[WorkloadKind] | Non
     """
     if not _RUN.fullmatch(plan.run):
         raise PlanFileError(f'{where}: $.run is "{short(plan.run)}", expected the id of a run; plan again')
-    known = _Switches(None if switches is None else {(one.group, one.kind): one for one in switches})
+    known = _Switches(None if switches is None else {(kind.group, kind.kind): kind for kind in switches})
     for action in plan.actions:
         for path, what in _overreaches(action.decision, known):
             raise PlanFileError(f"{where}: action {action.id} ({short(str(action.ref))}): {path}{what}; plan again")

@@ -35,7 +35,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
     filters = inputs.filters
     labels = NOTHING if filters.empty else _labels(state)
     groups = frozenset() if filters.empty else kept_groups(desired.decisions, filters, labels)
-    kept = [one for one in desired.decisions if filters.empty or one.group in groups]
+    kept = [decision for decision in desired.decisions if filters.empty or decision.group in groups]
     decisions = announced(_complete(kept, desired.decisions), state)
     return Plan(
         made_at=run.now,
@@ -43,11 +43,11 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         fleet=policies.fleet.name,
         policy_digest=policies.digest,
         input_digest=inputs.digest,
-        clusters={name: one.identity for name, one in sorted({**state.clusters, **state.wakes_only}.items())},
+        clusters={name: cluster.identity for name, cluster in sorted({**state.clusters, **state.wakes_only}.items())},
         actions=numbered_actions(in_order(decisions)),
         # Only what is held back of what the filters leave makes the run end with exit 4.
         held_back=tuple(
-            one for one in desired.held_back if filters.empty or kept_groups(one.decisions, filters, labels)
+            held for held in desired.held_back if filters.empty or kept_groups(held.decisions, filters, labels)
         ),
         observed=in_order(desired.observed),
         undecided=desired.undecided,
@@ -76,27 +76,34 @@ def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tupl
 
     A wake stays where only the change of the pod template that it needs is filtered out: it is then done without it.
     """
-    missing = {one.key for one in wanted} - {one.key for one in decisions}
-    templates = {one.key for one in wanted if one.verb is Verb.OVERWRITE and one.key in missing}
+    missing = {decision.key for decision in wanted} - {decision.key for decision in decisions}
+    templates = {decision.key for decision in wanted if decision.verb is Verb.OVERWRITE and decision.key in missing}
     kept = [
-        replace(one, needs=tuple(key for key in one.needs if key not in templates)) if one.verb is Verb.WAKE else one
-        for one in decisions
+        replace(decision, needs=tuple(key for key in decision.needs if key not in templates))
+        if decision.verb is Verb.WAKE
+        else decision
+        for decision in decisions
     ]
-    while lost := [one for one in kept if missing.intersection(one.needs)]:
-        missing |= {one.key for one in lost}
-        kept = [one for one in kept if one.key not in missing]
+    while lost := [decision for decision in kept if missing.intersection(decision.needs)]:
+        missing |= {decision.key for decision in lost}
+        kept = [decision for decision in kept if decision.key not in missing]
     return tuple(kept)
 
 
 def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
     """Return what woke in the last two days and runs."""
     return tuple(
-        Awake(one.ref, since, one.spec_replicas, one.replicas_writer.manager if one.replicas_writer else "")
+        Awake(
+            workload.ref,
+            since,
+            workload.spec_replicas,
+            workload.replicas_writer.manager if workload.replicas_writer else "",
+        )
         for name in sorted(state.clusters)
-        for one in state.clusters[name].workloads
-        if AWAKE_SINCE in one.annotations
-        and one.owner is None
-        and (since := read_time(one.annotations.get(AWAKE_SINCE))) is not None
+        for workload in state.clusters[name].workloads
+        if AWAKE_SINCE in workload.annotations
+        and workload.owner is None
+        and (since := read_time(workload.annotations.get(AWAKE_SINCE))) is not None
         and since > now - _LATELY
     )
 
@@ -112,15 +119,15 @@ def _without_workloads(policies: PolicySet, desired: DesiredState, state: Observ
         or any(cluster.unreadable for cluster in state.clusters.values())
     ):
         return ()
-    selecting = {(one.job, one.policy) for one in desired.explanations if one.selected}
+    selecting = {(explanation.job, explanation.policy) for explanation in desired.explanations if explanation.selected}
     stated = [
-        *(("idling", one.name) for one in policies.idling),
-        *(("downscale", one.name) for one in policies.downscale),
+        *(("idling", policy.name) for policy in policies.idling),
+        *(("downscale", policy.name) for policy in policies.downscale),
     ]
-    return tuple(policy_title(*one) for one in stated if one not in selecting)
+    return tuple(policy_title(*policy) for policy in stated if policy not in selecting)
 
 
-_TIMED = {one.code: one.name for one in TIMED_CONDITIONS}
+_TIMED = {condition.code: condition.name for condition in TIMED_CONDITIONS}
 
 
 def _kept_up(
@@ -128,12 +135,12 @@ def _kept_up(
 ) -> Iterator[KeptUp]:
     """Yield each workload that only time keeps from being idled, and that the filters leave."""
     found: dict[ObjectRef, KeptUp] = {}
-    for one in desired.explanations:
-        by = _TIMED.get(one.reasons[0].code) if one.reasons else None
-        if by is None or one.until is None:
+    for explanation in desired.explanations:
+        by = _TIMED.get(explanation.reasons[0].code) if explanation.reasons else None
+        if by is None or explanation.until is None:
             continue
-        if filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING)):
-            found[one.ref] = KeptUp(by, None if one.until == WITHOUT_END else one.until)
+        if filters.keep(explanation.policy, explanation.ref, labels.get(explanation.ref, NOTHING)):
+            found[explanation.ref] = KeptUp(by, None if explanation.until == WITHOUT_END else explanation.until)
     yield from found.values()
 
 

@@ -66,7 +66,9 @@ def compared(saved: Plan, fresh: Plan | None) -> Compared:
     there = _contents(fresh, keys)
     planned = {action.decision.key: action.decision for action in fresh.actions}
     odd = {key for key in here.keys() | there.keys() if key not in here or key not in there or here[key] != there[key]}
-    broken = _groups(fresh.actions, odd) | _groups([one for one in saved.actions if one.decision.key not in there], odd)
+    broken = _groups(fresh.actions, odd) | _groups(
+        [action for action in saved.actions if action.decision.key not in there], odd
+    )
     differing = {}
     for action in saved.actions:
         key = action.decision.key
@@ -76,7 +78,7 @@ def compared(saved: Plan, fresh: Plan | None) -> Compared:
             differing[action.id] = OTHERWISE
         elif planned[key].group in broken:
             differing[action.id] = NOT_WHOLE
-    same = {one.id: planned[one.decision.key] for one in saved.actions if one.id not in differing}
+    same = {action.id: planned[action.decision.key] for action in saved.actions if action.id not in differing}
     return Compared(differing, same, _fields(saved, here, there))
 
 
@@ -101,7 +103,7 @@ def _flat(content: tuple[ChangeDocument, list[str], str]) -> dict[str, Any]:
     for name, value in waiting:
         inside = structs.asdict(value) if isinstance(value, Struct) else value
         if isinstance(inside, dict):
-            waiting += [(f"{name} {key}", one) for key, one in inside.items()]
+            waiting += [(f"{name} {key}", value) for key, value in inside.items()]
         else:
             found[name] = json_value(inside)
     return found
@@ -115,16 +117,15 @@ def check_holds(actions: Iterable[Action], compared: Compared, now: datetime, wh
         PlanFileError: one does; nobody can approve of that.
     """
     for action in actions:
-        for one in compared.fields.get(action.id, ()):
-            kind, _, field = one.field.partition(" ")
-            if kind not in _WRITTEN or one.saved is None:
+        for difference in compared.fields.get(action.id, ()):
+            kind, _, field = difference.field.partition(" ")
+            if kind not in _WRITTEN or difference.saved is None:
                 continue
             held = field.endswith(_HOLDS)
-            at = read_time(one.saved) if field.endswith(_SINCE) else None
+            at = read_time(difference.saved) if field.endswith(_SINCE) else None
             if held or (at is not None and at > now):
-                raise PlanFileError(
-                    f"{where}: action {action.id} ({short(str(action.ref))}): {one}; it would not be idled; plan again"
-                )
+                named = f"action {action.id} ({short(str(action.ref))})"
+                raise PlanFileError(f"{where}: {named}: {difference}; it would not be idled; plan again")
 
 
 def _groups(actions: Iterable[Action], odd: Container[str]) -> set[str]:

@@ -45,7 +45,9 @@ def digest_with_activators(digest: str, state: ObservedState) -> str:
 
     A run is not named after them: they are asked when all else is decided.
     """
-    known = {name: one.activators for name, one in sorted(state.clusters.items()) if one.activators is not None}
+    known = {
+        name: cluster.activators for name, cluster in sorted(state.clusters.items()) if cluster.activators is not None
+    }
     return hashlib.sha256(digest.encode() + _ENCODER.encode(known)).hexdigest() if known else digest
 
 

@@ -32,7 +32,7 @@ class Filters(Struct, frozen=True):
 
     def keep_policy(self, policy: str) -> bool:
         """Return whether what `policy` does stays, as far as policies are filtered."""
-        return any(matches_any(self.policies, one) for one in spellings_of(policy))
+        return any(matches_any(self.policies, spelling) for spelling in spellings_of(policy))
 
     def keep(self, policy: str, ref: ObjectRef, labels: Mapping[str, str]) -> bool:
         """Return whether what `policy` does with the workload `ref`, which has `labels`, stays."""

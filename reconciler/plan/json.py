@@ -218,7 +218,7 @@ def _finite(victims: VictimForecast | None) -> VictimForecast | None:
     """Return `victims` without the ratios that JSON has no number for."""
     if victims is None:
         return None
-    finite = (one if one is not None and math.isfinite(one) else None for one in victims.age_ratios)
+    finite = (ratio if ratio is not None and math.isfinite(ratio) else None for ratio in victims.age_ratios)
     return replace(victims, age_ratios=tuple(finite))
 
 
@@ -300,7 +300,7 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
         held_back=tuple(_held_actions(held) for held in document.held_back),
         observed=_decisions(document.observed),
         undecided=_same(document.undecided, tuple[Undecided, ...]),
-        overridden=tuple(_lost(one) for one in document.overridden),
+        overridden=tuple(_lost(overridden) for overridden in document.overridden),
         unknown=document.unknown,
         notices=_same(document.notices, tuple[Notice, ...]),
         limits=_same(document.limits, tuple[LimitUse, ...]),

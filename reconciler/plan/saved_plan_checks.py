@@ -53,7 +53,9 @@ def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
     Raises:
         PlanFileError: something does not; nobody can approve of that.
     """
-    forms = {(one.namespace, one.name): form_of(one, policies.fleet) for one in policies.federated}
+    forms = {
+        (federated.namespace, federated.name): form_of(federated, policies.fleet) for federated in policies.federated
+    }
     for action in plan.actions:
         ref = action.ref
         if ref.kind == "ReplicaSet" and not _is_as_stated(action.decision, forms.get((ref.namespace, ref.name))):
@@ -73,9 +75,9 @@ def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mappin
     Raises:
         PlanFileError: one does; nobody can approve of that.
     """
-    clusters = [one.name for one in policies.fleet.clusters]
-    totals = {local_ref(one, name): one.replicas for one in policies.federated for name in clusters}
-    switched = {(one.group, one.kind) for one in policies.fleet.switch_kinds}
+    clusters = [cluster.name for cluster in policies.fleet.clusters]
+    totals = {local_ref(federated, name): federated.replicas for federated in policies.federated for name in clusters}
+    switched = {(kind.group, kind.kind) for kind in policies.fleet.switch_kinds}
     most: dict[int, int] = {}
     together: dict[tuple[str, ...], int] = {}
     for action in actions:
@@ -113,7 +115,7 @@ def _asked(decision: Decision) -> Iterator[int]:
     written = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
     yield from _recorded({**(metadata.get("annotations") or {}), **written})
     if decision.ref.kind == "HorizontalPodAutoscaler":
-        yield from (one.after for one in decision.changes if isinstance(one.after, int))
+        yield from (change.after for change in decision.changes if isinstance(change.after, int))
 
 
 def _recorded(annotations: Mapping[str, Any]) -> Iterator[int]:

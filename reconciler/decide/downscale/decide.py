@@ -144,7 +144,7 @@ def workload_target(inputs: DownscaleInputs, workload: Workload, policy: Downsca
     elif target.maximum is not None and wanted > target.maximum:
         wanted = target.maximum
         reasons = (why, reason(ReasonCode.AT_MOST, max=wanted))
-    values = {name: value for one in reasons for name, value in one.values.items()}
+    values = {name: value for why in reasons for name, value in why.values.items()}
     return WorkloadTarget(inputs, workload, policy, wanted, reasons, values)
 
 
@@ -185,15 +185,19 @@ def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
 
 def _excluded(case: WorkloadTarget) -> Iterator[Result]:
     space = f"{case.ref.cluster}/{case.ref.namespace}"
-    marks = {str(case.ref): case.workload.annotations, space: case.inputs.namespaces.get(case.ref.namespace, {})}
+    annotations = {str(case.ref): case.workload.annotations, space: case.inputs.namespaces.get(case.ref.namespace, {})}
     now, honors = case.inputs.run.now, case.inputs.fleet.honors_kube_downscaler
-    found = [(on, one) for on, inside in marks.items() for one in exclusions(inside, now, kube_downscaler=honors)]
+    found = [
+        (on, exclusion)
+        for on, inside in annotations.items()
+        for exclusion in exclusions(inside, now, kube_downscaler=honors)
+    ]
     if not found:
         return
     on, first = found[0]
     if first.unreadable:
         yield Notice("exclusion", on, f"{first.reason}; it counts as excluded", case.policy.name)
-    ends = (one.change_if.of(on) for on, one in found if one.change_if is not None)
+    ends = (exclusion.change_if.of(on) for on, exclusion in found if exclusion.change_if is not None)
     yield case.stays(first.reason, change_if=joint_change(ChangeIfCode.ALL, ends))
 
 
@@ -236,7 +240,7 @@ def _unknown(case: WorkloadTarget) -> Iterator[Result]:
     if case.wanted is None:
         reasons = case.reasons
         yield case.undecided(*reasons)
-        if all(one.code is not ReasonCode.QUERY_FAILED for one in reasons):  # that is among what is unknown
+        if all(why.code is not ReasonCode.QUERY_FAILED for why in reasons):  # that is among what is unknown
             yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(reasons), case.policy.name, reasons=reasons)
         yield case.stays(*reasons)
 
@@ -303,11 +307,14 @@ def decide_downscale(
         scalers = autoscalers_of(observed)
         inputs = DownscaleInputs(policies.fleet, cluster, observed, state, run, settled, placed, scalers, *spaces)
         for ref in sorted(selected):
-            found += _enforced(inputs, workloads[ref], [one for one in selected[ref] if one.mode == "Enforce"])
+            found += _enforced(inputs, workloads[ref], [policy for policy in selected[ref] if policy.mode == "Enforce"])
             for policy in selected[ref]:
                 if policy.mode == "Observe":
                     watched += _considered(inputs, workloads[ref], policy)
-    found += [*_undecided_by_equals(found), *(one for one in watched if not isinstance(one, Decision | Notice))]
+    found += [
+        *_undecided_by_equals(found),
+        *(explanation for explanation in watched if not isinstance(explanation, Decision | Notice)),
+    ]
     return DesiredState(
         decisions=_of_type(found, Decision),
         undecided=_of_type(found, Undecided),
@@ -320,8 +327,8 @@ def decide_downscale(
 
 def _undecided_by_equals(found: Iterable[Result]) -> Iterator[Notice]:
     """Yield for each set of policies of equal priority what they select together."""
-    explained = (one for one in found if isinstance(one, PolicyExplanation))
-    reasons = ((one.reasons[0], one.ref) for one in explained if one.reasons)
+    explained = (explanation for explanation in found if isinstance(explanation, PolicyExplanation))
+    reasons = ((explanation.reasons[0], explanation.ref) for explanation in explained if explanation.reasons)
     equal = ((why.values["policies"], ref) for why, ref in reasons if why.code is ReasonCode.SAME_PRIORITY)
     return equal_priorities(equal, "changed")
 
@@ -395,4 +402,4 @@ def _decision(case: WorkloadTarget) -> Decision:
 
 
 def _of_type(found: Iterable[Result], kind: type[T]) -> tuple[T, ...]:
-    return tuple(one for one in found if isinstance(one, kind))
+    return tuple(result for result in found if isinstance(result, kind))

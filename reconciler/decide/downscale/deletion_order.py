@@ -135,8 +135,8 @@ def compare(
 ) -> Comparison:
     """Return which of two pods goes first; `ranks` are the numbers of active pods on their nodes."""
     measure = Measure(now_ns, rules)
-    one, other = measure.bucket(left, ranks[0]), measure.bucket(right, ranks[1])
-    return by_bucket(one, other) if one != other else measure.in_bucket(left, right)
+    first, other = measure.bucket(left, ranks[0]), measure.bucket(right, ranks[1])
+    return by_bucket(first, other) if first != other else measure.in_bucket(left, right)
 
 
 def is_active(pod: Pod) -> bool:
@@ -334,9 +334,9 @@ class Measure:
         """Return which of two pods of one bucket goes first."""
         if since_of(left) != since_of(right):
             return _by_uid(left, right)
-        one, other = self.later(left), self.later(right)
-        if one != other:
-            return _by_first_difference(one, other, _LATER_RULES)
+        first, other = self.later(left), self.later(right)
+        if first != other:
+            return _by_first_difference(first, other, _LATER_RULES)
         return _by_uid(left, right) if left.created_ns != right.created_ns else Comparison(0, PodRule.CACHE)
 
 
@@ -346,7 +346,7 @@ def by_bucket(left: Bucket, right: Bucket) -> Comparison:
 
 
 def _by_first_difference(left: Sequence[int], right: Sequence[int], rules: Sequence[PodRule]) -> Comparison:
-    at = next(position for position, one in enumerate(left) if one != right[position])
+    at = next(position for position, part in enumerate(left) if part != right[position])
     return Comparison(-1 if left[at] < right[at] else 1, rules[at])
 
 

@@ -37,7 +37,7 @@ class EveryDecrease(Struct, frozen=True):
     fleet: Fleet
     cluster: FleetCluster
     strategies: VictimStrategies
-    marks: Mapping[str, Mapping[str, str]]  # the annotations of Namespaces, by name
+    namespaces: Mapping[str, Mapping[str, str]]  # their annotations, by name
     run: Run
 
     def strategy_of(self, workload: Workload) -> VictimStrategy:
@@ -48,9 +48,9 @@ class EveryDecrease(Struct, frozen=True):
         stated = self.strategies.stated(workload.ref)
         if stated == VictimStrategy() or restriction(self.cluster, space) is not None:
             return VictimStrategy()
-        marks = (workload.annotations, self.marks.get(space, {}))
+        annotations = (workload.annotations, self.namespaces.get(space, {}))
         downscaler = self.fleet.honors_kube_downscaler
-        if any(next(exclusions(one, self.run.now, kube_downscaler=downscaler), None) for one in marks):
+        if any(next(exclusions(on, self.run.now, kube_downscaler=downscaler), None) for on in annotations):
             return VictimStrategy()
         return stated
 
@@ -61,8 +61,8 @@ def every_decrease(policies: PolicySet, state: ObservedState, name: str, run: Ru
     cluster = fleet.cluster(name)
     if cluster is None:
         return None
-    marks = namespace_annotations(state.clusters[name])
-    return EveryDecrease(fleet, cluster, victim_strategies(policies, state, name), marks, run)
+    namespaces = namespace_annotations(state.clusters[name])
+    return EveryDecrease(fleet, cluster, victim_strategies(policies, state, name), namespaces, run)
 
 
 class UnseenDecrease(Struct, frozen=True):
@@ -94,7 +94,7 @@ def seen_replicas(
 
     `whole`: all namespaces were looked at, so what was not found is gone.
     """
-    desired = {one.ref: one.replicas_after for one in decisions if one.replicas_after is not None}
+    desired = {decision.ref: decision.replicas_after for decision in decisions if decision.replicas_after is not None}
     is_whole = whole and policies.shard is None
     found: list[SeenReplicas] = []
     for name, observed in sorted(state.clusters.items()):
@@ -116,14 +116,14 @@ def _seen(
     reviewed = {
         name for name, labels in namespace_labels(observed).items() if labels.get(PICKER_LABEL) == PICKER_ENABLED
     }
-    for one in observed.workloads:
-        strategy = decrease.strategy_of(one)
-        if one.ref.namespace not in reviewed or not strategy.chooses:
+    for workload in observed.workloads:
+        strategy = decrease.strategy_of(workload)
+        if workload.ref.namespace not in reviewed or not strategy.chooses:
             continue
-        count, entry = one.spec_replicas, entries.get(one.uid)
-        if 0 < count < known.get(one.uid, 0) and (entry is None or entry.after != count):
-            decreases.append(UnseenDecrease(one, known[one.uid], strategy.settings.policy))
-        replicas[one.uid] = min(count, desired.get(one.ref, count))
+        count, entry = workload.spec_replicas, entries.get(workload.uid)
+        if 0 < count < known.get(workload.uid, 0) and (entry is None or entry.after != count):
+            decreases.append(UnseenDecrease(workload, known[workload.uid], strategy.settings.policy))
+        replicas[workload.uid] = min(count, desired.get(workload.ref, count))
     return SeenReplicas(observed.name, tuple(decreases), text, record_text(replicas))
 
 

@@ -266,14 +266,14 @@ def _in_cluster(observed: ObservedCluster, namespace: str, run: Run, shard: Shar
     )
     recorded = {uid for entry in entries.values() for uid in entry.costs}
     strays = [pod for uid, pod in left.marked.items() if uid not in recorded]
-    found = [one for key in sorted(entries) for one in _of_entry(left, key, run)]
+    found = [explanation for key in sorted(entries) for explanation in _of_entry(left, key, run)]
     return DesiredState(
         decisions=(
-            *(one for one in found if isinstance(one, Decision)),
+            *(result for result in found if isinstance(result, Decision)),
             *(_unmark(pod, None, _stray_group(pod), _STRAY) for pod in sorted(strays, key=_pod_name)),
         ),
         notices=notices,
-        explanations=tuple(one for one in found if isinstance(one, PolicyExplanation)),
+        explanations=tuple(explanation for explanation in found if isinstance(explanation, PolicyExplanation)),
     )
 
 
@@ -292,7 +292,11 @@ def journal_of(
     observed: ObservedCluster, namespace: str
 ) -> tuple[ConfigMap | None, dict[str, JournalEntry], tuple[Notice, ...]]:
     """Return the journal of a cluster, its entries by key, and a notice for each that cannot be read."""
-    found = (one for one in observed.config_maps if (one.ref.namespace, one.ref.name) == (namespace, JOURNAL))
+    found = (
+        config_map
+        for config_map in observed.config_maps
+        if (config_map.ref.namespace, config_map.ref.name) == (namespace, JOURNAL)
+    )
     journal = next(found, None)
     entries: dict[str, JournalEntry] = {}
     notices: list[Notice] = []

@@ -82,7 +82,7 @@ def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -
         observed = ObservedCluster(cluster, "")
     return VictimStrategies(
         policies=policies_by_workload(policies.downscale, fleet_cluster, observed) if fleet_cluster else {},
-        federated=federated_by_local_key(one for one in policies.federated if one.is_on(cluster)),
+        federated=federated_by_local_key(federated for federated in policies.federated if federated.is_on(cluster)),
         autoscalers=autoscalers_of(observed),
     )
 
@@ -175,7 +175,9 @@ def relatives_in(workloads: Iterable[Workload]) -> dict[ObjectRef, tuple[ObjectR
         owner = owner_key(workload) if workload.ref.kind == "ReplicaSet" else None
         if owner is not None:
             families.setdefault(owner, []).append(workload.ref)
-    return {ref: tuple(one for one in family if one != ref) for family in families.values() for ref in family}
+    return {
+        ref: tuple(relative for relative in family if relative != ref) for family in families.values() for ref in family
+    }
 
 
 def siblings_in(observed: ObservedCluster, relatives: Sequence[ObjectRef] | None) -> tuple[Pod, ...] | None:

@@ -138,7 +138,7 @@ def _forecast(scale_down: _PlannedScaleDown) -> VictimForecast | PodsQuestion:
     unreadable = scale_down.observed.unreadable.get(unreadable_pods_key(ref))
     if unreadable is not None:
         return scale_down.without_names(f"its pods could not be read: {unreadable}")
-    unasked = [one for one in (ref, *(scale_down.relatives or ())) if one not in scale_down.observed.pods]
+    unasked = [read for read in (ref, *(scale_down.relatives or ())) if read not in scale_down.observed.pods]
     if unasked:
         return PodsQuestion(unasked[0])
     pods = without_cost(scale_down.observed.pods[ref], scale_down.former)

@@ -31,22 +31,25 @@ def clusters_to_ask(desired: DesiredState, policies: PolicySet, state: ObservedS
     return tuple(
         name
         for name, cluster in sorted(state.clusters.items())
-        if cluster.activators is None and (name in at_zero or any(one.activator for one in cluster.endpoint_slices))
+        if cluster.activators is None
+        and (name in at_zero or any(endpoint_slice.activator for endpoint_slice in cluster.endpoint_slices))
     )
 
 
 def records_at_zero(decisions: Sequence[Decision], state: ObservedState) -> list[tuple[Decision, Service]]:
     """Return the decisions that record a Service as idle at zero, each with the Service as it is now."""
     found = [
-        one
-        for one in decisions
-        if one.ref.is_service and one.verb is Verb.RECORD and one.phase in (Phase.ANNOTATE, Phase.DECREASE)
+        decision
+        for decision in decisions
+        if decision.ref.is_service
+        and decision.verb is Verb.RECORD
+        and decision.phase in (Phase.ANNOTATE, Phase.DECREASE)
     ]
-    concerned = {one.ref.cluster for one in found}
+    concerned = {decision.ref.cluster for decision in found}
     observed = [cluster for name, cluster in state.clusters.items() if name in concerned]
     services = {service.ref: service for cluster in observed for service in cluster.services}
-    pairs = [(one, services[one.ref]) for one in found if one.ref in services]
-    return [(one, service) for one, service in pairs if _idled_to(one, service) == "0"]
+    pairs = [(decision, services[decision.ref]) for decision in found if decision.ref in services]
+    return [(decision, service) for decision, service in pairs if _idled_to(decision, service) == "0"]
 
 
 def _idled_to(record: Decision, service: Service) -> str | None:
@@ -70,7 +73,7 @@ def _left_behind(fleet: Fleet, state: ObservedState) -> Iterator[Decision]:
     """
     written = [cluster.name for cluster in fleet.clusters if cluster.writes is not Writes.NOTHING]
     for cluster in [state.clusters[name] for name in written if name in state.clusters]:
-        dead = {one.pod for one in cluster.activators or () if not one.is_alive}
+        dead = {activator.pod for activator in cluster.activators or () if not activator.is_alive}
         for found in cluster.endpoint_slices:
             if found.activator in dead:
                 yield Decision(
@@ -88,7 +91,7 @@ def _left_behind(fleet: Fleet, state: ObservedState) -> Iterator[Decision]:
 
 
 def _lives(cluster: ObservedCluster) -> bool:
-    return any(one.is_alive for one in cluster.activators or ())
+    return any(activator.is_alive for activator in cluster.activators or ())
 
 
 def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
@@ -98,7 +101,7 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
         return
     asleep = {service.ref for service, _ in records_at_zero(desired.wanted, state)}
     behind: dict[tuple[str, str, str, str], set[ObjectRef]] = {}
-    services = {one.ref: one for cluster in state.clusters.values() for one in cluster.services}
+    services = {service.ref: service for cluster in state.clusters.values() for service in cluster.services}
     for policy, ref in sorted(_selected(desired, on_signal)):
         found = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
         if found is not None:
@@ -112,10 +115,10 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
 
 def _selected(desired: DesiredState, names: set[str]) -> set[tuple[str, ObjectRef]]:
     return {
-        (one.policy, service)
-        for one in desired.explanations
-        if one.job == "idling" and one.selected and one.policy in names
-        for service in one.services
+        (explanation.policy, service)
+        for explanation in desired.explanations
+        if explanation.job == "idling" and explanation.selected and explanation.policy in names
+        for service in explanation.services
     }
 
 
@@ -136,7 +139,7 @@ def announced(decisions: Sequence[Decision], state: ObservedState) -> tuple[Deci
         for record, service in records_at_zero(decisions, state)
         if not service.unheld and _lives(state.clusters[record.ref.cluster])
     }
-    return tuple(_in_turn(one, first) for one in decisions) if first else tuple(decisions)
+    return tuple(_in_turn(decision, first) for decision in decisions) if first else tuple(decisions)
 
 
 def _in_turn(decision: Decision, first: set[str]) -> Decision:
@@ -148,7 +151,9 @@ def _in_turn(decision: Decision, first: set[str]) -> Decision:
 
 def announcements(decisions: Sequence[Decision]) -> tuple[Notice, ...]:
     """Return the notices that say on which clusters a run waits for an activator."""
-    counts: Mapping[str, int] = Counter(one.ref.cluster for one in decisions if one.phase is Phase.ANNOTATE)
+    counts: Mapping[str, int] = Counter(
+        decision.ref.cluster for decision in decisions if decision.phase is Phase.ANNOTATE
+    )
     return tuple(Notice("activator", name, f"{name}: {_words(counts[name])}") for name in sorted(counts))
 
 

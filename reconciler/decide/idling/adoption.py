@@ -23,17 +23,25 @@ def decide_adoption(
     `before` is how many replicas each had, a CronJob 1. No replicas are changed. What no policy wants idle now, or only
     with something that runs, is left as it is and the run is partial. What was ever idled here is not the tool's.
     """
-    seen = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads}
+    seen = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
     asleep = {ref: count for ref, count in before.items() if ref in seen and _is_asleep(seen[ref], count)}
     awake = {name: _as_before(cluster, asleep) for name, cluster in state.clusters.items()}
     desired = decide_idling(policies, replace(state, clusters=awake), run).desired
-    running = {one.group: one.ref for one in desired.decisions if one.idles and one.ref not in asleep}
-    idled = {one.group for one in desired.decisions if one.idles and one.ref in asleep} - running.keys()
-    decisions = tuple(_recorded(one, seen) for one in desired.decisions if one.group in idled)
-    left = asleep.keys() - {one.ref for one in decisions}
+    running = {
+        decision.group: decision.ref for decision in desired.decisions if decision.idles and decision.ref not in asleep
+    }
+    idled = {
+        decision.group for decision in desired.decisions if decision.idles and decision.ref in asleep
+    } - running.keys()
+    decisions = tuple(_recorded(decision, seen) for decision in desired.decisions if decision.group in idled)
+    left = asleep.keys() - {decision.ref for decision in decisions}
     whys = {
-        **{one.ref: f"it {one.outcome}: {one.why}" for one in desired.explanations},
-        **{one.ref: f"with it {running[one.group]} would be" for one in desired.decisions if one.group in running},
+        **{explanation.ref: f"it {explanation.outcome}: {explanation.why}" for explanation in desired.explanations},
+        **{
+            decision.ref: f"with it {running[decision.group]} would be"
+            for decision in desired.decisions
+            if decision.group in running
+        },
     }
     notices = tuple(_left(sorted(left), asleep, whys, tool))
     return DesiredState(decisions, notices=notices, explanations=desired.explanations)
@@ -45,7 +53,9 @@ def _is_asleep(workload: Workload, before: int) -> bool:
 
 
 def _as_before(cluster: ObservedCluster, asleep: Mapping[ObjectRef, int]) -> ObservedCluster:
-    workloads = tuple(_awake(one, asleep[one.ref]) if one.ref in asleep else one for one in cluster.workloads)
+    workloads = tuple(
+        _awake(workload, asleep[workload.ref]) if workload.ref in asleep else workload for workload in cluster.workloads
+    )
     return replace(cluster, workloads=workloads)
 
 
@@ -64,7 +74,7 @@ def _recorded(decision: Decision, seen: Mapping[ObjectRef, Workload]) -> Decisio
     """Return `decision` without any change of replicas: they are down already."""
     if not decision.idles:
         return replace(decision, phase=Phase.REPAIR, wait_activator=False)
-    changes = tuple(_kept(one, seen[decision.ref]) for one in decision.changes)
+    changes = tuple(_kept(change, seen[decision.ref]) for change in decision.changes)
     return replace(
         decision,
         verb=Verb.REPAIR,

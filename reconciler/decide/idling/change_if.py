@@ -61,8 +61,8 @@ def change_if_of(choice: Choice, choices: Choices) -> ChangeIf | None:
     if choice.action not in (IdleAction.LEAVE, IdleAction.OBSERVE):
         return _together((choice,))
     concerned = {IdleAction.OBSERVE} if choice.action is IdleAction.OBSERVE else set()
-    others = [one for one in _going_idle_together(choice, choices) if one is not choice]
-    return _together((choice, *(one for one in others if one.holds_others_up or one.action in concerned)))
+    others = [other for other in _going_idle_together(choice, choices) if other is not choice]
+    return _together((choice, *(choice for choice in others if choice.holds_others_up or choice.action in concerned)))
 
 
 def kept_up_until(choice: Choice) -> datetime | None:
@@ -84,16 +84,16 @@ def kept_up_until(choice: Choice) -> datetime | None:
 def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
     """Return `choice`, and all that it goes idle together with: behind Services, and what its conditions name."""
     behind: dict[ObjectRef, list[Choice]] = {}
-    for one in choices.values():
-        for service in one.subject.behind:
-            behind.setdefault(service.ref, []).append(one)
+    for other in choices.values():
+        for service in other.subject.behind:
+            behind.setdefault(service.ref, []).append(other)
     found = {choice.ref: choice}
     waiting = [choice]
     while waiting:
         current = waiting.pop()
         named = [choices[ref] for name in _OF_NEIGHBOURS for ref in _neighbours(name, current)]
-        others = [one for service in current.subject.behind for one in behind[service.ref]]
-        new = {one.ref: one for one in (*named, *others) if one.ref not in found}
+        others = [choice for service in current.subject.behind for choice in behind[service.ref]]
+        new = {choice.ref: choice for choice in (*named, *others) if choice.ref not in found}
         found |= new
         waiting += new.values()
     return list(found.values())
@@ -120,7 +120,7 @@ def _changes_of_other(other: Choice, cluster: str) -> Iterator[ChangeIf | None]:
         found = _without_its_record(other, named)
     else:  # a request wakes it: nothing else would go idle
         found = iter((None,)) if other.state in _OF_STATE else _changes(other)
-    yield from (None if one is None else one.of(named) for one in found)
+    yield from (None if change is None else change.of(named) for change in found)
 
 
 def _name(choice: Choice) -> str:
@@ -194,29 +194,41 @@ def _last(choice: Choice, rule: Rule, held: Container[Condition]) -> Iterator[Ch
     elif rule.action is IdleAction.WAKE:
         yield change_if(ChangeIfCode.POLICY)
     elif rule.action is not IdleAction.KEEP:
-        yield all_known(change_of_criteria(one, NOT_IDLE) for one in verdict.deciding)
+        yield all_known(change_of_criteria(evaluation, NOT_IDLE) for evaluation in verdict.deciding)
     else:
         is_woken = verdict.result is not CriterionResult.BUSY and not verdict.wakes_on_requests_only
-        waking = [one.evaluation for one in verdict.won if one.wakes]
-        yield all_known(change_of_criteria(one, ONLY_BUSY) for one in waking) if is_woken else _A_WAKE_REQUEST
+        waking = [own_verdict.evaluation for own_verdict in verdict.won if own_verdict.wakes]
+        yield (
+            all_known(change_of_criteria(evaluation, ONLY_BUSY) for evaluation in waking)
+            if is_woken
+            else _A_WAKE_REQUEST
+        )
         if Condition.READ_ONLY in held:
             yield _ANOTHER_CLUSTER_STATE
 
 
 def _change_to_idle(choice: Choice) -> ChangeIf | None:
-    said = [one.evaluation for one in choice.subject.verdict.won]
-    return all_known(change_of_criteria(one, ONLY_IDLE) for one in said if one.result is not CriterionResult.IDLE)
+    said = [verdict.evaluation for verdict in choice.subject.verdict.won]
+    return all_known(
+        change_of_criteria(evaluation, ONLY_IDLE)
+        for evaluation in said
+        if evaluation.result is not CriterionResult.IDLE
+    )
 
 
 def _not_busy(choice: Choice) -> CriterionResult:
     """Return the result where no policy that wakes automatically calls it busy."""
-    said = {one.evaluation.result for one in choice.subject.verdict.won if one not in _busy(choice)}
+    said = {verdict.evaluation.result for verdict in choice.subject.verdict.won if verdict not in _busy(choice)}
     found = (result for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN) if result in said)
     return next(found, CriterionResult.IDLE)
 
 
 def _busy(choice: Choice) -> list[PolicyVerdict]:
-    return [one for one in choice.subject.verdict.won if one.wakes and one.evaluation.result is CriterionResult.BUSY]
+    return [
+        verdict
+        for verdict in choice.subject.verdict.won
+        if verdict.wakes and verdict.evaluation.result is CriterionResult.BUSY
+    ]
 
 
 def _end(choice: Choice) -> datetime | None:
@@ -227,10 +239,10 @@ def _end(choice: Choice) -> datetime | None:
     calendars = [calendar for policy in verdict.policies for calendar in schedules_of(policy.idle_when)]
     starts = [
         opens
-        for one in calendars
-        if not is_open(one, choice.conditions.now) and (opens := opens_next(one, choice.conditions.now))
+        for calendar in calendars
+        if not is_open(calendar, choice.conditions.now) and (opens := opens_next(calendar, choice.conditions.now))
     ]
-    ends = (open_until(one, max(starts, default=choice.conditions.now)) for one in calendars)
+    ends = (open_until(calendar, max(starts, default=choice.conditions.now)) for calendar in calendars)
     return min((end for end in ends if end is not None), default=None)
 
 
@@ -255,7 +267,7 @@ def change_of_criteria(evaluation: Evaluation, wanted: Set[CriterionResult]) -> 
     """Return the smallest change that makes the result of `evaluation` a `wanted` one, None where none is known."""
     if not evaluation.parts:
         return _change_of_criterion(evaluation, wanted)
-    changes = [change_of_criteria(one, wanted) for one in evaluation.parts if one.result not in wanted]
+    changes = [change_of_criteria(part, wanted) for part in evaluation.parts if part.result not in wanted]
     any_is_enough = evaluation.is_any is (CriterionResult.IDLE in wanted)
     return joint_change(ChangeIfCode.ANY, changes) if any_is_enough else all_known(changes)
 
@@ -304,8 +316,10 @@ def _of_exclusion(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
     """Return what ends every exclusion; the object that has it is named where it is not the one in question."""
     subject = choice.subject
     ends = [
-        one.change_if.of(one.on) if one.change_if is not None and one.on not in ("", _name(choice)) else one.change_if
-        for one in subject.exclusions
+        exclusion.change_if.of(exclusion.on)
+        if exclusion.change_if is not None and exclusion.on not in ("", _name(choice))
+        else exclusion.change_if
+        for exclusion in subject.exclusions
     ]
     if excluding_contest(subject) is not None:
         ends.append(_UNCONTESTED)
@@ -313,22 +327,22 @@ def _of_exclusion(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
 
 
 def _of_busy(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    return all_known(change_of_criteria(one.evaluation, NOT_BUSY) for one in _busy(choice))
+    return all_known(change_of_criteria(verdict.evaluation, NOT_BUSY) for verdict in _busy(choice))
 
 
 def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     """Return that no `wakeWhen` holds, or with MAY_WAKE that none may hold."""
     wakes = condition.name is Condition.WAKE_WHEN
-    said = [one.wake_when for one in choice.subject.verdict.won if one.wakes or not wakes]
-    above = [change_if(ChangeIfCode.METRIC_AT_MOST, bound=bound) for one in said for bound in one.above]
-    unknown = [bound for one in said for bound in one.unknown if not wakes]
+    said = [verdict.wake_when for verdict in choice.subject.verdict.won if verdict.wakes or not wakes]
+    above = [change_if(ChangeIfCode.METRIC_AT_MOST, bound=bound) for wake_when in said for bound in wake_when.above]
+    unknown = [bound for wake_when in said for bound in wake_when.unknown if not wakes]
     return all_known([*above, *(change_if(ChangeIfCode.METRIC_KNOWN, atMost=bound) for bound in unknown)])
 
 
 def _of_observing(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     verdict = choice.subject.verdict
     if not verdict.enforcing:
-        return all_known(change_of_criteria(one, NOT_IDLE) for one in verdict.deciding)
+        return all_known(change_of_criteria(evaluation, NOT_IDLE) for evaluation in verdict.deciding)
     return field_is("mode", f"Enforce in {' and '.join(condition.why[0].values['policies'])}")
 
 

@@ -284,7 +284,7 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
     scale, selectors = subject.scale, [policy.selector.workloads for policy in subject.verdict.policies]
     for ref in (scale.runs.ref, scale.runs.ref if scale.steered else scale.written.ref):
         is_known = (ref.group, ref.kind) in SCALABLE_KINDS
-        if not is_known and not any(names_kind(one, ref.kind, ref.group) for one in selectors):
+        if not is_known and not any(names_kind(selector, ref.kind, ref.group) for selector in selectors):
             return ref
     return None
 
@@ -381,8 +381,10 @@ def _observed(case: Conditions) -> MetCondition | None:
         return None
     if not verdict.enforcing:
         return MetCondition(Condition.OBSERVED, verdict.reasons)
-    names = list(dict.fromkeys(one.policy.name for one in verdict.observing))
-    services = dict.fromkeys(f"Service/{one.service}" for one in verdict.observing if one.service is not None)
+    names = list(dict.fromkeys(own_verdict.policy.name for own_verdict in verdict.observing))
+    services = dict.fromkeys(
+        f"Service/{own_verdict.service}" for own_verdict in verdict.observing if own_verdict.service is not None
+    )
     code, observed = ReasonCode.OBSERVED_ONLY, f"{ref.kind}/{ref.name}"
     return met(Condition.OBSERVED, code, object=observed, policies=names, services=list(services))
 

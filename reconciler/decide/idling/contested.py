@@ -175,7 +175,7 @@ def _criterion_values(criterion: Criterion) -> Any:
     """Return `criterion` as comparable values, without the place of its calendar; a zone counts by its name."""
     if isinstance(criterion, ScheduleCriterion):
         calendar = criterion.calendar
-        awake = [(one.start, one.end) for one in (*calendar.exceptions, *calendar.awake)]
+        awake = [(window.start, window.end) for window in (*calendar.exceptions, *calendar.awake)]
         return ("schedule", calendar.zone_name, stated(calendar.windows), awake)
     if isinstance(criterion, AllOf | AnyOf):
         return (type(criterion).__name__, [_criterion_values(inner) for inner in criterion.criteria])
@@ -211,16 +211,16 @@ def _pointer(path: Sequence[str]) -> str:
 def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:
     """Return by field manager what tools wrote the scale of last: not people, not we, and not the autoscalers."""
     found: dict[str, list[Workload]] = {}
-    for one in workloads:
-        by = "" if one.replicas_writer is None else one.replicas_writer.manager
+    for workload in workloads:
+        by = "" if workload.replicas_writer is None else workload.replicas_writer.manager
         if any(by.startswith(name) for name in _TOOLS):
-            found.setdefault(by, []).append(one)
-    return {by: tuple(sorted(found[by], key=lambda one: one.ref)) for by in sorted(found)}
+            found.setdefault(by, []).append(workload)
+    return {by: tuple(sorted(found[by], key=lambda workload: workload.ref)) for by in sorted(found)}
 
 
 def remedy(by: str, workloads: Iterable[Workload]) -> str:
     """Return advice that lets us scale all `workloads`, which `by` writes too: each kind once, for Argo CD as one."""
-    kinds = {(one.ref.group, one.ref.kind): one for one in workloads}
+    kinds = {(workload.ref.group, workload.ref.kind): workload for workload in workloads}
     texts = [advice(by, kinds[key].ref, path=kinds[key].replicas_path) for key in sorted(kinds)]
     if not by.startswith(_ARGO_CD):
         return "; ".join(texts)

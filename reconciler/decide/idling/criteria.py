@@ -81,7 +81,7 @@ def evaluator_of(criterion: Criterion, answers: Answers) -> Evaluator:
         return lambda _namespace, _service: evaluation
     if isinstance(criterion, MetricCriterion):
         return _metric_evaluator(criterion, answers)
-    inner = tuple(evaluator_of(one, answers) for one in criterion.criteria)
+    inner = tuple(evaluator_of(part, answers) for part in criterion.criteria)
     join = all_of if isinstance(criterion, AllOf) else any_of
     return lambda namespace, service: join(tuple(evaluate(namespace, service) for evaluate in inner))
 
@@ -191,7 +191,7 @@ def _saying(result: CriterionResult, evaluations: Iterable[Evaluation]) -> tuple
 
 
 def _reasons(evaluations: Iterable[Evaluation]) -> Reasons:
-    return tuple(dict.fromkeys(chain.from_iterable(one.reasons for one in evaluations)))
+    return tuple(dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in evaluations)))
 
 
 _NO_CRITERION = Evaluation(CriterionResult.UNKNOWN, (reason(ReasonCode.NO_CRITERION),))
@@ -206,7 +206,9 @@ def wake_evaluator_of(policy: IdlingPolicy, answers: Answers) -> WakeEvaluator:
     if not series:
         quiet = WakeWhen()
         return lambda _namespace, _service: quiet
-    return lambda namespace, service: _wake_when([(one, value_for(said, namespace, service)) for one, said in series])
+    return lambda namespace, service: _wake_when(
+        [(metric, value_for(said, namespace, service)) for metric, said in series]
+    )
 
 
 def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> WakeWhen:
@@ -221,12 +223,14 @@ def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> Wa
             why = reason(ReasonCode.WAKE_WHEN_TRUE, value=value, above=threshold, window=window)
             above.append((threshold, (why,)))
     reasons = dict.fromkeys(chain.from_iterable(why for _, why in above or unknown))
-    return WakeWhen(tuple(reasons), tuple(one for one, _ in above), tuple(one for one, _ in unknown))
+    return WakeWhen(
+        tuple(reasons), tuple(threshold for threshold, _ in above), tuple(threshold for threshold, _ in unknown)
+    )
 
 
 def schedules_of(criterion: Criterion) -> Iterator[Calendar]:
     """Return the calendars of every schedule in `criterion`."""
-    return (one.calendar for one in leaves(criterion) if isinstance(one, ScheduleCriterion))
+    return (leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion))
 
 
 def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:

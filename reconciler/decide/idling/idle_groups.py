@@ -51,7 +51,9 @@ def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]
     services = _services(choices.values())
     result = dict(choices)
     for find in (_running, _not_known, _observed):
-        _spread({ref: found for ref, one in services.items() if (found := find(one, result))}, services, result)
+        _spread(
+            {ref: found for ref, backends in services.items() if (found := find(backends, result))}, services, result
+        )
     return result
 
 
@@ -75,7 +77,7 @@ def _spread(
         found = reasons[current]
         changed = {IdleAction.IDLE} if found.name is Condition.OBSERVED else _GOES_IDLE
         behind = [choices[ref] for ref in services[current].refs]
-        for choice in [one for one in behind if one.action in changed and not one.subject.scale.steered]:
+        for choice in [choice for choice in behind if choice.action in changed and not choice.subject.scale.steered]:
             choices[choice.ref] = choice.with_condition(found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))
@@ -105,9 +107,14 @@ def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingC
     known = {service.ref for choice in choices.values() for service in choice.subject.behind}
     waiting = [choice for choice in choices.values() if Condition.PODS_UNREAD in choice.conditions]
     wait = {service.ref for choice in waiting for service in choice.subject.behind}
-    wait |= {one.ref for cluster in clusters for one in cluster.services if one.would_idle and one.ref not in known}
+    wait |= {
+        service.ref
+        for cluster in clusters
+        for service in cluster.services
+        if service.would_idle and service.ref not in known
+    }
     services = (service for cluster in clusters for service in cluster.services if service.ref in wait)
-    return tuple(sorted(one.found.question for one in services if one.found.question is not None))
+    return tuple(sorted(service.found.question for service in services if service.found.question is not None))
 
 
 def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
@@ -231,8 +238,8 @@ def _find(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef) -> ObjectRef:
     return ref
 
 
-def _join(parents: dict[ObjectRef, ObjectRef], one: ObjectRef, other: ObjectRef) -> None:
-    first, second = sorted((_find(parents, one), _find(parents, other)))
+def _join(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef, other: ObjectRef) -> None:
+    first, second = sorted((_find(parents, ref), _find(parents, other)))
     parents[second] = first
 
 

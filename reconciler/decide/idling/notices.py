@@ -245,7 +245,7 @@ def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
 
 def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
     same = (subject.verdict.result, CriterionResult.UNKNOWN)
-    differ = {one.policy.name: one for one in subject.verdict.lost if one.evaluation.result not in same}
+    differ = {verdict.policy.name: verdict for verdict in subject.verdict.lost if verdict.evaluation.result not in same}
     for name in sorted(differ):
         desired = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
         why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
@@ -271,7 +271,9 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
         if choice.because_of(Condition.PRODUCTION):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
-            unknown = next(one for one in verdict.won if one.evaluation.result is CriterionResult.UNKNOWN)
+            unknown = next(
+                own_verdict for own_verdict in verdict.won if own_verdict.evaluation.result is CriterionResult.UNKNOWN
+            )
             yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
         elif verdict.result is CriterionResult.IDLE and scale.problem:
             why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)

@@ -124,7 +124,7 @@ class _Observer:
         self._unknown = f"{_NEEDED[unread]} cannot be read" if unread else ""
 
     def found(self) -> IdlingCluster:
-        services = tuple(state for one in self._cluster.services if (state := self._service(one)) is not None)
+        services = tuple(state for service in self._cluster.services if (state := self._service(service)) is not None)
         behind = self._services_by_scalable(services)
         scales = self._scales(services, behind)
         subjects = tuple(self._scalable(scales[ref], behind) for ref in sorted(scales))
@@ -162,7 +162,9 @@ class _Observer:
     def _is_asked_about(self, service: ServiceState) -> bool:
         holders: tuple[Service | Endpoints | None, ...] = (service.service, service.endpoints)
         return any(
-            self._inputs.named(one.ref) or WAKE_REQUESTED_AT in one.annotations for one in holders if one is not None
+            self._inputs.named(holder.ref) or WAKE_REQUESTED_AT in holder.annotations
+            for holder in holders
+            if holder is not None
         )
 
     # what is behind them
@@ -203,7 +205,7 @@ class _Observer:
         listed = {workload.ref for workload in marked}
         scales = [self._selected_scale(workload, behind, listed) for workload in selected]
         scales += self._recorded_autoscalers()
-        marked += [one for one in self._cluster.workloads if read_record(one, self._fleets) is not None]
+        marked += [workload for workload in self._cluster.workloads if read_record(workload, self._fleets) is not None]
         marked += list(self._pinned_scalables())
         scales += [self._recorded_scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
@@ -345,7 +347,10 @@ class _Observer:
             ends = change_if(ChangeIfCode.UNPROTECTED) if named else None
             yield Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), change_if=ends)
         around = self._space_annotations.get(namespace, NOTHING)
-        honors, own = fleet.honors_kube_downscaler, {one.ref: one.annotations for one in (scale.written, scale.runs)}
+        honors, own = (
+            fleet.honors_kube_downscaler,
+            {workload.ref: workload.annotations for workload in (scale.written, scale.runs)},
+        )
         hpa = self._autoscalers.horizontal.get(key_of(scale.runs.ref))
         own |= {} if hpa is None else {hpa.ref: hpa.annotations}  # which is woken in place of its workload at times
         holders = [("Namespace", namespace, around, honors)]
@@ -371,7 +376,7 @@ def _part_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict)
     if verdict.lowers_minimum:
         return "Minimum"
     is_at_zero = hpa.scaled_to_zero and hpa.minimum == 0 and workload.spec_replicas == 0
-    return "ScaleUp" if is_at_zero and {one.autoscalers.hpa for one in verdict.policies} == {"Idle"} else ""
+    return "ScaleUp" if is_at_zero and {policy.autoscalers.hpa for policy in verdict.policies} == {"Idle"} else ""
 
 
 def _listed(service: ServiceState) -> Iterator[ObjectRef]:

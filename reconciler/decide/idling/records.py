@@ -219,9 +219,9 @@ def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -
     return {**cleared, **flux_resumed(annotations)}
 
 
-def flux_paused(one: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str | None]:
-    """Return the annotations that keep Flux from reconciling `one`, where it does and nobody paused it yet."""
-    if FLUX_NAME_LABEL not in one.labels or FLUX_RECONCILE in one.annotations:
+def flux_paused(written: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str | None]:
+    """Return the annotations that keep Flux from reconciling `written`, where it does and nobody paused it yet."""
+    if FLUX_NAME_LABEL not in written.labels or FLUX_RECONCILE in written.annotations:
         return {}
     return {FLUX_RECONCILE: FLUX_DISABLED, FLUX_PAUSED: format_time(now)}
 

@@ -61,7 +61,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     return DesiredState(
         decisions=decisions_of(choices, context),
         notices=(
-            *(replace(one, partial=one.partial or one.kind == "setAside") for one in reported),
+            *(replace(notice, partial=notice.partial or notice.kind == "setAside") for notice in reported),
             *_not_adopted(chosen, fleet, restoration),
         ),
     )
@@ -86,7 +86,11 @@ def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restorati
     """Return the policies and runs that idled the objects which `restoration` names."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     _, choices = _looked_at(fleet, state, run, restoration.objects)
-    named = (one for one in choices.values() if one.record is not None and _is_named(one.subject, restoration.objects))
+    named = (
+        choice
+        for choice in choices.values()
+        if choice.record is not None and _is_named(choice.subject, restoration.objects)
+    )
     return frozenset(_origin(choice) for choice in named)
 
 
@@ -98,24 +102,26 @@ def of_every_fleet(fleet: Fleet, state: ObservedState) -> Fleet:
 def _marking(state: ObservedState) -> Iterator[str]:
     for cluster in state.clusters.values():
         for objects in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers):
-            owners = (idling_owner(one.annotations) for one in objects)
+            owners = (idling_owner(holder.annotations) for holder in objects)
             yield from (owner[0] for owner in owners if owner is not None)
 
 
 def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
     """Report how much of what was asked for is left, because this Fleet did not idle it."""
-    foreign = [one for one in chosen if one.state in NOT_OURS and _is_idle_now(one)]
-    left = [one for one in foreign if not _is_adopted(one, restoration)]
+    foreign = [choice for choice in chosen if choice.state in NOT_OURS and _is_idle_now(choice)]
+    left = [choice for choice in foreign if not _is_adopted(choice, restoration)]
     if not left:
         return
     counts = Counter(map(_idler, left))
     listed = ", ".join(f"{count} {idler}" for idler, count in sorted(counts.items()))
     who = "no Fleet idled" if restoration.any_fleet else f"Fleet {fleet.name} did not idle"
     how_many, them = ("1 idle object stays", "it") if len(left) == 1 else (f"{len(left)} idle objects stay", "them")
-    whys = dict.fromkeys(_why_left(one) for one in left)
+    whys = dict.fromkeys(_why_left(choice) for choice in left)
     then = " or ".join(whys) if restoration.adopt else f"add --adopt to restore {them} too"
-    others = any(one.state is IdleState.FOREIGN and one.record is not None and one.record.fleet for one in left)
-    nothing_of_ours = all(one.record is None or one.state in NOT_OURS for one in chosen)
+    others = any(
+        choice.state is IdleState.FOREIGN and choice.record is not None and choice.record.fleet for choice in left
+    )
+    nothing_of_ours = all(choice.record is None or choice.state in NOT_OURS for choice in chosen)
     text = f"{how_many} idle, as {who} {them} ({listed}); {then}"
     yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
 
@@ -215,21 +221,25 @@ def restore_notices(state: ObservedState, restored: DesiredState, *, hold: bool)
     """Yield what `restored`, the decisions of `reconciler restore`, does not give back, or not for long. `hold`: it is
     to stay so, which is asked of idling alone.
     """
-    given_back = [one for one in restored.decisions if one.verb is Verb.RELEASE and one.replicas_after is not None]
-    counts = Counter(one.group.partition("/")[2] for one in given_back)
+    given_back = [
+        decision
+        for decision in restored.decisions
+        if decision.verb is Verb.RELEASE and decision.replicas_after is not None
+    ]
+    counts = Counter(decision.group.partition("/")[2] for decision in given_back)
     for key, count in sorted(counts.items()):
         them = "it" if count == 1 else "them"
         words = f"the next run lowers {them} again while this policy says so"
         held = "--hold does not keep that up; " if hold else ""
         text = f"{_workloads(count)} scaled down by it; {words}; {held}remove it, or set its paused: true"
         yield Notice("placedAgain", f"FederatedReplicaSet {key}", text, partial=hold)
-    woken = {one.ref: one.replicas_after for one in restored.decisions if one.verb is Verb.WAKE}
+    woken = {decision.ref: decision.replicas_after for decision in restored.decisions if decision.verb is Verb.WAKE}
     lowered = [
         placed.previous
         for cluster in {ref.cluster for ref in woken}
-        for one in state.clusters[cluster].workloads
-        if one.ref in woken and (placed := read_placed(one.annotations)) is not None
-        if woken[one.ref] == placed.replicas < placed.previous
+        for workload in state.clusters[cluster].workloads
+        if workload.ref in woken and (placed := read_placed(workload.annotations)) is not None
+        if woken[workload.ref] == placed.replicas < placed.previous
     ]
     if lowered:
         text = f"{_workloads(len(lowered))} idle and scaled down by placement before that; this is the wake alone"
@@ -262,16 +272,16 @@ def idle_workloads(
     found: dict[ObjectRef, IdleWorkload] = {}
     _, choices = _looked_at(fleet, state, run, named)
     for choice in choices.values():
-        for one in _asked(choice, named):
-            known = found.get(one.ref, IdleWorkload(one))
-            found[one.ref] = IdleWorkload(one, known.wakes | {choice.ref}, known.problem or _problem(choice, one))
+        for asked in _asked(choice, named):
+            known = found.get(asked.ref, IdleWorkload(asked))
+            found[asked.ref] = IdleWorkload(asked, known.wakes | {choice.ref}, known.problem or _problem(choice, asked))
     # The target of a ScaledObject has its record too, and wakes with it.
-    with_another = {one.subject.scale.runs.ref for one in choices.values() if one.subject.has_target}
+    with_another = {choice.subject.scale.runs.ref for choice in choices.values() if choice.subject.has_target}
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
             *cluster.services,
-            *(one for one in cluster.workloads if one.owner is None),
+            *(workload for workload in cluster.workloads if workload.owner is None),
         ]
         for marked in objects:
             has_record = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations

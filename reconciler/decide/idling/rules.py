@@ -286,17 +286,17 @@ def _chosen(conditions: Conditions) -> Choice:
     rule, action, name = choose(subject.state, subject.verdict.result, conditions)
     because = None if name is None else conditions.get(name)
     reasons = because.why if because is not None else () if rule.reason is None else (rule.reason,)
-    if record is not None and any(one.code is ReasonCode.FOREIGN for one in reasons):
+    if record is not None and any(why.code is ReasonCode.FOREIGN for why in reasons):
         reasons = (reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),)
     if subject.scale.kind.is_switch and not subject.scale.steered:
-        reasons = tuple(_of_switch(one, subject.scale.written.switch) for one in reasons)
+        reasons = tuple(_of_switch(why, subject.scale.written.switch) for why in reasons)
     return Choice(subject, conditions, action, reasons, because)
 
 
-def _of_switch(one: Reason, switch: Switch | None) -> Reason:
+def _of_switch(why: Reason, switch: Switch | None) -> Reason:
     """Return why what has a switch is left alone where it is off: it has no replicas."""
-    if switch is None or one.code not in (ReasonCode.AT_IDLE_REPLICAS, ReasonCode.DOWN_WITHOUT_RECORD):
-        return one
+    if switch is None or why.code not in (ReasonCode.AT_IDLE_REPLICAS, ReasonCode.DOWN_WITHOUT_RECORD):
+        return why
     return reason(ReasonCode.FINISHED if switch.finished else ReasonCode.SWITCHED_OFF)
 
 

@@ -42,15 +42,15 @@ def without(verdict: Verdict, policies: Collection[str]) -> Verdict:
     """Return what is said where `policies`, by name, say nothing: where all that won go, the next ones win."""
     if not policies:
         return verdict
-    won = tuple(one for one in verdict.won if one.policy.name not in policies)
-    lost = tuple(one for one in verdict.lost if one.policy.name not in policies)
+    won = tuple(own_verdict for own_verdict in verdict.won if own_verdict.policy.name not in policies)
+    lost = tuple(own_verdict for own_verdict in verdict.lost if own_verdict.policy.name not in policies)
     if not won:
-        deciding = deciding_policies([one.policy for one in lost])
-        won = tuple(one for one in lost if one.policy in deciding)
-        lost = tuple(one for one in lost if one.policy not in deciding)
-    names = tuple(sorted(one.policy.name for one in won))
+        deciding = deciding_policies([verdict.policy for verdict in lost])
+        won = tuple(verdict for verdict in lost if verdict.policy in deciding)
+        lost = tuple(verdict for verdict in lost if verdict.policy not in deciding)
+    names = tuple(sorted(verdict.policy.name for verdict in won))
     equal = names if len(names) > 1 else ()
-    return Verdict(tuple(replace(one, equal_policies=equal) for one in won), lost)
+    return Verdict(tuple(replace(verdict, equal_policies=equal) for verdict in won), lost)
 
 
 class ClusterVerdicts:
@@ -74,7 +74,7 @@ class ClusterVerdicts:
         self._reaching = self._selecting.reaching
         self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
         # What these say names the Service, or is about that one; all else is said alike of all that they select.
-        self._by_service = {one.name for one in self._reaching if one.mode == "Observe" or any(one.queries)}
+        self._by_service = {policy.name for policy in self._reaching if policy.mode == "Observe" or any(policy.queries)}
         self._labels = namespace_labels(cluster)
         self._evaluators: dict[str, tuple[Evaluator, WakeEvaluator]] = {}
         self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, WakeWhen]] = {}
@@ -98,9 +98,9 @@ class ClusterVerdicts:
         result: dict[str, Reason] = {}
         for policy in self._excluding:
             labels = self._labels.get(found[0].ref.namespace, {})
-            for one in found:
-                for field in exclusions_by(policy, self._fleet_cluster, labels, one):
-                    service = one.ref.name if isinstance(one, Service) else ""
+            for selected in found:
+                for field in exclusions_by(policy, self._fleet_cluster, labels, selected):
+                    service = selected.ref.name if isinstance(selected, Service) else ""
                     why = reason(ReasonCode.EXCLUDED_BY_POLICY, policy=policy.name, service=service, field=field)
                     result.setdefault(policy.name, why)
         return result
@@ -108,7 +108,7 @@ class ClusterVerdicts:
     @cached_property
     def direct(self) -> dict[ObjectRef, Verdict]:
         """The verdicts on each workload that some policy selects by itself, those that exclude it included."""
-        found = ((one.ref, self._selecting.on_workload(one)) for one in self._cluster.workloads)
+        found = ((workload.ref, self._selecting.on_workload(workload)) for workload in self._cluster.workloads)
         return {ref: self._verdicts_alike(ref.namespace, selecting) for ref, selecting in found if selecting}
 
     def on_scalable(self, scale: Scale, behind: Sequence[ServiceState]) -> tuple[Verdict, frozenset[str]]:
@@ -120,15 +120,15 @@ class ClusterVerdicts:
         for service in behind:
             excluded = {**service.excluded, **excluded} if service.excluded else excluded
         told = self._told(excluded, itself, behind) if excluded else ()
-        itself = [without(one, excluded) for one in itself]
+        itself = [without(verdict, excluded) for verdict in itself]
         through = [without(service.verdict, excluded) for service in behind]
-        direct = frozenset(verdict.policy.name for one in itself for verdict in one.won) if itself else _NO_POLICIES
+        direct = frozenset(verdict.policy.name for said in itself for verdict in said.won) if itself else _NO_POLICIES
         if len(itself) + len(through) == 1 and not (told or self._without_policies):
             return (*itself, *through)[0], direct  # one value for all that the same policies select
-        won = [verdict for one in through for verdict in one.won]
+        won = [verdict for said in through for verdict in said.won]
         known = {verdict.policy.name for verdict in won}
-        won += [verdict for one in itself for verdict in one.won if verdict.policy.name not in known]
-        lost = tuple(verdict for one in (*through, *itself) for verdict in one.lost)
+        won += [verdict for said in itself for verdict in said.won if verdict.policy.name not in known]
+        lost = tuple(verdict for said in (*through, *itself) for verdict in said.lost)
         return Verdict(tuple(won), lost, self._without_policies, told), direct
 
     def _told(
@@ -137,7 +137,7 @@ class ClusterVerdicts:
         """Return how those of the policies exclude it that would select it otherwise."""
         selecting = [*itself, *(service.verdict for service in behind)]
         selecting += [self.on_service(service.service) for service in behind if service.excluded]
-        names = {one.policy.name for verdict in selecting for one in (*verdict.won, *verdict.lost)}
+        names = {own_verdict.policy.name for verdict in selecting for own_verdict in (*verdict.won, *verdict.lost)}
         return tuple(excluded[name] for name in sorted(names & excluded.keys()))
 
     def on_service(self, service: Service) -> Verdict:

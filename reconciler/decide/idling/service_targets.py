@@ -71,7 +71,7 @@ def inventory_of(cluster: ObservedCluster) -> Inventory:
         owners=owners_in(cluster.workloads),
         by_label=_by_label(cluster.workloads),
         slices=_by_service(cluster.endpoint_slices),
-        endpoints={(one.ref.namespace, one.ref.name): one for one in cluster.endpoints},
+        endpoints={(endpoints.ref.namespace, endpoints.ref.name): endpoints for endpoints in cluster.endpoints},
         kinds=kinds,
         cluster=cluster,
     )
@@ -88,8 +88,8 @@ def _by_label(workloads: Iterable[Workload]) -> dict[tuple[str, str, str], tuple
 
 def _by_service(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], tuple[EndpointSlice, ...]]:
     found: dict[tuple[str, str], list[EndpointSlice]] = {}
-    for one in slices:
-        found.setdefault((one.ref.namespace, one.service), []).append(one)
+    for endpoint_slice in slices:
+        found.setdefault((endpoint_slice.ref.namespace, endpoint_slice.service), []).append(endpoint_slice)
     return {key: tuple(inside) for key, inside in found.items()}
 
 
@@ -205,7 +205,7 @@ def _named_pods(service: Service, inventory: Inventory) -> dict[str, str]:
         raise _UnknownTargetError("its Endpoints cannot be read")
     endpoints = inventory.endpoints.get(key)
     found = slices or (() if endpoints is None else (endpoints,))
-    return {uid or name: name for one in found for name, uid in one.pods}
+    return {uid or name: name for endpoints in found for name, uid in endpoints.pods}
 
 
 def _owners_of_pods(named: Mapping[str, str], pods: Iterable[Pod], inventory: Inventory) -> Iterator[Workload]:

@@ -55,9 +55,9 @@ class IdlingOutcome(Struct, frozen=True):
         were.
         """
         made: dict[ObjectRef, list[Decision]] = {}
-        for one in self.desired.decisions:
-            if not (one.idles and one.ref in not_now):
-                made.setdefault(one.ref, []).append(one)
+        for decision in self.desired.decisions:
+            if not (decision.idles and decision.ref in not_now):
+                made.setdefault(decision.ref, []).append(decision)
         found: dict[ObjectRef, Settled] = {}
         claims = self._claims_without(not_now)
         for cluster in state.clusters.values():
@@ -93,7 +93,7 @@ def _settled(
     if claim is None and not decisions and not asleep:
         return None
     owner = claim or (record.policy if record is not None else "") or "its idle record"
-    needs = tuple(one.key for one in decisions)
+    needs = tuple(decision.key for decision in decisions)
     until = None if record is None else record.wake_due
     if asleep and reading is not None:
         awake = written.spec_replicas if record is None else record.replicas
@@ -114,11 +114,11 @@ def _settled(
 
 def _written(workload: Workload, decisions: Iterable[Decision]) -> Workload:
     """Return `workload` with the scale and the annotations that those of `decisions` leave which write its scale."""
-    for one in decisions:
-        if one.replicas_after is not None:
-            changed = {change.path[-1]: change.after for change in one.changes if change.path[:-1] == _ANNOTATIONS}
+    for decision in decisions:
+        if decision.replicas_after is not None:
+            changed = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
             annotations = {key: text for key, text in {**workload.annotations, **changed}.items() if text is not None}
-            workload = replace(workload, annotations=annotations, replicas=one.replicas_after)
+            workload = replace(workload, annotations=annotations, replicas=decision.replicas_after)
     return workload
 
 

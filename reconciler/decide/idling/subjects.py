@@ -202,18 +202,20 @@ class ServiceState(Struct, frozen=True):
     @property
     def readings(self) -> tuple[Reading[ServiceRecord], ...]:
         """What the records on it and on its Endpoints say."""
-        return tuple([one for one in (self.on_service, self.on_endpoints) if one is not None])
+        return tuple([reading for reading in (self.on_service, self.on_endpoints) if reading is not None])
 
     @property
     def record(self) -> ServiceRecord | None:
-        for one in (self.on_service, self.on_endpoints):
-            if one is not None and one.ours and one.record is not None:
-                return one.record
+        for reading in (self.on_service, self.on_endpoints):
+            if reading is not None and reading.ours and reading.record is not None:
+                return reading.record
         return None
 
     @property
     def foreign(self) -> ServiceRecord | None:
-        return next((one.record for one in self.readings if not one.ours and one.record is not None), None)
+        return next(
+            (reading.record for reading in self.readings if not reading.ours and reading.record is not None), None
+        )
 
     @property
     def has_record(self) -> bool:
@@ -222,12 +224,12 @@ class ServiceState(Struct, frozen=True):
 
     @property
     def problem(self) -> str:
-        return next((one.problem for one in self.readings if one.problem), "")
+        return next((reading.problem for reading in self.readings if reading.problem), "")
 
     @property
     def is_foreign(self) -> bool:
         """Whether it has a record of somebody else, in a way that can be read or not."""
-        return any(not one.ours for one in self.readings)
+        return any(not reading.ours for reading in self.readings)
 
 
 class Listing(Struct, frozen=True):

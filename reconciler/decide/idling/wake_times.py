@@ -26,7 +26,7 @@ def wake_deadline(verdict: Verdict, record: Record | None = None) -> datetime | 
     It is when the first schedule ends of a policy that wakes automatically; while schedules have no end, what `record`
     says.
     """
-    first = first_end(one for one in verdict.won if one.wakes)
+    first = first_end(own_verdict for own_verdict in verdict.won if own_verdict.wakes)
     if first is not None or record is None:
         return first
     scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))

@@ -54,7 +54,7 @@ class WriteContext(Struct, frozen=True):
     @property
     def written(self) -> frozenset[str]:
         """The clusters where anything may be written."""
-        return frozenset(one.name for one in self.fleet.clusters if one.writes is not Writes.NOTHING)
+        return frozenset(cluster.name for cluster in self.fleet.clusters if cluster.writes is not Writes.NOTHING)
 
     def group(self, ref: ObjectRef, *, idles: bool = False) -> str:
         """Return the group of what is done with `ref`; a federated ReplicaSet is idled as one on all clusters."""
@@ -74,7 +74,7 @@ def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Ca
     named = record is not None and bool(policy) and record.policy == policy
     at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
     reasons = reasons or choice.reasons
-    measured = [one.values for one in reasons if one.code in MEASURED]
+    measured = [why.values for why in reasons if why.code in MEASURED]
     values = dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING
     deciding = choice.subject.verdict.policy
     return Cause(policy, at, reasons, values, "" if deciding is None else deciding.tenant)
@@ -108,22 +108,26 @@ def own_decision_key(choice: Choice) -> str:
 
 
 def decision_on(
-    one: Workload | HorizontalPodAutoscaler | Service | Endpoints, verb: Verb, cause: Cause, group: str, **fields: Any
+    written: Workload | HorizontalPodAutoscaler | Service | Endpoints,
+    verb: Verb,
+    cause: Cause,
+    group: str,
+    **fields: Any,
 ) -> Decision:
-    """Return a repair of `one`, which has no changes yet; `fields` are in place of what it has otherwise."""
+    """Return a repair of `written`, which has no changes yet; `fields` are in place of what it has otherwise."""
     repair: dict[str, Any] = {
-        "key": decision_key(verb, one.ref),
+        "key": decision_key(verb, written.ref),
         "job": "idling",
         "verb": verb,
         "phase": Phase.REPAIR,
-        "ref": one.ref,
-        "api_version": "v1" if isinstance(one, Service | Endpoints) else one.api_version,
-        "uid": one.uid,
+        "ref": written.ref,
+        "api_version": "v1" if isinstance(written, Service | Endpoints) else written.api_version,
+        "uid": written.uid,
         "changes": (),
         "cause": cause,
         "group": group,
-        "has_annotations": one.has_annotations,
-        "has_labels": one.has_labels if isinstance(one, Workload) else True,
+        "has_annotations": written.has_annotations,
+        "has_labels": written.has_labels if isinstance(written, Workload) else True,
     }
     repair.update(fields)
     return Decision(**repair)

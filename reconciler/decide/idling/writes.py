@@ -26,7 +26,7 @@ from reconciler.model import ObjectRef
 def decisions_of(choices: Mapping[ObjectRef, Choice], context: WriteContext) -> tuple[Decision, ...]:
     """Return every decision that `choices` ask for, sorted by group and order; nothing on a read-only cluster."""
     written = context.written
-    live = [one for one in choices.values() if one.ref.cluster in written and _is_concerned(one)]
+    live = [choice for choice in choices.values() if choice.ref.cluster in written and _is_concerned(choice)]
     marked = [
         (service, cluster.inventory)
         for cluster in context.clusters
@@ -52,15 +52,17 @@ def decisions_of(choices: Mapping[ObjectRef, Choice], context: WriteContext) -> 
         if service.ref in behind or service.has_record
     }
     tiers = wake_tiers(live)
-    on_workloads = [one for choice in live for one in _with_autoscaler(choice, on_services, tiers, context)]
+    on_workloads = [decision for choice in live for decision in _with_autoscaler(choice, on_services, tiers, context)]
     everything = [*on_workloads, *(decision for found in on_services.values() for decision in found)]
-    return tuple(sorted(everything, key=lambda one: (one.phase, one.group, one.order, one.key)))
+    return tuple(
+        sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
+    )
 
 
 def abandoned_decisions(context: WriteContext) -> list[Decision]:
     """Return that autoscalers are let go which are held for workloads that are gone."""
     clusters = [cluster for cluster in context.clusters if cluster.name in context.written]
-    return [abandoned_decision(one, context) for cluster in clusters for one in cluster.abandoned]
+    return [abandoned_decision(autoscaler, context) for cluster in clusters for autoscaler in cluster.abandoned]
 
 
 def _down_at(choices: Iterable[Choice]) -> dict[ObjectRef, int]:

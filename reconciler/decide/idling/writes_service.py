@@ -79,7 +79,7 @@ class ServiceChoices(Struct, frozen=True):
     def goes_lower(self) -> bool:
         """Whether something that is idle already goes down to a lower floor in this run."""
         records = {target.ref(self.service.ref): record for target, record in self.idle.items()}
-        return any(one.ref in records and goes_lower(one, records[one.ref]) for one in self.choices)
+        return any(choice.ref in records and goes_lower(choice, records[choice.ref]) for choice in self.choices)
 
     @property
     def listed(self) -> tuple[UnidleTarget, ...]:
@@ -123,7 +123,7 @@ def service_decisions(
         return ()
     steps = tuple(_service_writes(_service_choices(service, choices, inventory, context), context))
     prefixed = any(verdict.policy.mark_prefix == "openshift" for verdict in service.verdict.won)
-    steps = tuple(replace(one, prefixed=prefixed) for one in steps)
+    steps = tuple(replace(step, prefixed=prefixed) for step in steps)
     on_service, endpoints = tuple(_on_holder(service.service, steps, inventory, context)), service.endpoints
     ours = service.on_endpoints is not None and service.on_endpoints.ours
     asked = any(verdict.policy.mark_endpoints for verdict in service.verdict.won)
@@ -137,7 +137,7 @@ def _service_choices(
 ) -> ServiceChoices:
     listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = service.is_selected and service.ref not in context.running
-    listing = [one for one in choices if one.ref in listed or (adds and not one.subject.scale.steered)]
+    listing = [choice for choice in choices if choice.ref in listed or (adds and not choice.subject.scale.steered)]
     after = [(choice.ref, record_after(choice, context)) for choice in listing]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}

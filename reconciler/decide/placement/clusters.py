@@ -76,7 +76,7 @@ def placement_inputs(
     def placement(cluster: FleetCluster) -> ClusterPlacement:
         observed = state.clusters.get(cluster.name)
         if observed is not None:
-            found = {one.ref: one for one in observed.workloads if key_of(one.ref) in wanted}
+            found = {workload.ref: workload for workload in observed.workloads if key_of(workload.ref) in wanted}
             return ClusterPlacement(
                 cluster,
                 observed,

@@ -75,8 +75,8 @@ def _stale(policies: PolicySet, inputs: PlacementInputs, kept: ConfigMap | None)
     """Return the keys of refusals of what no federated ReplicaSet of git is about."""
     refusals = [key for key in (kept.data if kept is not None else ()) if key.startswith(REJECTED)]
     known = {
-        rejection_key(local_ref(one, placement.name))
-        for one in (policies.federated if refusals else ())
+        rejection_key(local_ref(federated, placement.name))
+        for federated in (policies.federated if refusals else ())
         for placement in inputs.placements
     }
     return [key for key in refusals if key not in known]

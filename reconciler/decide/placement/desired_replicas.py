@@ -126,7 +126,9 @@ def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[s
     """Return the known capacities; with `lags` clusters that lag have no capacity beyond what they run."""
     found = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
     if lags:
-        found |= {one.cluster: min(one.kept, found.get(one.cluster, one.kept)) for one in placed if one.late}
+        found |= {
+            local.cluster: min(local.kept, found.get(local.cluster, local.kept)) for local in placed if local.late
+        }
     return found
 
 

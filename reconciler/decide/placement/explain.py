@@ -23,8 +23,8 @@ from reconciler.untrusted_text import LARGEST
 
 def with_reasons(result: PlacementResult) -> PlacementResult:
     """Return `result` with its reasons: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
-    placed = {one.cluster: (*_grounds(one, result), *_lasting(one, result)) for one in result.placed}
-    return replace(result, reasons={one.cluster: placed.get(one.cluster, one.reasons) for one in result.locals})
+    placed = {local.cluster: (*_grounds(local, result), *_lasting(local, result)) for local in result.placed}
+    return replace(result, reasons={local.cluster: placed.get(local.cluster, local.reasons) for local in result.locals})
 
 
 def _grounds(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:

@@ -48,7 +48,10 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    every, about = inputs, tuple(one for one in inputs.placements if _is_about(federated, one, inputs))
+    every, about = (
+        inputs,
+        tuple(placement for placement in inputs.placements if _is_about(federated, placement, inputs)),
+    )
     unnamed = () if len(about) == len(inputs.placements) else tuple(_not_named(federated, inputs, about))
     inputs = replace(inputs, placements=about)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
@@ -67,8 +70,8 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     decisions = (*asleep, *awake)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
-    needs = tuple(one.key for one in decisions if one.ref not in refused)
-    needs += tuple(key for one in locals_ if one.ref in inputs.settled for key in inputs.settled[one.ref].needs)
+    needs = tuple(decision.key for decision in decisions if decision.ref not in refused)
+    needs += tuple(key for local in locals_ if local.ref in inputs.settled for key in inputs.settled[local.ref].needs)
     decisions += _refusals_cleared(result, decisions, inputs)
     decisions += _status(result, cluster_statuses(result), needs, inputs)
     return DesiredState(
@@ -125,11 +128,14 @@ def _gives_way(
     What is made anew `asleep` stays so: the next run wakes it, by the record that it carries over. What would be
     changed `awake` is left as it wakes: of two decisions on one object the second finds what it does not expect.
     """
-    anew, changed = {one.ref for one in asleep if one.verb is Verb.DELETE}, {one.ref for one in awake}
-    before = {one.ref: one.settled for one in locals_ if one.settled is not None and one.settled.needs}
-    left = {ref: replace(one, state="HandsOff") for ref, one in before.items() if ref in changed}
+    anew, changed = (
+        {decision.ref for decision in asleep if decision.verb is Verb.DELETE},
+        {decision.ref for decision in awake},
+    )
+    before = {local.ref: local.settled for local in locals_ if local.settled is not None and local.settled.needs}
+    left = {ref: replace(settled, state="HandsOff") for ref, settled in before.items() if ref in changed}
     return left | {
-        ref: replace(one, state="Asleep", replicas=0, needs=()) for ref, one in before.items() if ref in anew
+        ref: replace(settled, state="Asleep", replicas=0, needs=()) for ref, settled in before.items() if ref in anew
     }
 
 
@@ -200,7 +206,7 @@ def _overridden(
     idle = {local.cluster for local in result.locals if local.idle_by}
     if not idle:
         return ()
-    awake = [_as_placed(one) if one.idle_by and one.workload is not None else one for one in result.locals]
+    awake = [_as_placed(local) if local.idle_by and local.workload is not None else local for local in result.locals]
     wished = placement_result(result.federated, awake, status, inputs).next_replicas
     return tuple(
         Overridden(
@@ -223,11 +229,11 @@ def _as_placed(local: LocalWorkload) -> LocalWorkload:
 
 def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
     """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
-    kept = [one for one in result.locals if one.reasons and one.reasons[0].code is ReasonCode.PRODUCTION]
+    kept = [local for local in result.locals if local.reasons and local.reasons[0].code is ReasonCode.PRODUCTION]
     if not any(local.replicas for local in kept):
         return
     free = placement_result(
-        result.federated, [_as_placed(one) if one in kept else one for one in result.locals], status, inputs
+        result.federated, [_as_placed(local) if local in kept else local for local in result.locals], status, inputs
     )
     for local in kept:
         share = free.target[local.cluster]
@@ -310,7 +316,7 @@ def _refusals_cleared(
         # The last key stays, empty, as there is no patch that adds to absent data.
         removed = None if UNREACHABLE in kept.data else "{}"
         content = ConfigMapContent(kept.ref, data={rejection_key(local.ref): removed})
-        needs = tuple(one.key for one in decisions if one.ref == local.ref)
+        needs = tuple(decision.key for decision in decisions if decision.ref == local.ref)
         why = reason(ReasonCode.NO_LONGER_REFUSED, object=str(local.ref))
         cause = Cause(result.federated.name, str(result.federated.place), (why,))
         found += config_map_written(content, kept, placement_group(result.federated.key), cause, needs)

@@ -176,7 +176,7 @@ class Home(Struct, frozen=True):
             stamp = {RECORDED_AT: format_time(now), RECORDED_BY: self.fleet.name}
             stamped = replace(content, annotations={**content.annotations, **stamp})
             made = config_map_written(stamped, found, group, cause, needs)
-        return (*made, *self._copies_deleted(name, group, cause, tuple(one.key for one in made)))
+        return (*made, *self._copies_deleted(name, group, cause, tuple(decision.key for decision in made)))
 
     def _copies_deleted(self, name: str, group: str, cause: Cause, needs: tuple[str, ...]) -> Iterator[Decision]:
         if self.cluster != self.fleet.home:
@@ -198,10 +198,16 @@ def home_of(fleet: Fleet, state: ObservedState) -> Home:
         for name, observed in state.clusters.items()
         if "configmaps" not in observed.unreadable
     }
-    foreign = {name for name, maps in readable.items() if any(not is_recorded_by(fleet, one) for one in maps.values())}
+    foreign = {
+        name
+        for name, maps in readable.items()
+        if any(not is_recorded_by(fleet, config_map) for config_map in maps.values())
+    }
     keeper = keeper_of(fleet, lambda name: name in readable and name not in foreign)
     newest: dict[str, ConfigMap] = {}
-    for name in sorted((one.name for one in fleet.clusters), key=lambda name: name != keeper):  # of equals the first
+    for name in sorted(
+        (cluster.name for cluster in fleet.clusters), key=lambda name: name != keeper
+    ):  # of equals the first
         for found in readable.get(name, {}).values():
             if not is_recorded_by(fleet, found):
                 continue

@@ -125,7 +125,8 @@ def found_manifest(workload: Workload) -> dict[str, Any]:
     """Return the manifest of a local ReplicaSet as observed, so that it can be created again by hand."""
     selector = workload.selector or LabelSelector()
     expressions = [
-        {"key": one.key, "operator": one.operator, "values": list(one.values)} for one in selector.match_expressions
+        {"key": expression.key, "operator": expression.operator, "values": list(expression.values)}
+        for expression in selector.match_expressions
     ]
     return {
         "apiVersion": workload.api_version,
@@ -154,13 +155,17 @@ def _selector_of(raw: Mapping[str, Any]) -> LabelSelector:
     return LabelSelector(
         match_labels=tuple((raw.get("matchLabels") or {}).items()),
         match_expressions=tuple(
-            LabelRequirement(one["key"], one["operator"], tuple(one.get("values") or ())) for one in expressions
+            LabelRequirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
+            for expression in expressions
         ),
     )
 
 
 def _normal(selector: LabelSelector) -> tuple[Any, ...]:
-    expressions = sorted((one.key, one.operator, tuple(sorted(one.values))) for one in selector.match_expressions)
+    expressions = sorted(
+        (expression.key, expression.operator, tuple(sorted(expression.values)))
+        for expression in selector.match_expressions
+    )
     return (sorted(selector.match_labels), expressions)
 
 
@@ -200,8 +205,8 @@ def _differences(wanted: Any, found: Any, path: tuple[str, ...]) -> Iterator[str
         for key in sorted(wanted):
             yield from _differences(wanted[key], found.get(key), (*path, key))
     elif isinstance(wanted, list | tuple) and isinstance(found, list | tuple) and len(wanted) == len(found):
-        for at, (one, other) in enumerate(zip(wanted, found, strict=True)):
-            yield from _differences(one, other, (*path, str(at)))
+        for at, (item, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from _differences(item, other, (*path, str(at)))
     elif wanted != found and not _same_quantity(wanted, found, path):
         yield ".".join(path)
 

@@ -74,21 +74,21 @@ def removed_policies(
     lost a folder must not delete anything.
     """
     marked = list(_owned(federated.values(), inputs))
-    guard = fleet_guard([one.key for one in marked], frozenset(federated), inputs.run.allow_removed)
+    guard = fleet_guard([owned.key for owned in marked], frozenset(federated), inputs.run.allow_removed)
     statuses = _statuses(federated, inputs) if with_statuses else ()
     decisions = [*_left(marked, federated, inputs.fleet), *statuses]
     if not guard.tripped:
         return DesiredState(decisions=tuple(decisions))
     gone = {placement_group(key) for key in guard.gone}
-    guarded = tuple(one for one in decisions if one.group in gone)
-    free = tuple(one for one in decisions if one.group not in gone)
+    guarded = tuple(decision for decision in decisions if decision.group in gone)
+    free = tuple(decision for decision in decisions if decision.group not in gone)
     return DesiredState(decisions=free, held_back=(HeldBack("", guard.words, guarded),))
 
 
 def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[_Owned]:
     """Yield every workload with our annotations that may be written to."""
-    clusters = [one.name for one in inputs.placements]
-    placed = {local_ref(one, name): one for one in federated for name in clusters if one.is_on(name)}
+    clusters = [placement.name for placement in inputs.placements]
+    placed = {local_ref(policy, name): policy for policy in federated for name in clusters if policy.is_on(name)}
     for placement, workload, key in _marked(inputs):
         now = placed.get(workload.ref)
         if now is not None and not is_about(now, workload.ref.cluster, workload, inputs.ours):
@@ -126,14 +126,14 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
 
 def _left(marked: Iterable[_Owned], federated: Mapping[str, FederatedReplicaSet], fleet: Fleet) -> Iterator[Decision]:
     """Yield what becomes of the workloads that no federated ReplicaSet is about any more."""
-    for one in marked:
-        policy = federated.get(one.key)
-        if one.waits:
+    for owned in marked:
+        policy = federated.get(owned.key)
+        if owned.waits:
             continue
         if policy is None:
-            yield _decision(one)
-        elif not one.is_placed and not policy.paused:
-            yield _released(one, Cause(policy.name, *_why_left(policy, one.workload.ref, fleet)))
+            yield _decision(owned)
+        elif not owned.is_placed and not policy.paused:
+            yield _released(owned, Cause(policy.name, *_why_left(policy, owned.workload.ref, fleet)))
 
 
 def _why_left(policy: FederatedReplicaSet, ref: ObjectRef, fleet: Fleet) -> tuple[str, Reasons]:
@@ -146,12 +146,12 @@ def _why_left(policy: FederatedReplicaSet, ref: ObjectRef, fleet: Fleet) -> tupl
     return str(policy.place), (reason(ReasonCode.NOT_NAMED, cluster=ref.cluster),)
 
 
-def _decision(one: _Owned) -> Decision:
-    workload = one.workload
-    owned = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
-    made_by_us = owned and PLACED not in workload.annotations
+def _decision(owned: _Owned) -> Decision:
+    workload = owned.workload
+    placed = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
+    made_by_us = placed and PLACED not in workload.annotations
     delete = made_by_us and workload.annotations.get(ON_DELETE) == "delete"
-    released = _released(one, _cause(one.key, "delete" if delete else "orphan"))
+    released = _released(owned, _cause(owned.key, "delete" if delete else "orphan"))
     if not delete:
         return released
     return replace(
@@ -166,21 +166,21 @@ def _decision(one: _Owned) -> Decision:
     )
 
 
-def _released(one: _Owned, cause: Cause) -> Decision:
+def _released(owned: _Owned, cause: Cause) -> Decision:
     """Return the decision that takes all of ours off a workload, and leaves it running.
 
     What placement scaled down and did not create gets the replicas back that it had, unless somebody else has scaled it
     since, or an autoscaler controls it now.
     """
-    workload, back = one.workload, scale_to_restore(one.workload)
-    if back is not None and one.autoscaler:
-        controlled = reason(ReasonCode.AUTOSCALED, autoscaler=one.autoscaler)
+    workload, back = owned.workload, scale_to_restore(owned.workload)
+    if back is not None and owned.autoscaler:
+        controlled = reason(ReasonCode.AUTOSCALED, autoscaler=owned.autoscaler)
         back, cause = None, replace(cause, reasons=(*cause.reasons, controlled))
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
     keys = _MARKS if back is None else (*_MARKS, SCALE_PREVIOUS, SCALE_REASON)
     annotations = annotation_changes(workload.annotations, dict.fromkeys(keys))
     released = Decision(
-        key=f"{placement_group(one.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{Verb.RELEASE}",
+        key=f"{placement_group(owned.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{Verb.RELEASE}",
         job="placement",
         verb=Verb.RELEASE,
         phase=Phase.REPAIR,
@@ -189,7 +189,7 @@ def _released(one: _Owned, cause: Cause) -> Decision:
         uid=workload.uid,
         changes=(*annotations, *([label] if FEDERATED_LABEL in workload.labels else [])),
         cause=cause,
-        group=placement_group(one.key),
+        group=placement_group(owned.key),
         event="Released",
     )
     if back is None:

@@ -167,7 +167,7 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
         idle |= {"until": format_time(entry.until)} if entry.idle_by and entry.until is not None else {}
         if entry.stays and old.get("asked", entry) == entry.spec_replicas:
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
-        codes = digest([[one.code, dict(one.values)] for one in entry.reasons], 12)
+        codes = digest([[why.code, dict(why.values)] for why in entry.reasons], 12)
         facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": codes}
         if all(old.get(key) == value for key, value in facts.items()) and isinstance(old.get("since"), str):
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle

@@ -151,7 +151,7 @@ def _is_restricted(local: LocalWorkload, inputs: PlacementInputs) -> bool:
 
 
 def _is_left_out(local: LocalWorkload, federated: FederatedReplicaSet, inputs: PlacementInputs) -> bool:
-    placement = next(one for one in inputs.placements if one.name == local.cluster)
+    placement = next(placement for placement in inputs.placements if placement.name == local.cluster)
     return bool(production_of_pattern(federated, placement, inputs, local.workload))
 
 
@@ -235,7 +235,7 @@ def _scaled(
         # A scale of ours has no reason; a previous scale that stayed would keep the workload down after the next one.
         annotations = {SCALE_PREVIOUS: None, SCALE_REASON: None, **_way_back(write, adopts=adopts)}
         metadata = (
-            *(one for one in metadata if one.path[-1] not in annotations),
+            *(change for change in metadata if change.path[-1] not in annotations),
             *annotation_changes(workload.annotations, annotations),
         )
         change = replicas_change(workload.replicas, after, workload.replicas_path)
@@ -301,11 +301,11 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
     deleted = replace(write.decision(Verb.DELETE, Phase.REPAIR, why=differs), orphan=True)
     content = ConfigMapContent(_journal_ref(write), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
-        replace(one, phase=Phase.REPAIR)
-        for one in config_map_written(content, write.inputs.replaced.get(content.ref), write.group, deleted.cause)
+        replace(decision, phase=Phase.REPAIR)
+        for decision in config_map_written(content, write.inputs.replaced.get(content.ref), write.group, deleted.cause)
     )
     yield from written
-    first = [one.key for one in written]
+    first = [decision.key for decision in written]
     if FEDERATED_LABEL not in workload.labels:
         marked = write.decision(Verb.REPAIR, Phase.REPAIR, *metadata_changes(workload, form), why=differs)
         yield replace(marked, needs=tuple(first), event="Adopted" if write.adopts else "")
