@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -64,6 +65,7 @@ _PREFIX = r"(?a)(?=.{1,253}/)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-
 _SYNTAX_WORDS = ("in", "notin")
 
 
+@lru_cache(maxsize=1024)
 def parse_label_selector(text: str) -> LabelSelector:
     """Return the selector that kubectl would read from `text` (`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`).
 

@@ -102,6 +102,7 @@ class Control(Struct, frozen=True):
     commit: str = ""  # at which the policies are checked out, for the history where no revision is given
     caller: str = ""  # the user of this machine, where a person wakes or restores by hand
     report_dir: str | None = None  # where the history is written to as well
+    keeps_history: bool = True  # False: in a simulation, whose history nobody reads
 
 
 class Applied(Struct, frozen=True):
@@ -444,12 +445,14 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         fleet=None if control.caller else fleet,  # a person writes under their own name
     )
     outcomes = runs.outcomes()
-    lost = remember_refusals(chosen, outcomes, world.accesses, fleet, run)
+    lost = (*unseen, *remember_refusals(chosen, outcomes, world.accesses, fleet, run))
+    if not control.keeps_history:
+        return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
     run = replace(run, revision=made.revision or control.commit)
     changes = called_by(changes_of(chosen, outcomes, run, made.shard), control.caller, world.accesses)
     recorded = record(changes, made, world.accesses, fleet, run)
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded.changes, run)
-    lost = (*unseen, *lost, *(problem for problem in (recorded.problem, unwritten) if problem))
+    lost = (*lost, *(problem for problem in (recorded.problem, unwritten) if problem))
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -24,6 +24,7 @@ from reconciler.decide.fleet_guard import PATIENCE
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.idling.criteria import CriterionResult, evaluator_of, schedules_of
 from reconciler.decide.limit_counts import DAY
+from reconciler.decide.limits import policy_names
 from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.schedule import open_periods
@@ -43,14 +44,15 @@ from reconciler.policy.types import Calendar, Fleet, IdlingPolicy, PolicySet
 
 Durations = frozenset[timedelta]
 
-_AT_ONCE: Durations = frozenset({timedelta()})
-_AND_AFTER: Durations = frozenset({timedelta(), timedelta(seconds=1)})
+_AT, _AFTER = timedelta(), timedelta(seconds=1)
+_AT_ONCE: Durations = frozenset({_AT})
+_AND_AFTER: Durations = frozenset({_AT, _AFTER})
 """Of what counts at its very moment, and not after it: a request that nobody idle is waiting for."""
 _KNOWN = {
     AWAKE_SINCE: frozenset(),  # only what may be idled waits for it
     WAKE_REQUESTED_AT: _AND_AFTER,
     ORPHANED_SINCE: frozenset({PATIENCE}),
-    LAST_IDLED: frozenset({timedelta(), DAY}),  # so long it counts against limits
+    LAST_IDLED: frozenset(),  # only limits count it
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,9 +63,10 @@ class _Waits(Struct, frozen=True):
 
     placement: Durations
     journal: Durations
+    limits: Durations
 
     @classmethod
-    def of(cls, policies: PolicySet) -> _Waits:
+    def of(cls, policies: PolicySet, lifted: Collection[str]) -> _Waits:
         placement = {
             wait
             for one in policies.federated
@@ -72,6 +75,7 @@ class _Waits(Struct, frozen=True):
         return cls(
             placement=frozenset(placement | {timedelta()}) if placement else frozenset(),
             journal=_AT_ONCE | {LIFE},
+            limits=frozenset() if policy_names(policies) <= set(lifted) else _AT_ONCE | {DAY},
         )
 
 
@@ -84,9 +88,14 @@ def calendar_edges(policies: PolicySet, start: datetime, end: datetime) -> tuple
     return tuple(sorted(edge for edge in edges if start < edge < end))
 
 
-def recorded_moments(policies: PolicySet, state: ObservedState, after: datetime) -> frozenset[datetime]:
-    """Return the moments after `after` that times recorded on the clusters of `state` lead to."""
-    waits = _Waits.of(policies)
+def recorded_moments(
+    policies: PolicySet, state: ObservedState, after: datetime, lifted: Collection[str] = ()
+) -> frozenset[datetime]:
+    """Return the moments after `after` that times recorded on the clusters of `state` lead to.
+
+    No limit counts the policies that are called as in `lifted`.
+    """
+    waits = _Waits.of(policies, lifted)
     clusters = (*state.clusters.values(), *state.wakes_only.values())
     found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits, policies.fleet) if moment > after}
     idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, after)}
@@ -96,7 +105,7 @@ def recorded_moments(policies: PolicySet, state: ObservedState, after: datetime)
 def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) -> Iterator[datetime]:
     """Yield when something is old enough, or was awake for long enough, to be idled, where a policy may do that."""
     waits = {
-        one.since: frozenset(map(one.wait, policies.idling)) | (_AND_AFTER if one.strictly else frozenset())
+        one.since: frozenset(max(one.wait(policy), _AFTER if one.strictly else _AT) for policy in policies.idling)
         for one in TIMED_CONDITIONS
     }
     labels = namespace_labels(cluster)
@@ -109,7 +118,11 @@ def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) ->
             moments |= set(_later((at for at in recorded if at is not None), durations))
     for namespace, moments in waiting.items():
         reaching = [one for one in policies.idling if _reaches(policies.fleet, one, cluster.name, namespace, labels)]
-        yield from (moment for moment in moments if moment > after and _may_idle(reaching, moment))
+        yield from (
+            moment
+            for moment in moments
+            if moment > after and not all(is_kept_awake_by_schedule(one, moment) for one in reaching)
+        )
 
 
 def _reaches(
@@ -120,13 +133,10 @@ def _reaches(
     return on_cluster and policy.selector.namespaces.matches(namespace, labels.get(namespace, NOTHING))
 
 
-def _may_idle(policies: Iterable[IdlingPolicy], at: datetime) -> bool:
-    """Return whether any of `policies` may idle something at `at`, whatever metrics say."""
-    return any(
-        evaluator_of(policy.idle_when, Answers("", policy.name, NOTHING, at))("", None).result
-        is not CriterionResult.BUSY
-        for policy in policies
-    )
+def is_kept_awake_by_schedule(policy: IdlingPolicy, at: datetime) -> bool:
+    """Return whether `policy` idles nothing at `at`, whatever metrics say."""
+    blind = evaluator_of(policy.idle_when, Answers("", policy.name, NOTHING, at))
+    return blind("", None).result is CriterionResult.BUSY
 
 
 def _of_cluster(cluster: ObservedCluster, waits: _Waits, fleet: Fleet) -> Iterator[datetime]:
@@ -135,6 +145,7 @@ def _of_cluster(cluster: ObservedCluster, waits: _Waits, fleet: Fleet) -> Iterat
     for one in annotated:
         if one.annotations:
             yield from _of_annotations(one.annotations, kube_downscaler=fleet.honors_kube_downscaler)
+            yield from _later(_times_in(one.annotations.get(LAST_IDLED, "")), waits.limits)
     for config_map in cluster.config_maps:
         for text in (*config_map.data.values(), *config_map.annotations.values()):
             yield from _later(_times_in(text), waits.journal | waits.placement)

@@ -194,7 +194,10 @@ class Simulation:
             if not self._is_whole(step):
                 return self._tick_after(step.at)
             state = observe(self._policies, self.world.sources, readers=self.world.readers)
-        moments = {*recorded_moments(self._policies, state, step.at), *edges[bisect_right(edges, step.at) :][:1]}
+        moments = {
+            *recorded_moments(self._policies, state, step.at, self._lifted),
+            *edges[bisect_right(edges, step.at) :][:1],
+        }
         return max(self._tick_at(min(moments)), self._tick_after(step.at)) if moments else None
 
     def _is_whole(self, step: Step) -> bool:
@@ -254,7 +257,7 @@ class Simulation:
 
 
 _HERE = WorkerPool(0)
-EVERYTHING = Control(choose=lambda made: made.actions)
+EVERYTHING = Control(choose=lambda made: made.actions, keeps_history=False)
 
 
 class HeldMetrics(Struct, frozen=True):

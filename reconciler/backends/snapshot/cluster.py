@@ -29,7 +29,6 @@ from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, Snaps
 from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
 from reconciler.backends.snapshot.writes import planned_changes
 from reconciler.errors import ClusterError, Problem, SnapshotError
-from reconciler.labels import parse_label_selector
 from reconciler.model import JOURNAL, ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import is_inside, leads_out, spelt
@@ -132,9 +131,8 @@ class SnapshotCluster:
         """
         if self.recording is not None:
             self.recording.check_list(ReadKey.of(resource, namespace=namespace, labels=labels))
-        selector = parse_label_selector(labels)
         with self._read() as index:
-            return tuple(made for labels_of, made in index.objects(resource, namespace) if selector.matches(labels_of))
+            return index.objects(resource, namespace, labels)
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OB
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
 from reconciler.backends.snapshot.manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
+from reconciler.labels import parse_label_selector
 from reconciler.model import ObjectRef
 from reconciler.workload_kinds import GroupKind, WorkloadKind
 
@@ -49,6 +51,7 @@ _CLUSTER_SCOPED = frozenset(
 )
 
 
+@lru_cache(maxsize=65536)
 def derived_uid(cluster: str, key: Key) -> str:
     """Return the uid of an object whose manifest has none: UUIDv5 over cluster, group, kind, namespace and name."""
     return str(uuid.uuid5(_UIDS, "/".join((cluster, *key))))
@@ -69,6 +72,7 @@ class Index:
         self._owned: dict[tuple[str, str], dict[Key, ManifestEntry]] = {}  # by (namespace, uid) of the owner
         self._naming: dict[tuple[str, str], dict[Key, ManifestEntry]] = {}  # by (namespace, name) of the pod
         self._views: dict[GroupKind, dict[str, tuple[ManifestEntry, ...]]] = {}
+        self._lists: dict[GroupKind, dict[tuple[Resource[Any], str, str], tuple[Any, ...]]] = {}
         found = [entry for file in files for entry in file.entries]
         self._read_definitions(found)
         for entry in found:
@@ -80,8 +84,7 @@ class Index:
         """Take in an object that was written; an older one of its name was dropped before."""
         self._take(entry)
         self._adopt(entry)
-        self._views.pop((entry.group, entry.kind), None)
-        self._views.pop(_NAMESPACE, None)
+        self._forget_lists(entry)
 
     def drop(self, entry: ManifestEntry) -> None:
         """Let go of an object that was deleted."""
@@ -91,8 +94,7 @@ class Index:
             self._owned.get((entry.key.namespace, owner.uid or ""), {}).pop(entry.key, None)
         for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
             self._naming.get((entry.key.namespace, name), {}).pop(entry.key, None)
-        self._views.pop((entry.group, entry.kind), None)
-        self._views.pop(_NAMESPACE, None)
+        self._forget_lists(entry)
 
     def has_any(self, kind: GroupKind) -> bool:
         """Return whether there is an object of `kind`."""
@@ -123,8 +125,16 @@ class Index:
         """Return the uid that its manifest states, or else the derived one."""
         return getattr(entry.decoded.metadata, "uid", None) or derived_uid(self.cluster, entry.key)
 
-    def objects(self, resource: Resource[T], namespace: str = "") -> Iterator[tuple[Mapping[str, str], T]]:
-        """Yield each object of `resource` as (its labels, its type in model.py), sorted by namespace and name."""
+    def objects(self, resource: Resource[T], namespace: str, labels: str) -> tuple[T, ...]:
+        """Return the objects of `resource` that the selector `labels` matches, sorted by namespace and name."""
+        lists, asked = self._lists.setdefault((resource.group, resource.kind), {}), (resource, namespace, labels)
+        if asked not in lists:
+            selector = parse_label_selector(labels)
+            lists[asked] = tuple(one for of, one in self._labelled(resource, namespace) if selector.matches(of))
+        return lists[asked]
+
+    def _labelled(self, resource: Resource[T], namespace: str) -> Iterator[tuple[Mapping[str, str], T]]:
+        """Yield each object of `resource` with its labels, sorted by namespace and name."""
         kind = (resource.group, resource.kind)
         if kind == _NAMESPACE:
             yield from self._namespaces()
@@ -226,6 +236,12 @@ class Index:
             self._owned.setdefault((entry.key.namespace, owner.uid), {})[entry.key] = entry
         for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
             self._naming.setdefault((entry.key.namespace, name), {})[entry.key] = entry
+
+    def _forget_lists(self, entry: ManifestEntry) -> None:
+        """Forget the lists that `entry` may be in; its namespace is one where only it says so."""
+        for kind in ((entry.group, entry.kind), _NAMESPACE):
+            self._views.pop(kind, None)
+            self._lists.pop(kind, None)
 
     def _view(self, kind: GroupKind) -> dict[str, tuple[ManifestEntry, ...]]:
         """The listed objects of `kind`, sorted, by namespace; those of all namespaces under ""."""
