@@ -352,10 +352,14 @@ class QueryAnswer(Struct, frozen=True):
 
 
 class RangeSeries(Struct, frozen=True):
-    """One series over time, a value for each time that was asked for; None: it has none then."""
+    """One series over time, a value for each time that was asked for; None: it has none then.
+
+    `averages` has what it was on average since the time before each, () where nobody asked.
+    """
 
     labels: Mapping[str, str]
     values: tuple[float | None, ...]
+    averages: tuple[float | None, ...] = ()
 
 
 class RangeAnswer(Struct, frozen=True):

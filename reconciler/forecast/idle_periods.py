@@ -14,6 +14,7 @@ from statistics import median_low
 from msgspec import Struct
 
 from reconciler.backends.protocols import PODS, Cluster
+from reconciler.backends.snapshot.query_history import average_step
 from reconciler.errors import ClusterError
 from reconciler.model import ObjectRef
 
@@ -25,17 +26,29 @@ _HALF_A_DAY = timedelta(hours=12)
 _LONGEST_START = timedelta(hours=1)  # what took longer was ready before, and again
 
 
+class Arrivals(Struct, frozen=True):
+    """How much arrived in a tick, and how long before the end of it that was measured, of all of it together."""
+
+    number: float = 0.0
+    earlier: timedelta = timedelta()
+
+    def plus(self, other: Arrivals) -> Arrivals:
+        return Arrivals(self.number + other.number, self.earlier + other.earlier)
+
+
 class Traffic(Struct, frozen=True):
     """The values of a query for one Service over time. `seconds` is the window that they count in, 0 for a gauge.
 
-    `scale` makes requests of them: 1 for a count, the window for a rate.
+    `scale` makes requests of them: 1 for a count, the window for a rate. `averages` are those over the tick before each
+    value, () where they are not known.
     """
 
     values: Sequence[float | None]
     seconds: float = 0.0
     scale: float = 1.0
+    averages: Sequence[float | None] = ()
 
-    def arrivals(self, first: int, last: int, tick: timedelta) -> Iterator[tuple[int, float]]:
+    def arrivals(self, first: int, last: int, tick: timedelta) -> Iterator[tuple[int, Arrivals]]:
         """Yield the places from `first` to before `last` in whose tick, which ends there, something arrived: how much.
 
         Where windows are shorter than a tick nothing of the one before is in them.
@@ -47,15 +60,27 @@ class Traffic(Struct, frozen=True):
             if now and (apart or now != before) and math.isfinite(now):
                 number = round(self.scale * (now if apart else now - before))
                 if number > 0:
-                    yield place, number
+                    yield place, Arrivals(number, number * self._earlier(place, before, tick))
             before = now if now and math.isfinite(now) else 0.0
+
+    def _earlier(self, place: int, before: float, tick: timedelta) -> timedelta:
+        """Return how long before the end of a tick that was measured on average that arrived in it.
+
+        The longer ago the value rose, from `before` on, the nearer its average is to what it is at the end. Half of the
+        tick where that is not known.
+        """
+        now, average = self.values[place], self.averages[place] if self.averages else None
+        if now is None or average is None or now <= before or 0 < self.seconds < tick.total_seconds():
+            return tick / 2
+        earlier = tick * ((average - before) / (now - before)) - average_step(tick) / 2
+        return min(max(earlier, timedelta()), tick)
 
 
 class ReplayedIdlePeriod(Struct, frozen=True):
     """A workload at no replicas from `start` to `end`, by `policy`.
 
-    `woken_by` is "traffic", "schedule", or "" where it was still idle at the end of the replay. `arrived` has how much
-    arrived before each run during it, None where no query counts that; `after` what arrived in the tick after it.
+    `woken_by` is "traffic", "schedule", or "" where it was still idle at the end of the replay. `arrived` has what
+    arrived before each run during it, None where no query counts that; `after` how much arrived in the tick after it.
     `held`: a signal woke it at once, as an activator gives it. `missing` is the share of it in which no query had a
     series for it.
     """
@@ -65,7 +90,7 @@ class ReplayedIdlePeriod(Struct, frozen=True):
     start: datetime
     end: datetime
     woken_by: str
-    arrived: tuple[tuple[datetime, float], ...] | None
+    arrived: tuple[tuple[datetime, Arrivals], ...] | None
     after: float = 0.0
     held: bool = False
     missing: float = 0.0
@@ -121,19 +146,20 @@ def waiting_of(period: ReplayedIdlePeriod, start: timedelta, tick: timedelta, de
 
     `delay` is how long it takes on average until what arrives is measured.
     """
-    share = min(1.0, start / tick)
+    meanwhile = min(1.0, start / tick)
     found = Waiting()
     for at, arrived in period.arrived or ():
         # What the first run measures may have arrived before the period: that was answered, and the rest came late.
         is_first = at <= period.start + tick
-        number, measured = (arrived * (1 - delay / tick), delay / 2) if is_first else (arrived, delay)
+        share, measured = (1 - delay / tick, delay / 2) if is_first else (1.0, delay)
+        number = arrived.number * share
         if period.held:
-            more = max(0.0, number - 1) * share
+            more = max(0.0, number - 1) * meanwhile
             found = found.plus(Waiting(1 + more, start + more * start / 2, start))
         else:
             late = period.end - at
-            mean, most = late + tick / 2 + measured + start, late + tick + 2 * delay + start
-            found = found.plus(Waiting(number, number * mean, most))
+            total = number * (late + measured + start) + share * arrived.earlier
+            found = found.plus(Waiting(number, total, late + tick + 2 * delay + start))
     if not period.held and period.woken_by and found.requests:
         more = period.after * min(1.0, (start + delay) / tick)
         found = found.plus(Waiting(more, more * (start + delay) / 2, start + 2 * delay))
@@ -160,9 +186,8 @@ def policy_replay(
     for one in periods:
         nights |= set(_nights(one.start, one.end, zone))
         waiting = waiting.plus(waiting_of(one, starts.get(one.ref, usual), tick, delay))
-        for at, number in one.arrived or ():
-            if number:
-                wrong.setdefault(night_of(at, zone), set()).add(one.ref)
+        for at, _ in one.arrived or ():
+            wrong.setdefault(night_of(at, zone), set()).add(one.ref)
         if one.woken_by == "traffic":
             wrong.setdefault(night_of(one.end, zone), set()).add(one.ref)
     hours = sum((one.end - one.start for one in periods), timedelta())

@@ -12,11 +12,9 @@ from msgspec.structs import replace
 
 from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spaced
-from reconciler.decide.idling.criteria import CriterionResult, evaluator_of
-from reconciler.decide.query_answers import Answers
 from reconciler.forecast.idle_periods import Traffic
-from reconciler.forecast.moments import calendar_edges
-from reconciler.model import NOTHING, QueryAnswer, QueryKey, RangeSeries, Sample
+from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
+from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
 from reconciler.policy.kinds.fields import parse_duration, render_query
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
 
@@ -50,7 +48,7 @@ class ReplayedMetrics:
             alien = not services.intersection(named)
             kept = (one for one, name in zip(answer.series, named, strict=True) if alien or name[0] in namespaces)
             self._series[query] = tuple(kept)
-        self._by_service: dict[str, dict[ServiceName, list[Values]]] = {}
+        self._by_service: dict[str, dict[ServiceName, list[RangeSeries]]] = {}
 
     def query(self, text: str) -> QueryAnswer:
         query, place = one_spaced(text), self.history.index(self.now)
@@ -62,14 +60,14 @@ class ReplayedMetrics:
         found = ((one.labels, one.values[place]) for one in self._series[query])
         return QueryAnswer(tuple(Sample(labels, value) for labels, value in found if value is not None))
 
-    def series(self, policy: str, query: str, window: str) -> Mapping[ServiceName, Sequence[Values]]:
-        """Return the values of a query of the policy of that name over time, by Service."""
+    def series(self, policy: str, query: str, window: str) -> Mapping[ServiceName, Sequence[RangeSeries]]:
+        """Return the series of a query of the policy of that name, by Service."""
         text = one_spaced(render_query(QueryKey(self.cluster, policy, query, window)))
         if text not in self._by_service:
             found = self._by_service[text] = {}
             for one in self._series.get(text, ()):
                 name = (one.labels.get("namespace", ""), one.labels.get("service", ""))
-                found.setdefault(name, []).append(one.values)
+                found.setdefault(name, []).append(one)
         return self._by_service[text]
 
 
@@ -83,9 +81,8 @@ def notes_on(
                 continue
             found = metrics.series(policy.name, metric.query, metric.window)
             for namespace, name in sorted(found.keys() & services):
-                several = found[namespace, name]
                 about = f"{metrics.cluster}/{namespace}/Service/{name}"
-                for values in several:
+                for values in (one.values for one in found[namespace, name]):
                     known = [one for one in values if one is not None]
                     missing = len(values) - len(known) - len(metrics.history.gaps)
                     yield from (
@@ -125,16 +122,16 @@ def traffic_of(metrics: ReplayedMetrics, policy: IdlingPolicy, service: ServiceN
     for metric in (*asked, *policy.wake_when):
         found = metrics.series(policy.name, metric.query, metric.window).get(service, ())
         if found:
-            return [_traffic(metric, values) for values in found]
+            return [_traffic(metric, one) for one in found]
     return []
 
 
-def _traffic(metric: MetricCriterion | WakeMetric, values: Values) -> Traffic:
+def _traffic(metric: MetricCriterion | WakeMetric, one: RangeSeries) -> Traffic:
     counts = _COUNTS.search(metric.query)
     if counts is None:
-        return Traffic(values)
+        return Traffic(one.values, averages=one.averages)
     seconds = (parse_duration(metric.window) or timedelta()).total_seconds()
-    return Traffic(values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0)
+    return Traffic(one.values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0, one.averages)
 
 
 def changes_in(policies: PolicySet, metrics: ReplayedMetrics, start: datetime, end: datetime) -> Iterator[datetime]:
@@ -163,8 +160,7 @@ def _undecided_places(
     edges = [start, *calendar_edges(replace(policies, idling=(policy,)), start, end), end]
     places: set[int] = set()
     for first, last in pairwise(edges):
-        blind = evaluator_of(policy.idle_when, Answers("", policy.name, NOTHING, first))("", None).result
-        if blind is not CriterionResult.BUSY:
+        if not is_kept_awake_by_schedule(policy, first):
             places.update(range(history.index(first), history.index(last) + 1))
     return places
 
@@ -174,7 +170,7 @@ def _changed_places(metrics: ReplayedMetrics, policy: IdlingPolicy) -> Iterator[
     of_service: dict[ServiceName, list[list[bool | str | None]]] = {}
     for query, window, bound in _bounds(policy):
         for service, found in metrics.series(policy.name, query, window).items():
-            of_service.setdefault(service, []).extend(_states(values, bound) for values in found)
+            of_service.setdefault(service, []).extend(_states(one.values, bound) for one in found)
     alone = all(
         isinstance(one, ScheduleCriterion) or (isinstance(one, MetricCriterion) and not one.coverage)
         for one in policy.idle_when.criteria

@@ -7,7 +7,6 @@ FederatedReplicaSets and DownscalePolicies are left out, as nobody recorded wher
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -22,12 +21,13 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.decide.annotations import EXCLUDE, OUR_ANNOTATIONS, WAKE_PORTS, WAKE_REQUESTED_AT, format_time
-from reconciler.decide.decisions import Verb
+from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import (
+    Arrivals,
     Clocks,
     PolicyReplay,
     Replay,
@@ -37,6 +37,7 @@ from reconciler.forecast.idle_periods import (
     start_times,
 )
 from reconciler.forecast.measurements import ReplayedMetrics, ServiceName, changes_in, notes_on, traffic_of
+from reconciler.forecast.moments import is_kept_awake_by_schedule
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
 from reconciler.messages import counted
@@ -129,7 +130,7 @@ def is_busy(part: Part, policy: IdlingPolicy, service: ServiceName, at: datetime
     for metric in leaves(policy.idle_when):
         if isinstance(metric, MetricCriterion):
             found = part.metrics.series(policy.name, metric.query, metric.window).get(service, ())
-            if any((values[place] or 0) > metric.at_most for values in found):
+            if any((one.values[place] or 0) > metric.at_most for one in found):
                 return True
     return False
 
@@ -357,10 +358,8 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
             found = scalable_workloads(step.state)
             young = {one.ref for one in found if one.created_at is not None and one.created_at > start}
         services |= {one.ref: one.services for one in step.plan.explanations if one.services}
-        for action in step.plan.actions:
-            codes = {one.code for one in action.decision.cause.reasons}
-            if action.decision.verb is Verb.WAKE and codes & _BY_TRAFFIC:
-                by_traffic.add((step.targets.get(action.ref, action.ref), step.at))
+        woken = (one.ref for one in step.plan.actions if _is_woken_by_traffic(one.decision, part.policies, step.at))
+        by_traffic |= {(step.targets.get(ref, ref), step.at) for ref in woken}
     result = made.result(start)
     behind = {(one.namespace, one.name) for found in services.values() for one in found}
     idle = _IdlePeriods(part, services, by_traffic, end)
@@ -378,6 +377,13 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
             ),
         ),
     )
+
+
+def _is_woken_by_traffic(decision: Decision, policies: PolicySet, at: datetime) -> bool:
+    """Return whether `decision` is a wake that no schedule asks for at that time."""
+    if decision.verb is not Verb.WAKE or _BY_TRAFFIC.isdisjoint(one.code for one in decision.cause.reasons):
+        return False
+    return not any(is_kept_awake_by_schedule(one, at) for one in policies.idling if one.name == decision.cause.policy)
 
 
 class _IdlePeriods(Struct, frozen=True):
@@ -406,12 +412,13 @@ class _IdlePeriods(Struct, frozen=True):
         start, until = period
         history = self.part.metrics.history
         first, last = history.index(start), history.index(until)
-        arrived: Counter[int] = Counter()
+        arrived: dict[int, Arrivals] = {}
         for one in traffic:
-            arrived.update(dict(one.arrivals(first + 1, last + 2, history.step)))
+            for place, found in one.arrivals(first + 1, last + 2, history.step):
+                arrived[place] = found.plus(arrived.get(place, Arrivals()))
         silent = sum(all(one.values[at] is None for one in traffic) for at in range(first, last))
         by = "traffic" if (ref, until) in self.by_traffic else "schedule" if until < self.end else ""
-        after = arrived.pop(last + 1, 0)
+        after = arrived.pop(last + 1, Arrivals()).number
         came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
         return ReplayedIdlePeriod(
             ref=ref,

@@ -14,6 +14,7 @@ from reconciler.backends.snapshot.query_history import (
     SCRAPES,
     SCRAPES_IN_AN_HOUR,
     QueryHistory,
+    average_query,
     read_history,
     recorded_history,
 )
@@ -57,6 +58,38 @@ def test_what_is_written_is_read_back(tmp_path: Path, seed: int) -> None:
     assert dict(found.answers) == dict(made.answers)
     assert set(found.answers) == {SCRAPES, SCRAPES_IN_AN_HOUR, "q 1", "bad", "empty"}
     assert found.gaps == made.gaps
+
+
+def test_averages_are_asked_with_the_values_and_read_back_with_them(tmp_path: Path) -> None:
+    class Averaged(Said):
+        def query_range(self, text: str, start: datetime, count: int, step: timedelta) -> RangeAnswer:
+            found = super().query_range(text, start, count, step)
+            halves = tuple(RangeSeries(one.labels, (0.5, None)) for one in self.series[:1])
+            return RangeAnswer(halves) if text == "avg_over_time((q)[599s:120s])" else found
+
+    named = [RangeSeries({"service": name}, (1.0, 2.0)) for name in ("web", "api")]
+    made = recorded_history(Averaged(*named), ["q"], START, 2, STEP)
+    assert [one.averages for one in made.answers["q"].series] == [(0.5, None), ()]
+    found = read(tmp_path, "".join(made.lines()))
+    assert found is not None
+    assert dict(found.answers) == dict(made.answers)
+
+
+def test_averages_that_fail_leave_the_values_and_say_so() -> None:
+    class Refusing(Said):
+        def query_range(self, text: str, start: datetime, count: int, step: timedelta) -> RangeAnswer:
+            return RangeAnswer(error="no subqueries") if "[" in text else super().query_range(text, start, count, step)
+
+    series = RangeSeries({}, (1.0,))
+    made = recorded_history(Refusing(series), ["q"], START, 1, STEP)
+    assert made.answers["q"].series == (series,)
+    assert made.answers["avg_over_time((q)[599s:120s])"].error == "no subqueries"
+
+
+@pytest.mark.parametrize(("seconds", "apart"), [(600, 120), (60, 12), (62, 31), (61, 61)])
+def test_averages_are_of_five_values_or_of_as_many_as_are_whole_seconds_apart(seconds: int, apart: int) -> None:
+    text = average_query("q", timedelta(seconds=seconds))
+    assert text == f"avg_over_time((q)[{seconds - 1}s:{apart}s])"
 
 
 def test_not_a_number_stays_so(tmp_path: Path) -> None:

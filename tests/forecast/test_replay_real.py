@@ -12,7 +12,7 @@ from reconciler.backends.snapshot.query_history import recorded_history
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.forecast.savings import savings_of
 from reconciler.model import QueryAnswer
-from tests.forecast.test_replay import FLEET, QUERY, SHAPES, START, STEP, Cron, a_policy, of, opened_of, replayed
+from tests.forecast.test_replay import FLEET, QUERY, SHAPES, START, STEP, a_policy, cron, of, opened_of, replayed
 from tests.forecast.traffic import SCRAPE, calls
 from tests.forecast.worlds import policy_set
 from tests.real.prometheus import Prometheus, Series, every
@@ -57,12 +57,11 @@ def test_a_replay_is_the_past_played_run_by_run(
     assert history.scrape_interval == SCRAPE
     found = replayed(policies, opened_of(made), history, end - START)
 
-    cron = Cron(policies, made)
-    cron.run(end, AskedEachTime(server.url))
-    played = sum(cron.hours(end).values())
+    past = cron(policies, made, end, AskedEachTime(server.url))
+    played = sum(past.hours(end).values())
     saved = savings_of(found.selected)
-    assert saved.most.replicas == pytest.approx(played, rel=within / 10)
-    number, seconds, wakes = cron.waiting(end)
+    assert saved.most.replicas == pytest.approx(played)
+    number, seconds, wakes = past.waiting(end)
     replays = [of(found, f"nights-{space}") for space in spaces]
     waiting = [one.waiting for one in replays if one.waiting is not None]
     told = (sum(one.wakes for one in replays), sum(one.requests for one in waiting))
@@ -71,4 +70,4 @@ def test_a_replay_is_the_past_played_run_by_run(
     print(f"waited {told[1]:.0f} and {number}; seconds {total:.0f} and {seconds:.0f}")
     assert told[0] == pytest.approx(wakes, rel=within)
     assert told[1] == pytest.approx(number, rel=within)
-    assert total == pytest.approx(seconds, rel=2 * within)  # shops open on the hour, and calls count as spread evenly
+    assert total == pytest.approx(seconds, rel=within)

@@ -94,8 +94,21 @@ def _of_day(day: datetime, shape: Shape, chance: random.Random) -> Iterator[floa
         left -= 1
 
 
+def _average(one: Calls, at: float, apart: float, back: float) -> float:
+    """What such a query says on average at five times, the last of which is `at`."""
+    times = (at - apart * part / 5 for part in range(5))
+    return sum(one.counted(time - back, time) for time in times) / 5
+
+
 def history_of(
-    made: Sequence[Calls], query: str, window: timedelta, start: datetime, count: int, step: timedelta
+    made: Sequence[Calls],
+    query: str,
+    window: timedelta,
+    start: datetime,
+    count: int,
+    step: timedelta,
+    *,
+    averages: bool = True,
 ) -> QueryHistory:
     """What a query that counts the requests in a window says at each time, as it is recorded."""
     first, apart, back = start.timestamp(), step.total_seconds(), window.total_seconds()
@@ -103,6 +116,7 @@ def history_of(
         RangeSeries(
             {"namespace": one.namespace, "service": one.service},
             tuple(float(one.counted(first + n * apart - back, first + n * apart)) for n in range(count)),
+            tuple(_average(one, first + n * apart, apart, back) for n in range(count)) if averages else (),
         )
         for one in made
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 import urllib3
 
 READY_AFTER_AT_MOST = 90.0
+ENDED_AFTER_AT_MOST = 600.0  # of a command such as promtool, which reads a month several times
 """Seconds; only a broken start takes this long, also on a machine with much else to do."""
 
 _PORTS_TO_TRY = 5
@@ -93,7 +94,7 @@ class Process:
 
     def ends_with(self) -> int:
         """Its exit status, once it has ended."""
-        return self._process.wait(READY_AFTER_AT_MOST)
+        return self._process.wait(ENDED_AFTER_AT_MOST)
 
     def wait_until(self, ready: Callable[[], bool], what: str) -> None:
         """Return when `ready`.

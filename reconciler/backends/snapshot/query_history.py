@@ -1,10 +1,12 @@
 """What was measured in the past: answers to queries over time, recorded beside the manifests of a cluster.
 
 `query-history.jsonl` has a JSON value on each line. The first says for which times the others have values; a pair in
-`values` is a number of times in a row and the value that all of them have, null where the series had none:
+`values` is a number of times in a row and the value that all of them have, null where the series had none; `averages`
+has in the same way what it was on average since the time before each, which says when in between it rose:
 
     {"start": "2026-10-21T00:00:00Z", "stepSeconds": 600, "count": 4320}
-    {"query": "sum by (...)", "labels": {"namespace": "shop", "service": "web"}, "values": [3, [130, 0], [2, null]]}
+    {"query": "sum by (...)", "labels": {"namespace": "shop", "service": "web"},
+     "values": [3, [130, 0], [2, null]], "averages": [1.2, 1.8, [129, 0], [2, null]]}
     {"query": "...", "error": "..."}                     # it failed
     {"query": "...", "labels": {}, "values": []}         # it had no series at all
 """
@@ -32,6 +34,7 @@ SCRAPES = "count(up)"
 SCRAPES_IN_AN_HOUR = "avg(count_over_time(up[1h]))"
 
 _DIGITS = 6
+_SECOND = timedelta(seconds=1)
 _Value = float | str | None
 
 
@@ -96,16 +99,47 @@ class QueryHistory:
             elif not answer.series:
                 yield _line({"query": query, "labels": {}, "values": []})
             for series in answer.series:
-                yield _line({"query": query, "labels": dict(series.labels), "values": list(_packed(series.values))})
+                averages = {"averages": list(_packed(series.averages))} if series.averages else {}
+                values = list(_packed(series.values))
+                yield _line({"query": query, "labels": dict(series.labels), "values": values, **averages})
 
 
 def recorded_history(
     metrics: RangeSource, queries: Iterable[str], start: datetime, count: int, step: timedelta
 ) -> QueryHistory:
-    """Ask `metrics` for each of the rendered `queries` at `count` times from `start` on."""
-    asked = dict.fromkeys([SCRAPES, SCRAPES_IN_AN_HOUR, *map(one_spaced, queries)])
+    """Ask `metrics` for each of the rendered `queries` at `count` times from `start` on, and for its averages."""
+    texts = dict.fromkeys(map(one_spaced, queries))
+    asked = dict.fromkeys([SCRAPES, SCRAPES_IN_AN_HOUR, *texts])
     answers = {text: _rounded(metrics.query_range(text, start, count, step)) for text in asked}
+    for text in texts:
+        if answers[text].series:
+            averages = average_query(text, step)
+            said = _rounded(metrics.query_range(averages, start, count, step))
+            if said.error:
+                answers[averages] = said
+            else:
+                answers[text] = _with_averages(answers[text], said)
     return QueryHistory(start, step, count, answers)
+
+
+def average_query(text: str, step: timedelta) -> str:
+    """Return the query for the average of `text` since a `step` ago, of values that are `average_step` apart."""
+    return f"avg_over_time(({text})[{(step - _SECOND) // _SECOND}s:{average_step(step) // _SECOND}s])"
+
+
+def average_step(step: timedelta) -> timedelta:
+    """Return how far apart the values are that an average over a `step` is of: a fifth of it, in whole seconds."""
+    return next(step // parts for parts in (5, 4, 3, 2, 1) if not step % (parts * _SECOND))
+
+
+def _with_averages(answer: RangeAnswer, averages: RangeAnswer) -> RangeAnswer:
+    known = {frozenset(series.labels.items()): series.values for series in averages.series}
+    return RangeAnswer(
+        tuple(
+            RangeSeries(series.labels, series.values, known.get(frozenset(series.labels.items()), ()))
+            for series in answer.series
+        )
+    )
 
 
 def _rounded(answer: RangeAnswer) -> RangeAnswer:
@@ -143,6 +177,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     labels: dict[str, str] = {}
     values: list[_Value | tuple[int, _Value]] = []
+    averages: list[_Value | tuple[int, _Value]] = []
     error: str = ""
 
 
@@ -192,10 +227,11 @@ class _ReadAnswers:
         if line.error:
             self.found[query] = RangeAnswer(error=line.error)
         elif line.values:
-            self._left -= self._count
+            self._left -= self._count * (2 if line.averages else 1)
             if self._left < 0:
                 raise ValueError(f"holds more than {_MOST_VALUES} values, expected fewer queries or a shorter past")
-            more = RangeSeries(line.labels, tuple(_unpacked(line.values, self._count)))
+            averages = _unpacked(line.averages, self._count) if line.averages else ()
+            more = RangeSeries(line.labels, tuple(_unpacked(line.values, self._count)), tuple(averages))
             self.found[query] = RangeAnswer((*known.series, more))
 
 
