@@ -154,7 +154,7 @@ def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed:
         more = allocate(served, replace(demand, capacity=others)).replicas[name] - given.replicas[name]
         if more > 0:
             overflow[name] = more
-    return dataclasses.replace(given, overflow=overflow)
+    return dataclasses.replace(given, overflow=overflow) if overflow else given
 
 
 def _minimum(minimums: Sequence[int], capacities: Sequence[int] | None, total: int) -> list[int]:

@@ -28,15 +28,20 @@ def fair_order(clusters: tuple[str, ...], weights: tuple[int, ...], key: str) ->
     """Return the positions of `clusters` by weight, highest first; equal weights by the SHA-256 of `key`
     ("namespace/name"), NUL and the name of the cluster, lowest first.
     """
-    start = f"{key}\0".encode()
+    start, names = f"{key}\0".encode(), _encoded(clusters)
     order: list[int] = []
     for tied in _by_weight(weights):
         if len(tied) > 1:
-            digests = {at: sha256(start + clusters[at].encode()).digest() for at in tied}
+            digests = {at: sha256(start + names[at]).digest() for at in tied}
             order += sorted(tied, key=digests.__getitem__)
         else:
             order += tied
     return order
+
+
+@lru_cache(maxsize=64)
+def _encoded(clusters: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(name.encode() for name in clusters)
 
 
 @lru_cache(maxsize=256)
