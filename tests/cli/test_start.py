@@ -13,16 +13,21 @@ from tests.way.calls import Folder
 HEAVY = ("kubernetes", "urllib3", "jinja2", "rich", "jsonschema")
 
 
-def modules_after(*arguments: str) -> set[str]:
+def names_after(found: str, *arguments: str) -> set[str]:
+    """Return the names that the expression `found` has at the end of a call."""
     code = (
         "import atexit, sys\n"
         f"sys.argv = ['reconciler', *{arguments!r}]\n"
         "from reconciler.__main__ import main\n"
-        "atexit.register(lambda: print('MODULES', *sorted(sys.modules)))\n"
+        f"atexit.register(lambda: print('NAMES', *sorted([*({found})])))\n"
         "main()\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    return set(said.stdout.rpartition("MODULES ")[2].split())
+    return set(said.stdout.rpartition("NAMES")[2].split())
+
+
+def modules_after(*arguments: str) -> set[str]:
+    return names_after("sys.modules", *arguments)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
@@ -63,6 +68,53 @@ def test_a_plan_as_text_loads_neither_what_apply_needs_nor_what_json_needs(repos
         "reconciler.apply.access",
         "reconciler.apply.outcomes",
     }
+
+
+FLEET = """\
+apiVersion: reconciler/v1alpha1
+kind: Fleet
+metadata: {name: fleet}
+spec: {home: one, clusters: [{name: one}]}
+"""
+
+
+@pytest.fixture
+def plan_of_nothing(tmp_path):
+    """The arguments of a plan of one cluster without objects and policies."""
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "snapshot" / "one").mkdir(parents=True)
+    return "plan", str(tmp_path / "fleet.yaml"), "--snapshot", str(tmp_path / "snapshot")
+
+
+def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
+    """Each module costs a plan half a millisecond: raise the numbers only for what every plan needs."""
+    loaded = modules_after(*plan_of_nothing)
+    ours = {one for one in loaded if one.startswith("reconciler.")}
+    assert "reconciler.report.text" in ours
+    assert len(ours) <= 175
+    assert len(loaded) <= 350
+    rooms = ("allocation", "rounding", "desired_replicas", "federated_replica_set")
+    assert not loaded & {f"reconciler.decide.placement.{room}" for room in rooms}
+    assert not loaded & {"reconciler.forbidden_addresses", "reconciler.cli.diff", "reconciler.plan.json"}
+
+
+OF_OURS = "f'{name}.{key}' for name, module in sys.modules.items() if name.startswith('reconciler.')"
+OF_OURS += " for key, value in vars(module).items()"
+
+
+@pytest.mark.parametrize(
+    ("is_costly", "known"),
+    [
+        pytest.param("type(value).__name__ == 'Pattern'", set(), id="regular expressions: re has them once used"),
+        pytest.param(
+            "'__dataclass_fields__' in getattr(value, '__dict__', ()) and value.__module__ == name",
+            {"reconciler.model.Pod"},
+            id="dataclasses: a struct compiles no methods",
+        ),
+    ],
+)
+def test_a_plan_of_nothing_compiles_nothing_that_it_does_not_use(plan_of_nothing, is_costly, known):
+    assert names_after(f"{OF_OURS} if {is_costly}", *plan_of_nothing) == known
 
 
 LEAVING = """
