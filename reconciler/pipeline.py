@@ -27,7 +27,7 @@ from reconciler.observe.clusters import Observation, ReadProgress, no_progress
 from reconciler.observe.identities import identified
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
-from reconciler.plan.build import Inputs, doable, in_order, make_plan, numbered_actions
+from reconciler.plan.build import Inputs, in_order, make_plan, numbered_actions
 from reconciler.plan.digest import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
@@ -375,51 +375,6 @@ def apply_wakes_due(fleet: Fleet, world: World, request: RunRequest, control: Co
 
 def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     return decide_wakes_due(policies.fleet, state, run)
-
-
-def apply_saved(
-    saved: Plan, fleet: Fleet, world: World, control: Control, callbacks: ProgressCallbacks = ProgressCallbacks()
-) -> Applied:
-    """Carry out exactly what `saved` says, but for what differs from a fresh plan: that is stale."""
-    from reconciler.apply.cluster_locks import Locks
-
-    callbacks.stage(Stage.LOCK)
-    with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
-        locks.take({action.ref.cluster for action in saved.actions})
-        assert control.compare is not None
-        found = control.compare()
-        callbacks.stage(Stage.APPLY)
-
-        def same(made: Plan) -> tuple[Action, ...]:
-            chosen = [action for action in control.choose(made) if action.id not in found.differing]
-            return tuple(_explained(action, found) for action in doable(chosen))
-
-        return _with_stale(carry_out(saved, fleet, world, replace(control, choose=same), locks.left_out), found)
-
-
-def _explained(action: Action, found: Compared) -> Action:
-    """Return `action` with the reason that the fresh plan has for it, which is written to clusters, and with what a pod
-    requests, which no file says.
-    """
-    fresh = found.fresh.get(action.id)
-    if fresh is None:
-        return action
-    return replace(action, decision=replace(action.decision, cause=fresh.cause, requests=fresh.requests))
-
-
-def _with_stale(applied: Applied, found: Compared) -> Applied:
-    """Return `applied` with an outcome for what differs, and for what cannot be done without that."""
-    done = {outcome.action: outcome for outcome in applied.outcomes}
-    for action in applied.plan.actions:
-        needed = [need for need in action.needs if need in found.differing]
-        if action.id in found.differing:
-            done[action.id] = Outcome(action.id, OutcomeStatus.STALE, f"{action.ref}: {found.differing[action.id]}")
-        elif needed and action.id not in done:
-            done[action.id] = Outcome(
-                action.id, OutcomeStatus.SKIPPED, f"needs action {needed[0]}, which was not applied"
-            )
-    outcomes = tuple(done[action.id] for action in applied.plan.actions if action.id in done)
-    return replace(applied, outcomes=outcomes, dropped=len(applied.plan.actions) - len(outcomes))
 
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:

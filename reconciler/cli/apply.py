@@ -37,12 +37,13 @@ from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.exit_codes import ExitCode, first_exit_code
-from reconciler.pipeline import Applied, Control, apply, apply_saved, apply_wakes_due, plan
+from reconciler.pipeline import Applied, Control, apply, apply_wakes_due, plan
 from reconciler.plan.differences import Compared, check_holds, compared
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.saved_plan_checks import check_replicas, check_templates
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
+from reconciler.saved_plan import apply_saved
 
 
 class ApplyOptions(RunOptions):

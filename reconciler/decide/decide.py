@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -14,7 +15,6 @@ from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
-from reconciler.decide.idling.settled_workloads import Settled
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import is_about
@@ -44,7 +44,9 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         not_now |= held_idles(desired)
         settled = idling.after(seen, fleet_names(policies.fleet), not_now)
         placement = decide_placement(usable, seen, run, settled)
-        placement = within_targets(placement, seen, _targets(usable, run, settled, placed))
+        placement = within_targets(
+            placement, seen, partial(decide_downscale, usable, run=run, settled=settled, placed=placed)
+        )
         decided = placed | {ref: decision.cause.policy for ref, decision in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)
         changed = _after_changes(idling.desired.decisions, placement.decisions, not_now)
@@ -54,12 +56,6 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
         if held_idles(desired) <= not_now or not (policies.federated or policies.downscale):
             return desired
-
-
-def _targets(
-    usable: PolicySet, run: Run, settled: Mapping[ObjectRef, Settled], placed: Mapping[ObjectRef, str]
-) -> Callable[[ObservedState], DesiredState]:
-    return lambda seen: decide_downscale(usable, seen, run, settled, placed)
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
@@ -137,7 +133,12 @@ def without_deferred(desired: DesiredState) -> DesiredState:
     What another job decides stays in the plan, with a note: its other decisions rest on it.
     """
     deferred = {
-        decision.key: _deferred(decision, decision.victims.note)
+        decision.key: Undecided(
+            str(decision.ref),
+            "downscale",
+            decision.cause.policy,
+            (reason(ReasonCode.VICTIMS_DEFERRED, note=decision.victims.note),),
+        )
         for decision in desired.decisions
         if decision.job == "downscale" and decision.victims is not None and decision.victims.deferred
     }
@@ -164,8 +165,3 @@ def _stays(explanation: PolicyExplanation, before: Decision, undecided: Undecide
         reasons=(*undecided.reasons, *explanation.reasons),
         change=field_is("onForeignCost", "Override"),
     )
-
-
-def _deferred(decision: Decision, note: str) -> Undecided:
-    why = reason(ReasonCode.VICTIMS_DEFERRED, note=note)
-    return Undecided(str(decision.ref), "downscale", decision.cause.policy, (why,))

@@ -17,6 +17,7 @@ from msgspec import Struct
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.change_codes import ChangeIf, ChangeIfWhenAsked
 from reconciler.decide.reasons import Reasons, text_of
+from reconciler.messages import first_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.policy.types import Writes
@@ -273,7 +274,6 @@ FOREIGN_MARK = "foreignMark"
 """The kind of the notices about what somebody else idled, or placed; the latter have reasons."""
 ABOVE_SHARE = "aboveShare"
 """The kind of the notices about production that a policy leaves out, and that keeps more than its share."""
-_SHOWN = 3
 
 
 def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: str) -> Iterator[Notice]:
@@ -286,10 +286,8 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
         if policies:
             together.setdefault(tuple(policies), set()).add(ref)
     for names, refs in sorted(together.items()):
-        shown = ", ".join(str(ref) for ref in sorted(refs)[:_SHOWN])
-        more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
-        subject = " and ".join(names)
-        text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}{more}"
+        subject, shown = " and ".join(names), first_of([str(ref) for ref in sorted(refs)], 3)
+        text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}"
         yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0])
 
 

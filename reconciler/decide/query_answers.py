@@ -66,10 +66,6 @@ def value_for(series: Series, namespace: str, service: str | None) -> float | Re
     return found[0] if found else None
 
 
-def _any_service(_namespace: str, _service: str) -> bool:
-    return True
-
-
 class Answers(Struct, frozen=True):
     """The answers to one policy on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
     name.
@@ -79,7 +75,7 @@ class Answers(Struct, frozen=True):
     policy: str
     said: Mapping[QueryKey, QueryAnswer]
     now: datetime
-    selects: Callable[[str, str], bool] = _any_service
+    selects: Callable[[str, str], bool] = lambda _namespace, _service: True
 
     def problems(self, policy: IdlingPolicy) -> Iterator[tuple[str, Reason]]:
         """Yield each whole query of `policy` that cannot be used, and why.

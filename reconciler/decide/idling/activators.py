@@ -11,13 +11,13 @@ from reconciler.decide.annotations import IDLED_TO
 from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb, group_name
 from reconciler.decide.idling.write_context import decision_key
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.messages import first_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Service
 from reconciler.policy.types import Fleet, PolicySet, Writes
 
 UNHELD = "notHeld"
 """The kind of the notices about Services that no activator could hold, wherever one lives."""
 
-_NAMED = 3
 _IDLED_TO = ("metadata", "annotations", IDLED_TO)
 
 
@@ -108,8 +108,7 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
             behind.setdefault((ref.cluster, policy, *found), set()).add(ref)
     for (cluster, policy, kind, why), refs in sorted(behind.items()):
         named = [f"{ref.namespace}/{ref.name}" for ref in sorted(refs)]
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        text = f"{cluster}: nothing signals {', '.join(named[:_NAMED])}{more} (wake: OnSignal): {why}"
+        text = f"{cluster}: nothing signals {first_of(named, 3)} (wake: OnSignal): {why}"
         yield Notice(kind, f"{cluster}/{policy}", text, policy)
 
 

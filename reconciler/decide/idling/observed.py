@@ -51,10 +51,6 @@ _NEEDED = {
 """What has to be readable before anything is idled, by its key in `ObservedCluster.unreadable`."""
 
 
-def _nothing(_ref: ObjectRef) -> bool:
-    return False
-
-
 class IdlingInputs(Struct, frozen=True):
     """What is looked at. `policies` None: they cannot be read, so nothing is known of what they want.
 
@@ -66,7 +62,7 @@ class IdlingInputs(Struct, frozen=True):
     state: ObservedState
     run: Run
     policies: tuple[IdlingPolicy, ...] | None = ()
-    named: Callable[[ObjectRef], bool] = _nothing
+    named: Callable[[ObjectRef], bool] = lambda _ref: False
 
 
 class IdlingCluster(Struct, frozen=True):

@@ -26,10 +26,6 @@ from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, Writes
 
 
-def _everything(_ref: ObjectRef) -> bool:
-    return True
-
-
 class Restoration(Struct, frozen=True):
     """What is given back: what `objects` accepts (the scalable, or a Service it is behind), of policies that match
     one of the globs `policies`, idled by one of the `runs`. An empty part does not narrow.
@@ -38,7 +34,7 @@ class Restoration(Struct, frozen=True):
     idled again before then. `repairs`: also the lists of Services go whose workloads are awake already.
     """
 
-    objects: Callable[[ObjectRef], bool] = _everything
+    objects: Callable[[ObjectRef], bool] = lambda _ref: True
     policies: tuple[str, ...] = ()
     runs: frozenset[str] = frozenset()
     adopt: bool = False

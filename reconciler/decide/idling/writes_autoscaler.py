@@ -50,6 +50,7 @@ from reconciler.decide.idling.write_context import (
 )
 from reconciler.decide.idling.writes_workload import pauses_flux, record_after
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.model import NOTHING
 
 _MINIMUM = ("spec", "minReplicas")
 _MAXIMUM = ("spec", "maxReplicas")
@@ -79,7 +80,8 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
 def _woken(choice: Choice, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
     # Bounds first: at its floor the autoscaler would undo the wake. The annotations go last: they are the way back.
-    back, gone = restore_changes(autoscaler, context.run.now), clear_changes(autoscaler, context.run.now)
+    back = restore_changes(autoscaler, context.run.now)
+    gone = clear_changes(autoscaler, _begun(autoscaler, context.run.now))
     if back:
         key = decision_key(Verb.CLEAR, autoscaler.hpa.ref, BOUNDS_BACK)
         order = (tier(choice), 0)
@@ -178,14 +180,11 @@ def _begun(autoscaler: PinnedAutoscaler, now: datetime) -> dict[str, str]:
     return {WAKE_BEGUN_AT: format_time(now)} if autoscaler.is_pinned else {}
 
 
-def clear_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
-    """Return the changes that remove our annotations after a wake, as `restore_changes` left them; () for none."""
-    return _clear_changes(autoscaler, {**autoscaler.hpa.annotations, **_begun(autoscaler, now)})
-
-
-def _clear_changes(autoscaler: PinnedAutoscaler, annotations: Mapping[str, str]) -> tuple[FieldChange, ...]:
+def clear_changes(autoscaler: PinnedAutoscaler, begun: Mapping[str, str] = NOTHING) -> tuple[FieldChange, ...]:
+    """Return the changes that remove our annotations, with those that a wake has `begun` with; () for none."""
     if autoscaler.previous is None:
         return ()
+    annotations = {**autoscaler.hpa.annotations, **begun}
     ours = dict.fromkeys((PREVIOUS_BOUNDS, IDLED_TO, WAKE_BEGUN_AT, OWNER))
     return annotation_changes(annotations, {**ours, **flux_resumed(annotations)})
 
@@ -193,7 +192,7 @@ def _clear_changes(autoscaler: PinnedAutoscaler, annotations: Mapping[str, str])
 def release_changes(autoscaler: PinnedAutoscaler) -> tuple[FieldChange, ...]:
     """Return the changes that give the bounds back and take our annotations off, in one request."""
     bounds = _bounds_changes(autoscaler, autoscaler.own_bounds) if autoscaler.gets_back else ()
-    return (*bounds, *_clear_changes(autoscaler, autoscaler.hpa.annotations))
+    return (*bounds, *clear_changes(autoscaler))
 
 
 def _bounds_changes(autoscaler: PinnedAutoscaler, wanted: Bounds) -> tuple[FieldChange, ...]:

@@ -48,10 +48,8 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    every, about = (
-        inputs,
-        tuple(placement for placement in inputs.placements if _is_about(federated, placement, inputs)),
-    )
+    every = inputs
+    about = tuple(placement for placement in inputs.placements if _is_about(federated, placement, inputs))
     unnamed = () if len(about) == len(inputs.placements) else tuple(_not_named(federated, inputs, about))
     inputs = replace(inputs, placements=about)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
