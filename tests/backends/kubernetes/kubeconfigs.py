@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 import sys
 from pathlib import Path
 from typing import Any
+
+import trustme
 
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.connection_settings import ClusterConnection
@@ -49,3 +52,9 @@ def a_connection(kubeconfig: str | None, context: str | None = None) -> Connecti
 
 def soon() -> TimeLimit:
     return TimeLimit(20)
+
+
+def a_certificate_user(issued: trustme.LeafCert) -> dict[str, str]:
+    """The user of a kubeconfig who is known by a certificate."""
+    pems = {"client-certificate-data": issued.cert_chain_pems[0], "client-key-data": issued.private_key_pem}
+    return {key: base64.b64encode(pem.bytes()).decode() for key, pem in pems.items()}

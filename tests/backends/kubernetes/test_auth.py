@@ -35,17 +35,18 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
-from tests.backends.kubernetes.kubeconfigs import SERVER, a_connection, a_credential, a_kubeconfig, an_exec_plugin, soon
+from tests.backends.kubernetes.kubeconfigs import (
+    SERVER,
+    a_certificate_user,
+    a_connection,
+    a_credential,
+    a_kubeconfig,
+    an_exec_plugin,
+    soon,
+)
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECRET = "S3CRET"
-
-
-def test_a_token(tmp_path: Path) -> None:
-    connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "s3cret"}))
-    assert connection.endpoint(soon()).access.server == SERVER
-    assert connection.header(soon()) == "Bearer s3cret"
-    assert connection.weakness == ""
 
 
 @pytest.mark.parametrize(
@@ -95,11 +96,6 @@ def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused
     assert connection.header(soon()) == "Bearer second"
 
 
-def test_a_refused_token_that_is_still_the_same_is_not_tried_again(tmp_path: Path) -> None:
-    connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "s3cret"}))
-    assert connection.renew(connection.header(soon()), soon()) is False
-
-
 def test_an_exec_plugin_is_run_once(tmp_path: Path) -> None:
     user = an_exec_plugin(tmp_path, a_credential(token="from-plugin"))
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
@@ -142,14 +138,10 @@ def test_a_refused_certificate_of_a_plugin_runs_it_once_more(tmp_path: Path) -> 
     assert (tmp_path / "calls").read_text() == "xx"
 
 
-def test_a_refused_certificate_that_is_still_the_same_is_not_tried_again(tmp_path: Path) -> None:
-    made = trustme.CA().issue_cert("us")
-    user = {
-        "client-certificate-data": base64.b64encode(made.cert_chain_pems[0].bytes()).decode(),
-        "client-key-data": base64.b64encode(made.private_key_pem.bytes()).decode(),
-    }
-    connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    assert connection.renew(connection.header(soon()), soon()) is False
+def test_refused_credentials_that_are_still_the_same_are_not_tried_again(tmp_path: Path) -> None:
+    for user in ({"token": "s3cret"}, a_certificate_user(trustme.CA().issue_cert("us"))):
+        connection = a_connection(a_kubeconfig(tmp_path / "config", user))
+        assert connection.renew(connection.header(soon()), soon()) is False
 
 
 def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) -> None:
@@ -161,10 +153,7 @@ def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) ->
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"password"),
     )
-    user = {
-        "client-certificate-data": base64.b64encode(made.cert_chain_pems[0].bytes()).decode(),
-        "client-key-data": base64.b64encode(encrypted).decode(),
-    }
+    user = {**a_certificate_user(made), "client-key-data": base64.b64encode(encrypted).decode()}
     with pytest.raises(UnreachableError, match=r"its certificates cannot be used .* with its key, unencrypted"):
         a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon())
 
@@ -443,36 +432,28 @@ def test_an_id_token_that_has_expired(tmp_path: Path, config: dict[str, str], wo
     assert SECRET not in str(raised.value)
 
 
-def test_an_id_token_that_has_expired_is_renewed_by_its_issuer(tmp_path: Path, httpserver: HTTPServer) -> None:
-    """Over the one HTTP client, so that an issuer that hangs holds up nothing."""
-    made = an_id_token(4102444800)
-    authority = tmp_path / "ca.crt"
-    trustme.CA().cert_pem.write_to_path(str(authority))
-    discovered = {"token_endpoint": httpserver.url_for("/token")}
-    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
-    httpserver.expect_request("/token", method="POST").respond_with_json({"id_token": made})
-    given = {"idp-issuer-url": httpserver.url_for(""), "idp-certificate-authority": str(authority)}
-    user = an_oidc_user(**{"id-token": an_id_token(1)}, **given)
-    assert a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon()) == f"Bearer {made}"
-    (request,) = (request for request, _ in httpserver.log if request.method == "POST")
-    assert request.form.to_dict() == {"grant_type": "refresh_token", "refresh_token": SECRET}
-    assert request.authorization is not None
-    assert (request.authorization.username, request.authorization.password) == ("us", SECRET)
-
-
-def test_an_issuer_needs_no_authority_of_its_own_and_a_public_client_no_secret(
-    tmp_path: Path, httpserver: HTTPServer
+@pytest.mark.parametrize("is_public", [pytest.param(False, id="a secret"), pytest.param(True, id="a public client")])
+def test_an_id_token_that_has_expired_is_renewed_by_its_issuer(
+    tmp_path: Path, httpserver: HTTPServer, is_public: bool
 ) -> None:
+    """Over the one HTTP client, so that an issuer that hangs holds up nothing. It needs no authority of its own."""
     made = an_id_token(4102444800)
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.crt"))
     discovered = {"token_endpoint": httpserver.url_for("/token")}
     httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
     httpserver.expect_request("/token", method="POST").respond_with_json({"id_token": made})
     user = an_oidc_user(**{"id-token": an_id_token(1), "idp-issuer-url": httpserver.url_for("")})
-    del user["auth-provider"]["config"]["client-secret"]
+    config = user["auth-provider"]["config"]
+    if is_public:
+        del config["client-secret"]
+    else:
+        config["idp-certificate-authority"] = str(tmp_path / "ca.crt")
     assert a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon()) == f"Bearer {made}"
     (request,) = (request for request, _ in httpserver.log if request.method == "POST")
-    assert request.form.to_dict() == {"grant_type": "refresh_token", "refresh_token": SECRET, "client_id": "us"}
-    assert request.authorization is None
+    login = request.authorization and (request.authorization.username, request.authorization.password)
+    assert login == (None if is_public else ("us", SECRET))
+    form = {"grant_type": "refresh_token", "refresh_token": SECRET}
+    assert request.form.to_dict() == ({**form, "client_id": "us"} if is_public else form)
 
 
 def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path: Path) -> None:
@@ -631,12 +612,6 @@ def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (connection.endpoint(soon()).access.server, connection.header(soon())) == (SERVER, "Bearer from-b")
 
 
-def test_the_file_of_a_user_and_a_password_alone(tmp_path: Path) -> None:
-    made = a_connection(a_kubeconfig(tmp_path / "config", {"username": "jane", "password": "pässword"})).header(soon())
-    assert made is not None
-    assert base64.b64decode(made.removeprefix("Basic ")).decode() == "jane:pässword"
-
-
 @pytest.mark.parametrize(
     ("user", "header"),
     [
@@ -645,6 +620,9 @@ def test_the_file_of_a_user_and_a_password_alone(tmp_path: Path) -> None:
         pytest.param({"token": "t", "tokenFile": "empty"}, "Bearer t", id="a token whose file is empty"),
         pytest.param({"tokenFile": "empty", "username": "u", "password": "p"}, "Basic dTpw", id="an empty file alone"),
         pytest.param({"tokenFile": "token", "username": "u", "password": "p"}, "Bearer from-file", id="a token first"),
+        pytest.param(
+            {"username": "jane", "password": "pässword"}, "Basic amFuZTpww6Rzc3dvcmQ=", id="a user and a password"
+        ),
         pytest.param({"username": "u"}, None, id="a user without a password"),
         pytest.param({}, None, id="nobody"),
     ],
@@ -699,14 +677,10 @@ def test_a_token_of_a_plugin_is_replaced_before_it_expires(tmp_path: Path) -> No
 
 def test_a_client_certificate_in_the_kubeconfig_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = trustme.CA().issue_cert("us")
-    user = {
-        "client-certificate-data": base64.b64encode(made.cert_chain_pems[0].bytes()).decode(),
-        "client-key-data": base64.b64encode(made.private_key_pem.bytes()).decode(),
-    }
     left = tmp_path / "left"
     left.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(left))
-    endpoint = a_connection(a_kubeconfig(tmp_path / "config", user)).endpoint(soon())
+    endpoint = a_connection(a_kubeconfig(tmp_path / "config", a_certificate_user(made))).endpoint(soon())
     assert endpoint.certificate == made.cert_chain_pems[0].bytes()
     assert list(left.iterdir()) == []
 
@@ -739,31 +713,28 @@ def test_the_kubernetes_package_is_loaded_for_providers_alone(
     assert bool({"kubernetes", "pydantic", "requests", "oauthlib"} & set(said)) is loads
 
 
-def test_a_pod_reads_its_token_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connection:
+    """That of a pod whose service account is in `tmp_path`."""
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.crt"))
     (tmp_path / "token").write_text("first\n")
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    connection = Connection(ClusterConnection("east", in_cluster=True))
-    assert (connection.endpoint(soon()).access.server, connection.header(soon())) == (
-        "https://[::1]:6443",
-        "Bearer first",
-    )
+    return Connection(ClusterConnection("east", in_cluster=True))
+
+
+def test_a_pod_reads_its_token_anew(pod: Connection, tmp_path: Path) -> None:
+    assert (pod.endpoint(soon()).access.server, pod.header(soon())) == ("https://[::1]:6443", "Bearer first")
     (tmp_path / "token").write_text("second")
-    assert connection.endpoint(soon()).access.authorization(soon()) == "Bearer second"
+    assert pod.endpoint(soon()).access.authorization(soon()) == "Bearer second"
 
 
 @pytest.mark.parametrize("empty", ["token", "ca.crt"])
-def test_a_pod_whose_service_account_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
-    for name in ("token", "ca.crt"):
-        (tmp_path / name).write_text("" if name == empty else "x")
-    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    connection = Connection(ClusterConnection("east", in_cluster=True))
+def test_a_pod_whose_service_account_is_empty(pod: Connection, tmp_path: Path, empty: str) -> None:
+    (tmp_path / empty).write_text("")
     with pytest.raises(UnreachableError, match=f"service account: .*/{empty} is not there, or empty"):
-        connection.header(soon())
+        pod.header(soon())
 
 
 def test_a_pod_without_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
