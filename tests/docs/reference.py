@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import click
@@ -36,7 +37,7 @@ FederatedReplicaSet, and a Deployment with `spec.downscalePodPicker` as a Downsc
 `apiVersion: reconciler/v1alpha1`, its `kind`, `metadata` ([Metadata](#metadata), where nothing else is said below) and
 `spec`.
 """
-SEVERAL = 3  # an option that as many verbs have is described once
+SEVERAL = 2  # an option that as many verbs have is described once
 _CLI = """\
 # Command line
 
@@ -143,7 +144,9 @@ SHARED = {
 def policies_page() -> str:
     kinds = sorted(OWN_KINDS, key=lambda name: (name != "Fleet", name))
     trees = {kind: parts_of(kind) for kind in kinds}
-    stand = Counter(part.shape for tree in trees.values() for part in every(tree) if len(part.inside) > 1)
+    within = {(kind, part.shape) for kind, tree in trees.items() for part in tree}
+    within |= {(part.shape, one.shape) for tree in trees.values() for part in every(tree) for one in part.inside}
+    stand = Counter(shape for _, shape in within if len(shape) > 1)
     shared: dict[tuple[object, ...], Part] = {}
     for tree in trees.values():
         shared |= {part.shape: part for part in every(tree) if stand[part.shape] > 1 and part.shape not in shared}
@@ -151,35 +154,57 @@ def policies_page() -> str:
     for shape, part in sorted(shared.items(), key=lambda one: -stand[one[0]]):
         title = title_of(part)
         named[shape] = title if title not in named.values() else f"{title} of {part.name}"
-    parts, told = [WRITTEN, "", _POLICIES], Told()
+    told, types = Told(), []
+    for shape, name in sorted(named.items(), key=lambda one: one[1]):
+        path = shared[shape].field.path + "."
+        types += [f"### {name}\n", _HEAD, *told.rows(name, rows_below(shared[shape].inside, path, named)), ""]
+    parts = [WRITTEN, "", _POLICIES]
     for kind, tree in trees.items():
         own = [one for one in tree[2:] if named.get(one.shape) != "Metadata"]  # without what all documents have
         parts += [f"## {kind}\n", _HEAD]
-        parts += [row_of(*row, told.at(kind, row[0])) for one in own for row in rows_below(one.inside, "", named)]
+        parts += told.rows(kind, [row for one in own for row in rows_below(one.inside, "", named)])
         parts.append("")
-    parts += ["## Shared types\n"]
-    for shape, name in sorted(named.items(), key=lambda one: one[1]):
-        path = shared[shape].field.path + "."
-        found = rows_below(shared[shape].inside, path, named)
-        parts += [f"### {name}\n", _HEAD, *(row_of(*row, told.at(name, row[0])) for row in found), ""]
-    return "\n".join(parts)
+    return "\n".join([*parts, "## Shared types\n", *types])
 
 
 class Told:
     """What was said of fields above: the same many words are said once, and linked."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], str] = {}
+        self._first: dict[tuple[str, ...], tuple[str, str]] = {}
 
-    def at(self, title: str, field: Field) -> str:
-        """Return where the same was said of a field of the same name, "" where it was not, or in a few words."""
-        key = (field.path.rpartition(".")[2], field.description)
-        here = f"`{field.path}` of [{title}](#{anchor(title)})"
-        first = self._first.setdefault(key, here)
-        return "" if first == here or len(field.description.split()) < FEW else first
+    def rows(self, title: str, fields: Iterable[tuple[Field, str]]) -> Iterator[str]:
+        """Yield a row for each of `fields` below `title`, and for several that stand together elsewhere too one row."""
+        for (place, _), group in groupby(fields, lambda pair: self._said(title, pair[0])):
+            found = list(group)
+            if len(found) == 1 or place == "":
+                yield from (row_of(field, shared, self._told(title, field)) for field, shared in found)
+                continue
+            first, *others = (field for field, _ in found)
+            names = ", ".join([name_of(first), *(name_of(field, field.path.rpartition(".")[2]) for field in others)])
+            yield f"| {names} | as there | As in {place}. |"
+
+    def _said(self, title: str, field: Field) -> tuple[str, str]:
+        """Return in what the same was said of a field of that name, type and default; its own path where it was not."""
+        first = self._first.setdefault(self._key(field), (title, field.path))
+        if first == (title, field.path) or len(field.description.split()) < FEW:
+            return "", field.path
+        within, link = first[1].rpartition(".")[0], f"[{first[0]}](#{anchor(first[0])})"
+        return (f"`{within}` of {link}" if within else link), field.path.rpartition(".")[0]
+
+    def _told(self, title: str, field: Field) -> str:
+        first = self._first[self._key(field)]
+        told = first != (title, field.path) and len(field.description.split()) >= FEW
+        return f"`{first[1]}` of [{first[0]}](#{anchor(first[0])})" if told else ""
+
+    @staticmethod
+    def _key(field: Field) -> tuple[str, ...]:
+        return field.path.rpartition(".")[2], field.description, field.type, str(field.default)
 
 
 FEW = 7  # words that take no more room than a link
+OF_KUBERNETES = ("spec.template",)
+"""Fields that hold an object of Kubernetes, which its documentation describes."""
 
 
 def anchor(title: str) -> str:
@@ -197,7 +222,7 @@ def rows_below(
     for part in parts:
         name = named.get(part.shape, "")
         yield replace(part.field, path=part.field.path.removeprefix(within)), name
-        if not name:
+        if not name and part.field.path not in OF_KUBERNETES:
             yield from rows_below(part.inside, within, named)
 
 
@@ -206,7 +231,6 @@ def tests_page() -> str:
 
 
 def row_of(field: Field, shared: str = "", told: str = "") -> str:
-    name = f"**`{field.path}`**" if field.required else f"`{field.path}`"
     is_empty = field.default is None or (field.default == "{}" and "map" not in field.type)
     default = "" if is_empty else f", `{field.default}`"
     named = all(re.search(rf"\b{re.escape(value)}\b", field.description) for value in field.values)
@@ -214,7 +238,12 @@ def row_of(field: Field, shared: str = "", told: str = "") -> str:
     plain = field.type.removesuffix(" or null") if field.default == "null" else field.type
     kind = plain.replace("list of ", "[]").replace("map of ", "map[string]")
     kind = kind if not shared else field.type.replace("object", f"[{shared}](#{anchor(shared)})")
-    return f"| {name} | {kind}{cell(default)} | {f'As {told}.' if told else cell(meaning_of(field) + values)} |"
+    words = f"As {told}." if told else cell(meaning_of(field) + values)
+    return f"| {name_of(field)} | {kind}{cell(default)} | {words} |"
+
+
+def name_of(field: Field, path: str = "") -> str:
+    return f"**`{path or field.path}`**" if field.required else f"`{path or field.path}`"
 
 
 def meaning_of(field: Field) -> str:
@@ -236,9 +265,10 @@ def cli_page() -> str:
     parts = [WRITTEN, "", _CLI]
     for verb, command in commands.items():
         with click.Context(command, info_name=verb, parent=context) as inner:
-            usage = " ".join(command.collect_usage_pieces(inner))
+            pieces = [piece for piece in command.collect_usage_pieces(inner) if piece != "[OPTIONS]"]
+        usage = " ".join(["reconciler", verb, *pieces])
         examples = "\n".join(example_lines(verb))
-        parts += [f"## {verb}\n", f"{VERBS[verb]}\n", f"```text\nreconciler {verb} {usage}\n\n{examples}\n```\n"]
+        parts += [f"## {verb}\n", f"{VERBS[verb]}\n", f"```text\n{usage}\n\n{examples}\n```\n"]
         own = [row for row in rows[verb].values() if row not in shared]
         parts += [*own, ""] if own else []
         common = [*named_together([name for name, row in rows[verb].items() if row in shared]), *forms_of(command)]
@@ -260,6 +290,7 @@ def cli_page() -> str:
 
 TOGETHER = {
     "Connection": ("--snapshot", "--request-timeout", "--timeout", "--qps", "--credentials-dir", "--no-exec", "--now"),
+    "Requests": ("--request-timeout", "--timeout", "--qps", "--credentials-dir", "--no-exec"),
     "Server": ("--request-timeout", "--credentials-dir", "--no-exec"),
     "Filters": ("--policy", "--cluster", "--namespace", "--selector"),
     "Fleet": ("--policies", "--context", "--own-namespace"),

@@ -243,7 +243,7 @@ class HoursFields(Fields, frozen=True, kw_only=True):
     the end of a day. Either downtime or uptime is set."""
     uptime: Annotated[tuple[Window, ...], Meta(min_length=1)] | UnsetType = UNSET
     """uptime lists the windows of time that are not idle, for example "Mon-Fri 08:00-18:00". All other times are idle.
-    The format is that of downtime. Either downtime or uptime is set."""
+    The format is that of downtime."""
     exceptions: Annotated[tuple[ExceptionFields, ...] | UnsetType, Meta(extra_json_schema={"default": []})] = UNSET
     """exceptions lists periods that are not idle, whatever downtime or uptime states."""
 

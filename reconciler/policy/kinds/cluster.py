@@ -48,7 +48,7 @@ class PrometheusFields(Fields, frozen=True, kw_only=True):
     url: HttpUrl
     """url is the address of Prometheus."""
     bearer_token_file: Text | None = None
-    """bearerTokenFile is the path of a file that holds the token to send. null means no token."""
+    """bearerTokenFile is the path of a file that holds the token to send."""
     basic_auth: BasicAuthFields | UnsetType = UNSET
     """basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."""
     allow_insecure_auth: bool = False
@@ -58,8 +58,7 @@ class PrometheusFields(Fields, frozen=True, kw_only=True):
     ca_file: Text | None = None
     """caFile is the path of a file with the certificates to trust. null means those of the system."""
     cert_file: Text | None = None
-    """certFile is the path of a file with the client certificate, and with its key if keyFile is null. null means no
-    client certificate."""
+    """certFile is the path of a file with the client certificate, and with its key if keyFile is null."""
     key_file: Text | None = None
     """keyFile is the path of a file with the key of the client certificate."""
     proxy_url: (
@@ -92,8 +91,7 @@ class ClusterFields(Fields, frozen=True, kw_only=True):
     connection: ConnectionFields = ConnectionFields()
     """connection tells how to connect to the API server. The default is the context that is called like the cluster."""
     prometheus: PrometheusFields | UnsetType = UNSET
-    """prometheus tells how to connect to the Prometheus of the cluster. If it is not set, the result of every query in
-    this cluster is unknown."""
+    """prometheus tells how to connect to the Prometheus of the cluster. Without it every query there is unknown."""
     state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
     """state restricts what a run changes in the cluster. Active: no restriction. Frozen: wakes continue, but nothing is
     idled, scaled down, moved or created. ReadOnly: nothing is written. Draining: placement moves all replicas to other

@@ -47,7 +47,7 @@ class DownscaleTarget(Fields, frozen=True):
     minimum: Replicas = field(name="min", default=0)
     """min is the least number of replicas, whatever the query returns."""
     maximum: Replicas | None = field(name="max", default=None)
-    """max is the greatest number of replicas, whatever the query returns. null means no maximum."""
+    """max is the greatest number of replicas, whatever the query returns."""
     direction: Literal["Down", "Both"] = "Down"
     """direction is Down, or Both: the policy may also add replicas."""
 

@@ -60,7 +60,7 @@ class ClusterPreference(Fields, frozen=True):
     min_replicas: Replicas = 0
     """minReplicas is the least number of replicas."""
     max_replicas: Replicas | None = None
-    """maxReplicas is the greatest number of replicas. null means no maximum."""
+    """maxReplicas is the greatest number of replicas."""
     weight: Annotated[int, Meta(ge=0, le=LARGEST)] = 0
     """weight is the part of the remaining replicas that the cluster gets, relative to the weights of the other
     clusters."""
@@ -170,10 +170,10 @@ class FederatedReplicaSetSpec(FederatedReplicas, frozen=True, kw_only=True):
     selector: LabelSelectorFields | UnsetType = UNSET
     """selector selects the pods, as in a ReplicaSet. Required if targetRef is not set."""
     template: PodTemplateFields | UnsetType = UNSET
-    """template is the pod template, as in a ReplicaSet. Required if targetRef is not set."""
+    """template is the pod template, as in a ReplicaSet, with all fields of Kubernetes. Required if targetRef is not set.
+    """
     target: TargetRef | UnsetType = field(name="targetRef", default=UNSET)
-    """targetRef refers to workloads that something else creates. Only their replicas are changed. It cannot be set
-    together with selector and template."""
+    """targetRef refers to workloads that something else creates. Only their replicas are changed."""
     pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
     limits: ReplicasLimits = ReplicasLimits()
     """limits is the limit of this policy, in all clusters together. Moves, drains and fewer replicas count. It applies

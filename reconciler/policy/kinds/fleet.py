@@ -60,9 +60,9 @@ class Prices(Fields, frozen=True):
     """What resources cost, in any currency."""
 
     cpu: Price = None
-    """cpu is what a requested core costs for an hour. null means that it is not known."""
+    """cpu is what a requested core costs for an hour."""
     memory: Price = None
-    """memory is what a requested GiB costs for an hour. null means that it is not known."""
+    """memory is what a requested GiB costs for an hour."""
 
     @property
     def known(self) -> bool:
@@ -91,10 +91,9 @@ class Production(Fields, frozen=True):
     means none."""
     namespace_labels: Labels = field(default_factory=dict)
     """namespaceLabels are labels of Namespaces. In a Namespace that has all of them, or that cannot be read, everything
-    is production. An empty map means none."""
+    is production."""
     workload_labels: Labels = field(default_factory=dict)
-    """workloadLabels are labels of workloads. A workload that has all of them is production. An empty map means none.
-    """
+    """workloadLabels are labels of workloads. A workload that has all of them is production."""
     except_namespaces: tuple[NamespacePattern, ...] = ()
     """exceptNamespaces lists namespaces, or patterns of their names, in which a workload is production only by its own
     labels, for example the test namespaces of a production cluster."""
@@ -143,9 +142,8 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
     clusters: Annotated[tuple[ClusterFields, ...], Meta(min_length=1)]
     """clusters lists the clusters."""
     state: Literal["Active", "Frozen", "ReadOnly"] = "Active"
-    """state restricts what a run changes in all clusters, whatever their own state is. Active: no restriction. Frozen:
-    wakes continue, but nothing is idled, scaled down, moved or created. ReadOnly: nothing is written, and overdue wakes
-    are reported."""
+    """state restricts what a run changes in all clusters, whatever their own state is, as the states of the same names
+    do in one. If it is ReadOnly, overdue wakes are reported."""
     limits: FleetLimits = FleetLimits()
     """limits restricts what policies may take down for the first time. What exceeds a limit is held back as a whole;
     wakes never are. Numbers that a policy or a tenant states apply to it instead."""

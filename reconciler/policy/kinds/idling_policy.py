@@ -51,7 +51,7 @@ class WakeOrder(Fields, frozen=True):
     """tier is the place in the group. In each namespace lower tiers wake first."""
     per_run: Annotated[int, Meta(ge=1, le=LARGEST)] | None = None
     """perRun limits how many workloads of the policy wake in one run in each cluster. Policies of the same group with
-    the same number share it. Namespaces take turns. null means no limit."""
+    the same number share it. Namespaces take turns."""
 
 
 class Autoscalers(Fields, frozen=True):

@@ -188,7 +188,7 @@ class NotificationFields(Fields, frozen=True, kw_only=True):
     workloads that another writer contests. Failed: changes that failed, clusters that did not answer, and policies that
     cannot be used."""
     token_file: Text | None = None
-    """tokenFile is the path of a file that holds the bearer token to send. null means no token."""
+    """tokenFile is the path of a file that holds the bearer token to send."""
     allow_insecure_auth: bool = False
     """allowInsecureAuth allows the token to be sent over plain http."""
 
