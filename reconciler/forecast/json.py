@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.decide.annotations import format_time
 from reconciler.forecast.replay_words import replay_to_dict
-from reconciler.forecast.review import Difference, Review, SelectionChange
+from reconciler.forecast.review import ChangedWorkload, Review, SelectionChange
 from reconciler.forecast.review_report import review_parts
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
@@ -175,7 +175,7 @@ def _names(refs: Iterable[ObjectRef]) -> list[str]:
     return [str(ref) for ref in sorted(refs)]
 
 
-def _difference(difference: Difference) -> dict[str, Any]:
+def _difference(difference: ChangedWorkload) -> dict[str, Any]:
     return {
         "object": str(difference.ref),
         "production": difference.production,

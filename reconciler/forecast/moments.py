@@ -58,7 +58,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _Waits(Struct, frozen=True):
+class _PolicyDelays(Struct, frozen=True):
     """How long after which recorded time the policies let something happen."""
 
     placement: Durations
@@ -66,7 +66,7 @@ class _Waits(Struct, frozen=True):
     limits: Durations
 
     @classmethod
-    def of(cls, policies: PolicySet, lifted: Collection[str]) -> _Waits:
+    def of(cls, policies: PolicySet, lifted: Collection[str]) -> _PolicyDelays:
         placement = {
             wait
             for one in policies.federated
@@ -95,7 +95,7 @@ def recorded_moments(
 
     No limit counts the policies that are called as in `lifted`.
     """
-    waits = _Waits.of(policies, lifted)
+    waits = _PolicyDelays.of(policies, lifted)
     clusters = (*state.clusters.values(), *state.wakes_only.values())
     found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits, policies.fleet) if moment > after}
     idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, after)}
@@ -139,7 +139,7 @@ def is_kept_awake_by_schedule(policy: IdlingPolicy, at: datetime) -> bool:
     return blind("", None).result is CriterionResult.BUSY
 
 
-def _of_cluster(cluster: ObservedCluster, waits: _Waits, fleet: Fleet) -> Iterator[datetime]:
+def _of_cluster(cluster: ObservedCluster, waits: _PolicyDelays, fleet: Fleet) -> Iterator[datetime]:
     annotated: list[Workload | Service | Endpoints | HorizontalPodAutoscaler | Namespace]
     annotated = [*cluster.workloads, *cluster.services, *cluster.endpoints, *cluster.autoscalers, *cluster.namespaces]
     for one in annotated:

@@ -38,7 +38,7 @@ DifferenceKind = Literal[
 ]
 
 
-class Difference(Struct, frozen=True):
+class ChangedWorkload(Struct, frozen=True):
     """One workload that runs in another way; None: it is not there. `idle`: a policy keeps it idle at the start."""
 
     ref: ObjectRef
@@ -111,7 +111,7 @@ class Review(Struct, frozen=True):
     next_head: Plan
     next_base: Plan | None
     changes: PolicyChanges = PolicyChanges()
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ChangedWorkload, ...] = ()
     owned: tuple[Owned, ...] = ()
     selection: Mapping[SelectionChange, frozenset[ObjectRef]] = NOTHING
     production: frozenset[ObjectRef] = frozenset()
@@ -267,12 +267,12 @@ def hours_of(timeline: WorkloadTimeline | None, *, certain: bool = False) -> flo
     )
 
 
-def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[Difference, ...]:
+def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[ChangedWorkload, ...]:
     """Return every workload that runs in another way: production first, then those that change most."""
     before, after = ({timeline.ref: timeline for timeline in made.timelines} for made in (base, head))
     named, idle = frozenset(production), {one.ref for one in base.first.explanations if one.idled is not None}
     found = [
-        Difference(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
+        ChangedWorkload(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
         for ref in {*before, *after}
         if (at := _first_difference(before.get(ref), after.get(ref), head.start)) is not None
     ]
@@ -306,7 +306,7 @@ def _is_lowered(timeline: WorkloadTimeline) -> bool:
     return _lowest(timeline) < timeline.without
 
 
-def _stays_dark(one: Difference) -> bool:
+def _stays_dark(one: ChangedWorkload) -> bool:
     """Whether it is idle, is woken without the change, and never gets, with it, what it has without policies."""
     if not one.idle or one.before is None or one.after is None or _wakes_at(one.before) is None:
         return False

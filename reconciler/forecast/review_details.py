@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.forecast.review import Difference, Owned, Review, SelectionChange, identity_of, next_run_differs
+from reconciler.forecast.review import ChangedWorkload, Owned, Review, SelectionChange, identity_of, next_run_differs
 from reconciler.forecast.text import MOST_CLUSTERS, LineList, undecided_words, wake_lines
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _SHOWN_FIELD = 400
 
 
-class Part(Struct, frozen=True):
+class ReviewPart(Struct, frozen=True):
     """One part: `words` are whole sentences. `folded`: a comment shows it only when asked to."""
 
     title: str
@@ -35,7 +35,7 @@ class Part(Struct, frozen=True):
     folded: bool = False
 
 
-def details_of(review: Review) -> Iterator[Part]:
+def details_of(review: Review) -> Iterator[ReviewPart]:
     """Yield what is folded away; where nothing can be compared the next run is not."""
     compared = review.head is not None and review.base is not None
     for part in (_fields, _selection, _names, _capacity, _now, _unjudged, _drift):
@@ -74,13 +74,13 @@ def called(refs: Sequence[ObjectRef]) -> str:
     return f"{where} in {len(clusters)} clusters ({len(refs)})"
 
 
-def alike(found: Sequence[Difference], most: int) -> list[list[Difference]]:
+def alike(found: Sequence[ChangedWorkload], most: int) -> list[list[ChangedWorkload]]:
     """Return the workloads that differ in the same way together, those first that change most.
 
     A group is of one namespace. Where there would be more than `most`, it is of all namespaces.
     """
 
-    def steps(difference: Difference) -> Hashable:
+    def steps(difference: ChangedWorkload) -> Hashable:
         return tuple(some and (some.without, some.steps) for some in (difference.before, difference.after))
 
     groups = by_place(found, lambda difference: difference.ref, steps)
@@ -102,12 +102,12 @@ def _together(found: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]
     return list(groups.values())
 
 
-def _fields(review: Review) -> Part:
+def _fields(review: Review) -> ReviewPart:
     changes = review.changes
     if review.problem:
-        return Part("Fields changed", ("There is nothing to compare with.",))
+        return ReviewPart("Fields changed", ("There is nothing to compare with.",))
     if changes.none:
-        return Part("Fields changed", ("No policy says anything else.",))
+        return ReviewPart("Fields changed", ("No policy says anything else.",))
     owned = {one.policy: one for one in review.owned}
     zone = review.zone
     listings = [
@@ -122,7 +122,7 @@ def _fields(review: Review) -> Part:
     if "metadata.name" in (change.field for change in changes.fields if change.policy == "Fleet"):
         by_policy["Fleet"] += _left_by_the_fleet(review)
     listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]
-    return Part("Fields changed", (), tuple(listings))
+    return ReviewPart("Fields changed", (), tuple(listings))
 
 
 def _left_by_the_fleet(review: Review) -> Iterator[str]:
@@ -153,46 +153,46 @@ def _cut(text: str) -> str:
     return line if len(line) <= _SHOWN_FIELD else f"{line[:_SHOWN_FIELD]}... ({len(line)} characters)"
 
 
-def _selection(review: Review) -> Part:
+def _selection(review: Review) -> ReviewPart:
     listings = [
         LineList(f"{counted(len(refs), 'workload')} {words}", tuple(name_of(ref) for ref in sorted(refs)))
         for words, refs in selected(review)
     ]
-    return Part("Selection", (), tuple(listings))
+    return ReviewPart("Selection", (), tuple(listings))
 
 
-def _names(review: Review) -> Part:
+def _names(review: Review) -> ReviewPart:
     named = {ref for _, refs in selected(review) for ref in refs}
     groups = [[difference.ref for difference in some] for some in alike(review.differences, len(review.differences))]
     some = [refs for refs in groups if len(refs) > 1 and not named.issuperset(refs)]
-    return Part("Names", (), tuple(LineList(called(refs), tuple(map(name_of, refs))) for refs in some))
+    return ReviewPart("Names", (), tuple(LineList(called(refs), tuple(map(name_of, refs))) for refs in some))
 
 
-def _capacity(review: Review) -> Part:
+def _capacity(review: Review) -> ReviewPart:
     title = "Capacity needed again with this change"
     if review.head is None or review.base is None:
-        return Part(title)
+        return ReviewPart(title)
     before, lines = (wake_lines(made) for made in (review.base, review.head))
-    return Part(title, (), (LineList("", tuple(lines)),) if lines and lines != before else ())
+    return ReviewPart(title, (), (LineList("", tuple(lines)),) if lines and lines != before else ())
 
 
-def _now(review: Review) -> Part:
+def _now(review: Review) -> ReviewPart:
     title = "Now"
     if review.next_base is None:
         found = grouped(review.next_head, review.next_head.actions)
         words = "What the next run does with these policies:" if found else "The next run does nothing."
-        return Part(title, (words,), (*_groups(found), *_said(review.next_head)))
+        return ReviewPart(title, (words,), (*_groups(found), *_said(review.next_head)))
     differing = next_run_differs(review)
     if differing is None:
         words = "The next run does exactly what it would do without this change."
-        return Part(title, (words,), tuple(_said(review.next_head)))
+        return ReviewPart(title, (words,), tuple(_said(review.next_head)))
     new, gone = differing
     instead = {action.ref: what_of(action.decision) for action in review.next_base.actions}
     listings = [*_groups(_beside(group, instead) for group in grouped(review.next_head, new))]
     if gone:
         lines = _lines(grouped(review.next_base, gone))
         listings.append(LineList(f"{counted(len(gone), 'change')} no longer made", tuple(lines)))
-    return Part(title, (), (*listings, *_said(review.next_head)))
+    return ReviewPart(title, (), (*listings, *_said(review.next_head)))
 
 
 def _said(made: Plan) -> Iterator[LineList]:
@@ -230,7 +230,7 @@ def _lines(groups: Iterable[Group]) -> Iterator[str]:
         yield from lines_of((*group.lines, *group.updates))
 
 
-def _unjudged(review: Review) -> Part:
+def _unjudged(review: Review) -> ReviewPart:
     title = "Could not be judged"
     if review.head is not None:
         lines = list(undecided_words(review.head))
@@ -250,7 +250,7 @@ def _unjudged(review: Review) -> Part:
         listings.append(LineList("What is unknown", tuple(lines)))
     if not listings and not review.next_head.undecided:
         words.append("Every query of the policies has an answer, and every cluster was read.")
-    return Part(title, tuple(words), tuple(listings))
+    return ReviewPart(title, tuple(words), tuple(listings))
 
 
 def _recorded(review: Review) -> str:
@@ -259,9 +259,9 @@ def _recorded(review: Review) -> str:
     return f"The snapshot is {age(review.snapshot_age)} old."
 
 
-def _drift(review: Review) -> Part:
+def _drift(review: Review) -> ReviewPart:
     title, base = "What the next run does with this change or without it", review.next_base
     known = set() if base is None else {identity_of(action.decision) for action in base.actions}
     same = [action for action in review.next_head.actions if identity_of(action.decision) in known]
     lines = tuple(_lines(grouped(review.next_head, same)))
-    return Part(title, (), (LineList(counted(len(same), "change"), lines),) if same else ())
+    return ReviewPart(title, (), (LineList(counted(len(same), "change"), lines),) if same else ())

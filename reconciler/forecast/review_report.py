@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, tzinfo
 
 from reconciler.errors import ReconcilerError
 from reconciler.forecast.picture import legend, numbered_cells, ruler
-from reconciler.forecast.review import Difference, DifferenceKind, Review, next_run_differs, replicas_at
-from reconciler.forecast.review_details import Part, alike, by_place, called, details_of, selected, verb
+from reconciler.forecast.review import ChangedWorkload, DifferenceKind, Review, next_run_differs, replicas_at
+from reconciler.forecast.review_details import ReviewPart, alike, by_place, called, details_of, selected, verb
 from reconciler.forecast.text import LineList, held_lines, objects_words, signed, when
 from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted, first_of
@@ -31,12 +31,12 @@ _ROOM = 5_000
 TITLE = "What this change of policies does"
 
 
-def review_parts(review: Review) -> tuple[Part, ...]:
+def review_parts(review: Review) -> tuple[ReviewPart, ...]:
     """Return the parts of `review` in their order: what is to be decided stands first and open."""
     parts = (
-        Part("", tuple(_headline(review))),
-        Part("Production", (), tuple(_production(review))),
-        Part("Held back", (), tuple(_held_back(review))),
+        ReviewPart("", tuple(_headline(review))),
+        ReviewPart("Production", (), tuple(_production(review))),
+        ReviewPart("Held back", (), tuple(_held_back(review))),
         *(_changes(review, review.base, review.head) if review.base is not None and review.head is not None else ()),
         *(() if review.replayed is None else (_replayed(review.past, review.replayed[1]),)),
         *details_of(review),
@@ -194,7 +194,7 @@ def _held_back(review: Review) -> Iterator[LineList]:
         yield from (LineList(one_line(period.why), (), wrapped=True) for period in review.held_back)
 
 
-def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
+def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[ReviewPart]:
     """Yield the workloads that run in another way: production first, as a list and as the picture of the days."""
     rows: list[LineList] = []
     pictures: list[LineList] = []
@@ -208,22 +208,22 @@ def _changes(review: Review, base: Forecast, head: Forecast) -> Iterator[Part]:
             rows.append(LineList(f"{who}, replicas before -> after", tuple(lines), wrapped=True))
             pictures.append(LineList(who, tuple(_pictures(groups, review.zone, base, head))))
     if rows:
-        yield Part("Workloads that change", (), tuple(rows))
-        yield Part("Timeline", (), tuple(pictures))
+        yield ReviewPart("Workloads that change", (), tuple(rows))
+        yield ReviewPart("Timeline", (), tuple(pictures))
 
 
-def _replayed(lines: tuple[str, ...], head: Forecast) -> Part:
+def _replayed(lines: tuple[str, ...], head: Forecast) -> ReviewPart:
     shown = lines or ("With what was measured then, nothing would have been different.",)
     notes = () if head.replay is None else tuple(map(one_line, head.replay.notes))
     lists = (LineList("before -> after", shown, wrapped=True), LineList("Measured", notes, wrapped=True))
-    return Part(f"The last {_days(head)} replayed", (), lists)
+    return ReviewPart(f"The last {_days(head)} replayed", (), lists)
 
 
-def _counted_in(groups: Iterable[Sequence[Difference]]) -> str:
+def _counted_in(groups: Iterable[Sequence[ChangedWorkload]]) -> str:
     return counted(sum(map(len, groups)), "workload")
 
 
-def _row(some: Sequence[Difference], head: Forecast) -> str:
+def _row(some: Sequence[ChangedWorkload], head: Forecast) -> str:
     """Return the old and the new replicas of workloads that differ in the same way, and how many hours that is."""
     first, changes = some[0], []
     for pair, spans in _replica_changes(first, head.end).items():
@@ -237,7 +237,7 @@ def _row(some: Sequence[Difference], head: Forecast) -> str:
     return f"{called([difference.ref for difference in some])}: {'; '.join(changes)}{assumes}; {hours}"
 
 
-def _replica_changes(difference: Difference, end: datetime) -> dict[tuple[int | None, int | None], list[Span]]:
+def _replica_changes(difference: ChangedWorkload, end: datetime) -> dict[tuple[int | None, int | None], list[Span]]:
     """Return when it runs with how many replicas and, with the change, with how many; None: it is not there."""
     was, now = (() if some is None else some.steps for some in (difference.before, difference.after))
     moments = sorted({at for at, _ in (*was, *now)})
@@ -252,7 +252,9 @@ def _replica_changes(difference: Difference, end: datetime) -> dict[tuple[int | 
     return found
 
 
-def _pictures(groups: Sequence[Sequence[Difference]], zone: tzinfo, base: Forecast, head: Forecast) -> Iterator[str]:
+def _pictures(
+    groups: Sequence[Sequence[ChangedWorkload]], zone: tzinfo, base: Forecast, head: Forecast
+) -> Iterator[str]:
     """Yield two rows for all workloads that differ in the same way, before and after, below what they are called.
 
     A week stands in fewer than 100 columns, which is what the page of a code host shows without cutting.
@@ -278,7 +280,7 @@ def render_text(review: Review) -> str:
     return "\n".join("\n".join(block) + "\n" for block in blocks)
 
 
-def _text(part: Part) -> list[list[str]]:
+def _text(part: ReviewPart) -> list[list[str]]:
     head = [*([part.title] if part.title else []), *part.words]
     return [*([head] if head else []), *(listing.text() for listing in part.listings)]
 
@@ -293,7 +295,7 @@ def render_markdown(review: Review) -> str:
     return f"{shown}\n{joined([*folded, origin_of(review.next_head)], LONGEST_TEXT - len(shown) - 1)}"
 
 
-def _markdown(part: Part) -> list[list[str]]:
+def _markdown(part: ReviewPart) -> list[list[str]]:
     blocks = [*([prose(line)] for line in part.words), *(one.markdown() for one in part.listings[:_MOST_LISTINGS])]
     if len(part.listings) > _MOST_LISTINGS:
         blocks.append([f"and {len(part.listings) - _MOST_LISTINGS} more; the JSON form has them all."])

@@ -85,10 +85,10 @@ Scope = Mapping[str, str]
 
 def import_downscaler(manifests: Iterable[Manifest], *, go: bool) -> Imported:
     """Return the policies that do what the tool does by the annotations and flags in `manifests`."""
-    return _Import(list(manifests), go).imported()
+    return _DownscalerImport(list(manifests), go).imported()
 
 
-class _Import:
+class _DownscalerImport:
     def __init__(self, manifests: Sequence[Manifest], go: bool) -> None:
         self._go = go
         self._gathering = Gathering()

@@ -42,7 +42,7 @@ _WITHOUT_COUNTERPART = {
 
 def import_karmada(manifests: Iterable[Manifest]) -> Imported:
     """Return a FederatedReplicaSet for each workload that a policy propagates; clusters are those that are named."""
-    return _Import(list(manifests)).imported()
+    return _KarmadaImport(list(manifests)).imported()
 
 
 class _Target(Struct, frozen=True):
@@ -63,7 +63,7 @@ class _Target(Struct, frozen=True):
         return self.workload is not None and labels.matches(self.workload.labels)
 
 
-class _Import(PlacementImport):
+class _KarmadaImport(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         super().__init__(manifests, _CLUSTER_GROUP, "Cluster")
         self._workloads = [manifest for manifest in manifests if manifest.kind in WORKLOADS and not manifest.owned]

@@ -27,10 +27,10 @@ _REPLICAS = "/spec/replicas"
 
 def import_kubefed(manifests: Iterable[Manifest]) -> Imported:
     """Return a FederatedReplicaSet for each federated workload; clusters are those that are registered or named."""
-    return _Import(list(manifests)).imported()
+    return _KubeFedImport(list(manifests)).imported()
 
 
-class _Import(PlacementImport):
+class _KubeFedImport(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         super().__init__(manifests, _CORE, "KubeFedCluster")
         self._federated = {

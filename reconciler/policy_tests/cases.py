@@ -94,7 +94,7 @@ def read_case_files(path: str, clusters: Collection[str] | None) -> tuple[CaseFi
         read = documents_in(file, read_bytes(file, folder))
         problems += read.problems
         for source in read.found:
-            reader = _Reader(PolicyDocument(source), clusters)
+            reader = _CaseReader(PolicyDocument(source), clusters)
             files.append(reader.case_file())
             problems += reader.document.problems
     if problems:
@@ -102,7 +102,7 @@ def read_case_files(path: str, clusters: Collection[str] | None) -> tuple[CaseFi
     return tuple(files)
 
 
-class _Reader:
+class _CaseReader:
     """Makes cases of one document; what is wrong is gathered in it."""
 
     def __init__(self, document: PolicyDocument, clusters: Collection[str] | None) -> None:

@@ -170,8 +170,7 @@ class FederatedReplicaSetSpec(FederatedReplicas, frozen=True, kw_only=True):
     selector: LabelSelectorFields | UnsetType = UNSET
     """selector selects the pods, as in a ReplicaSet. Required if targetRef is not set."""
     template: PodTemplateFields | UnsetType = UNSET
-    """template is the pod template, as in a ReplicaSet, with all fields of Kubernetes. Required if targetRef is not set.
-    """
+    """template is the pod template of a ReplicaSet, with all fields of Kubernetes. Required if targetRef is not set."""
     target: TargetRef | UnsetType = field(name="targetRef", default=UNSET)
     """targetRef refers to workloads that something else creates. Only their replicas are changed."""
     pod_picker: Annotated[PodPickerFields | UnsetType, POD_PICKER] = field(name="downscalePodPicker", default=UNSET)
