@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem, ShellComplete, get_completion
 from reconciler.cli.options import Options, argument, verb
 from reconciler.cli.output import report_failure, say, show, show_rows
 from reconciler.cli.streams import flush_streams, mend_streams
-from reconciler.cli.verbs import MODULES, VERBS, first_help, help_text, program_name, verb_here
+from reconciler.cli.verbs import MODULES, VERBS, VERBS_OF_OTHERS, first_help, help_text, program_name
 from reconciler.exit_codes import ExitCode
 
 COMPLETE = "_RECONCILER_COMPLETE"
@@ -33,11 +33,6 @@ def completion_command(options: CompletionOptions) -> None:
     assert found is not None
     script = found(click.Group(_NAME), {}, _NAME, COMPLETE)
     show(script.source_template % script.source_vars())
-
-
-def complete(group: click.Group) -> int:
-    """Print what a shell asks for in the variable COMPLETE; return the exit code."""
-    return shell_complete(group, {}, _NAME, COMPLETE, os.environ[COMPLETE])
 
 
 class _Verbs(click.Group):
@@ -61,7 +56,7 @@ class _Verbs(click.Group):
         except click.UsageError as error:
             from reconciler.messages import nearest
 
-            here = verb_here(args[0])
+            here = VERBS_OF_OTHERS.get(args[0])
             listed = f"; `{program_name()} --help` lists them"
             hint = f"; here it is {here}" if here else nearest(args[0], VERBS) or listed
             raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
@@ -90,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if COMPLETE in os.environ:
-        return complete(cli)
+        return shell_complete(cli, {}, _NAME, COMPLETE, os.environ[COMPLETE])
     if not arguments:
         show(first_help())
         return ExitCode.DONE

@@ -26,7 +26,6 @@ from reconciler.cli.doctor_findings import (
     unexpected,
 )
 from reconciler.cli.doctor_rights import TenantAccount, missing_rights, missing_rules, rights_finding, tenant_findings
-from reconciler.cli.option_values import is_duration
 from reconciler.cli.options import GENERAL, option, output_option, verb
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.rbac import binding, manifest_lines, role
@@ -37,6 +36,7 @@ from reconciler.exit_codes import ExitCode
 from reconciler.model import Run
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import isolated
+from reconciler.policy.kinds.fields import parse_duration
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 
@@ -55,7 +55,7 @@ class DoctorOptions(RunOptions):
         "--for",
         type=click.Choice(_VERBS),
         default="apply",
-        elsewhere=is_duration,
+        elsewhere=lambda text: parse_duration(text) is not None,
     )
     snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR", hidden=True)
     output: str = output_option("text", "json")

@@ -58,7 +58,7 @@ def exit_line(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = (
     ended well left undone; "" where all is well.
     """
     if plan is not None and code == ExitCode.DONE:
-        notices = ", ".join(_left_alone(plan))
+        notices = ", ".join(_left_alone(plan).values())
         return f"notice: {notices}" if notices else ""
     words = _meaning(code, plan, outcomes)
     return f"exit code {int(code)}: {words}" if words else ""
@@ -70,7 +70,7 @@ def _meaning(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome]) -> 
         return fixed or ""
     if code == ExitCode.CHANGES_PENDING:
         pending = f"{_changes(action.decision for action in plan.actions)} pending" if plan.actions else ""
-        return ", ".join(filter(None, [pending, *_left_alone(plan)]))
+        return ", ".join(filter(None, [pending, *_left_alone(plan).values()]))
     if code == ExitCode.HELD_BACK and not plan.held_back:
         return "limits hold back what this change does in the days to come"
     if code == ExitCode.HELD_BACK:
@@ -100,38 +100,35 @@ def _changes(decisions: Iterable[Decision]) -> str:
     return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
 
 
-def _left_alone(plan: Plan) -> Iterator[str]:
-    """Yield what --fail-on can name, as far as the plan has it."""
-    if _has_unknown(plan):
-        yield f"{_unknown(plan)} unknown"
+def _left_alone(plan: Plan) -> dict[FailOn, str]:
+    """Return in words what --fail-on can name, as far as the plan has it."""
+    found: dict[FailOn, str] = {}
+    if unknown := _unknown(plan):
+        found[FailOn.UNKNOWN] = f"{unknown} unknown"
     if plan.held_back:
-        yield _held_back(plan)
-    conflicts = _count(plan, EQUAL_PRIORITIES)
-    if conflicts:
-        yield counted(conflicts, "conflict of policies", "conflicts of policies")
+        found[FailOn.HELD_BACK] = _held_back(plan)
+    if conflicts := _count(plan, EQUAL_PRIORITIES):
+        found[FailOn.CONFLICT] = counted(conflicts, "conflict of policies", "conflicts of policies")
+    return found
 
 
 def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield what makes a run partial."""
-    warnings = sum(notice.partial for notice in plan.notices)
+    warnings, left = sum(notice.partial for notice in plan.notices), _left_alone(plan)
     undone = sum(map(_is_undone, outcomes))
-    yield from _left_alone(plan)
+    yield from left.values()
     if warnings:
         yield counted(warnings, "warning")
-    if undone or not (warnings or any(True for _ in _left_alone(plan))):
+    if undone or not (warnings or left):
         yield f"{counted(undone, 'change')} not applied" if undone else "not everything was done"
 
 
 def _unknown(plan: Plan) -> str:
-    """Return what is unknown by sort: "1 cluster, 3 queries"."""
+    """Return what is unknown by sort: "1 cluster, 3 queries"; "" for nothing."""
     sorts = Counter("query" if "/query of " in name else "list" if "/" in name else "cluster" for name in plan.unknown)
     sorts["query"] += _count(plan, UNKNOWN_QUERY)
     plurals = {"cluster": "clusters", "list": "lists", "query": "queries"}
     return ", ".join(counted(sorts[one], one, many) for one, many in plurals.items() if sorts[one])
-
-
-def _has_unknown(plan: Plan) -> bool:
-    return bool(plan.unknown) or _count(plan, UNKNOWN_QUERY) > 0
 
 
 def _count(plan: Plan, kind: str) -> int:
@@ -145,12 +142,8 @@ def _of_plan(plan: Plan, fail_on: Collection[FailOn], detailed: bool) -> Iterato
         yield ExitCode.NOTHING_DONE
     if any(notice.partial for notice in plan.notices):
         yield ExitCode.PARTIAL
-    if FailOn.UNKNOWN in fail_on and _has_unknown(plan):
-        yield ExitCode.PARTIAL
-    if FailOn.CONFLICT in fail_on and _count(plan, EQUAL_PRIORITIES):
-        yield ExitCode.PARTIAL
-    if FailOn.HELD_BACK in fail_on and plan.held_back:
-        yield ExitCode.HELD_BACK
+    for left in _left_alone(plan).keys() & set(fail_on):
+        yield ExitCode.HELD_BACK if left is FailOn.HELD_BACK else ExitCode.PARTIAL
     if detailed and (plan.actions or plan.held_back):
         yield ExitCode.CHANGES_PENDING
 

@@ -78,11 +78,6 @@ def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) ->
     return read
 
 
-def is_duration(text: str) -> bool:
-    """Return whether another verb may take `text` from a variable of the same name."""
-    return parse_duration(text) is not None
-
-
 def fail_on(text: str | Iterable[FailOn]) -> frozenset[FailOn]:
     """Return what a run fails on, from words with commas between them."""
     words = text.split(",") if isinstance(text, str) else text

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.cli.option_values import moment, rate, seconds, this_second
-from reconciler.cli.verbs import example_lines, format_here, one_dash, option_here
+from reconciler.cli.verbs import FORMATS_OF_OTHERS, OPTIONS_OF_OTHERS, example_lines, one_dash
 from reconciler.errors import UsageError
 from reconciler.policy.kinds.fields import spelt_duration
 
@@ -224,7 +224,7 @@ class _Verb(click.Command):
         try:
             left = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            here = option_here(error.option_name)
+            here = OPTIONS_OF_OTHERS.get(error.option_name)
             if not here:
                 raise
             raise click.UsageError(f"No such option '{error.option_name}'; {here}", ctx) from None
@@ -289,8 +289,8 @@ class _Option(click.Option):
         except click.BadParameter as error:
             if ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
                 error.param_hint = str(self.envvar)
-            here = format_here(value) if self.name == "output" and isinstance(value, str) else ""
-            if here:
+            named = value.partition("=")[0] if self.name == "output" and isinstance(value, str) else ""
+            if here := FORMATS_OF_OTHERS.get(named):
                 message = f"{error.message.removesuffix('.')}; {here}"
                 raise click.BadParameter(message, ctx, self, error.param_hint) from None
             raise

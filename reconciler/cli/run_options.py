@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Backend
 from reconciler.backends.credential_sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, LEASES, RequestSettings
+from reconciler.cli import policy_source
 from reconciler.cli.option_values import duration, exceeding, fail_on, label_selector, rate, run_id, seconds, shard
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -29,16 +30,6 @@ from reconciler.cli.options import (
     unread,
 )
 from reconciler.cli.output import say
-from reconciler.cli.policy_source import (
-    check_identities,
-    check_names,
-    commit_of,
-    fleet_of_contexts,
-    only_of,
-    read_one_cluster,
-    tenant_named,
-    user_of_this_machine,
-)
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
 from reconciler.errors import ClusterError, Problem, UnreadPoliciesError, UsageError, reason_of
@@ -195,8 +186,8 @@ class RunOptions(Options):
 
     def by_hand(self, control: Control) -> Control:
         """Return `control` of a verb that a person calls: the history records who, and the commit of the policies."""
-        commit = "" if self.any_fleet else commit_of(self.path)
-        caller = user_of_this_machine()
+        commit = "" if self.any_fleet else policy_source.commit_of(self.path)
+        caller = policy_source.user_of_this_machine()
         return replace(control, caller=caller, commit=commit, report_dir=self.report_dir)
 
     @property
@@ -214,13 +205,13 @@ class RunOptions(Options):
         """
         found = self.read(self.path, partly=partly or self.tenant is not None)
         if self.tenant is not None:
-            found = only_of(found, tenant_named(found.fleet, self.tenant), partly=partly)
+            found = policy_source.only_of(found, policy_source.tenant_named(found.fleet, self.tenant), partly=partly)
         for problem in sorted(one for inside in found.problems.values() for one in inside):
             say(f"error: {problem}")
-        check_names(found, self.filters, dict(self.allow_exceed))
+        policy_source.check_names(found, self.filters, dict(self.allow_exceed))
         if self.shard is None:
             return found
-        check_identities(found.fleet)
+        policy_source.check_identities(found.fleet)
         return found.in_shard(*self.shard)
 
     def own_clusters(self, fleet: Fleet) -> Fleet:
@@ -235,7 +226,9 @@ class RunOptions(Options):
         """
         if self.context is None:
             return read_policies(path, partly=partly, check_deadline=self._deadline_check(path))
-        found = read_one_cluster(self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path)
+        found = policy_source.read_one_cluster(
+            self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path
+        )
         only = self.scope.namespace
         if not only:
             return found
@@ -364,7 +357,7 @@ class FleetOptions(RunOptions):
                 f"warning: {context} takes the place of the Fleet: {', '.join(self.contexts)}; "
                 "--policies PATH names one"
             )
-        return fleet_of_contexts(self.contexts, self.own_namespace)
+        return policy_source.fleet_of_contexts(self.contexts, self.own_namespace)
 
     def world(self, fleet: Fleet | None = None) -> World:
         found = super().world(fleet)

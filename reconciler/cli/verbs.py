@@ -293,7 +293,7 @@ def example_lines(verb: str) -> list[str]:
 
 
 _NARROW = "narrow with --policy, --cluster, --namespace or --selector"
-_OPTIONS: Mapping[str, str] = {
+OPTIONS_OF_OTHERS: Mapping[str, str] = {
     "--dry-run": "`reconciler plan` shows what would change, and writes nothing",
     "--target": _NARROW,
     "--exclude": _NARROW,
@@ -315,14 +315,14 @@ _OPTIONS: Mapping[str, str] = {
     "--var": "policies have no variables",
     "--var-file": "policies have no variables",
 }
-_FORMATS: Mapping[str, str] = {
+FORMATS_OF_OTHERS: Mapping[str, str] = {
     "wide": "text is never cut, and -v shows more where a verb has it",
     "name": "json has the names",
     "jsonpath": "json can be given to jq",
     "custom-columns": "json can be given to jq",
     "go-template": "json can be given to jq",
 }
-_VERBS: Mapping[str, str] = {
+VERBS_OF_OTHERS: Mapping[str, str] = {
     "cordon": "the field `state` of a cluster in the Fleet, Frozen or Draining",
     "delete": "restore",
     "describe": "explain OBJECT",
@@ -356,21 +356,6 @@ def one_dash(arguments: Sequence[str], options: Collection[str]) -> str:
         if len(name) > 2 and name[0] == "-" != name[1]:
             if f"-{name}" in options:
                 return f"{argument}: long options begin with two dashes, expected -{argument}"
-            if f"-{name}" in _OPTIONS:
-                return f"No such option '{name}'; {_OPTIONS[f'-{name}']}"
+            if f"-{name}" in OPTIONS_OF_OTHERS:
+                return f"No such option '{name}'; {OPTIONS_OF_OTHERS[f'-{name}']}"
     return ""
-
-
-def option_here(name: str) -> str:
-    """Return what to use in place of an option of another tool, "" where that is not known."""
-    return _OPTIONS.get(name, "")
-
-
-def format_here(name: str) -> str:
-    """Return what to use in place of a format that kubectl writes, "" where that is not known."""
-    return _FORMATS.get(name.partition("=")[0], "")
-
-
-def verb_here(name: str) -> str:
-    """Return what to use in place of a verb of another tool, "" where that is not known."""
-    return _VERBS.get(name, "")

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.model import ObjectRef
+from reconciler.policy.kinds.calendar import clock
 
 SLOTS = 48
 _SHORTEST = 8  # slots: what is idle for less than four hours is not worth a schedule
@@ -46,7 +47,7 @@ class Window(Struct, frozen=True, order=True):
     @property
     def downtime(self) -> tuple[str, ...]:
         """The window as a Calendar says it."""
-        start, end = _clock(self.first), _clock(self.last)
+        start, end = (clock(12 * 60 + 30 * slot) for slot in (self.first, self.last))
         if self.weekend is Weekend.NIGHTS:
             return (f"{start}-{end}",)
         nights = f"Mon-Thu {start}-{end}"
@@ -66,11 +67,6 @@ class Window(Struct, frozen=True, order=True):
 
 
 _ORDER = list(Weekend)
-
-
-def _clock(slot: int) -> str:
-    minutes = (12 * 60 + 30 * slot) % (24 * 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
 def nights_of(

@@ -14,13 +14,13 @@ from typing import Any
 
 from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, inside, mappings, policy_name
 from reconciler.importing.periods import PeriodError, check_zone, downtimes
+from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK
 from reconciler.yaml.reader import marked
 
 SLEEP_INFO = ("kube-green.com", "SleepInfo")
 MEMORY = ("operation-type", "original-resource-info", "deployment-replicas", "cronjobs-info")
 """The keys of the Secret of a SleepInfo."""
 
-_A_DAY = 24 * 60
 _KINDS = (("Deployment", "suspendDeployments", True), ("StatefulSet", "suspendStatefulSets", True))
 _STEPS = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?", re.ASCII)
 _MOST_WINDOWS = 50
@@ -113,7 +113,7 @@ def _windows(one: Manifest) -> tuple[str, ...]:
     """
     check_zone(_zone(one))
     sleeps = _moments(one, "sleepAt")
-    wakes = _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else {(at + 60) % (7 * _A_DAY) for at in sleeps}
+    wakes = _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else {(at + 60) % MINUTES_A_WEEK for at in sleeps}
     found = downtimes(sleeps, wakes)
     if not found or len(found) > _MOST_WINDOWS:
         raise PeriodError(f"its times are {len(found)} windows a week, expected 1 to {_MOST_WINDOWS}")
@@ -129,7 +129,7 @@ def _moments(manifest: Manifest, field: str) -> set[int]:
     hours, _, minutes = str(manifest.at("spec", field) or "").partition(":")
     days = {(day - 1) % 7 for day in _cron(str(manifest.at("spec", "weekdays") or ""), 0, 6, "weekdays")}
     found = {(hour, minute) for hour in _cron(hours, 0, 23, field) for minute in _cron(minutes, 0, 59, field)}
-    return {day * _A_DAY + hour * 60 + minute for day in days for hour, minute in found}
+    return {day * MINUTES_A_DAY + hour * 60 + minute for day in days for hour, minute in found}
 
 
 def _cron(text: str, least: int, most: int, field: str) -> set[int]:

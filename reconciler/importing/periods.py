@@ -18,8 +18,8 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from reconciler.errors import ReconcilerError
+from reconciler.policy.kinds.calendar import DAYS, MINUTES_A_DAY, MINUTES_A_WEEK, clock
 
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WEEKLY = re.compile(
     r"(?:(?P<first>[a-z]{3})-(?P<last>[a-z]{3})\s+)?(?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)(?:\s+(?P<zone>\S+))?",
     re.IGNORECASE | re.ASCII,
@@ -88,7 +88,7 @@ def _absolute(text: str) -> tuple[str, tuple[str, ...]] | None:
 def _weekly(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
     match = _WEEKLY.fullmatch(text)
     days = dialect.days if match is None or match["first"] is None else f"{match['first']}-{match['last']}"
-    if match is None or not set(days.lower().split("-")) <= {*_DAYS, ""}:
+    if match is None or not set(days.lower().split("-")) <= {*DAYS, ""}:
         raise PeriodError(f'"{text}" is no period, expected one like "Mon-Fri 07:30-20:30 Europe/Berlin"')
     zone = match["zone"] or dialect.zone
     if not zone:
@@ -178,9 +178,6 @@ def all_of(found: Sequence[Criterion | None]) -> Criterion | None:
 
 # Weeks as moments: what goes to sleep at some, and wakes at others.
 
-_MINUTES_A_DAY = 24 * 60
-_MINUTES_A_WEEK = 7 * _MINUTES_A_DAY
-
 
 def downtimes(sleeps: set[int], wakes: set[int]) -> list[str]:
     """Return the windows between moments of a week, in minutes since Monday 00:00: from each sleep to the next wake.
@@ -192,7 +189,7 @@ def downtimes(sleeps: set[int], wakes: set[int]) -> list[str]:
     for place, (start, asleep) in enumerate(moments):
         if not asleep or moments[place - 1][1]:
             continue  # it sleeps already
-        later = [at + (0 if at > start else _MINUTES_A_WEEK) for at, sleeps_then in moments if not sleeps_then]
+        later = [at + (0 if at > start else MINUTES_A_WEEK) for at, sleeps_then in moments if not sleeps_then]
         spans.append((start, min(later)))
     return _texts(spans)
 
@@ -202,14 +199,14 @@ def _texts(spans: Sequence[tuple[int, int]]) -> list[str]:
     daily: dict[tuple[int, int], list[int]] = {}
     weekly: list[str] = []
     for start, end in spans:
-        if end - start < _MINUTES_A_DAY:
-            daily.setdefault((start % _MINUTES_A_DAY, end % _MINUTES_A_DAY), []).append(start // _MINUTES_A_DAY)
+        if end - start < MINUTES_A_DAY:
+            daily.setdefault((start % MINUTES_A_DAY, end % MINUTES_A_DAY), []).append(start // MINUTES_A_DAY)
         else:
-            weekly.append(f"{_day(start)} {_clock(start)}-{_day(end)} {_clock(end)}")
+            weekly.append(f"{_day(start)} {clock(start)}-{_day(end)} {clock(end)}")
     found: list[str] = []
     for (start, end), days in daily.items():
         names = "" if len(days) == 7 else f"{','.join(_ranges(days))} "
-        found.append(f"{names}{_clock(start)}-{_clock(end) if end else '24:00'}")
+        found.append(f"{names}{clock(start)}-{clock(end) if end else '24:00'}")
     return [*found, *weekly]
 
 
@@ -220,14 +217,9 @@ def _ranges(days: Sequence[int]) -> list[str]:
             groups[-1].append(day)
         else:
             groups.append([day])
-    names = [one.capitalize() for one in _DAYS]
+    names = [one.capitalize() for one in DAYS]
     return [names[one[0]] if len(one) == 1 else f"{names[one[0]]}-{names[one[-1]]}" for one in groups]
 
 
 def _day(minute: int) -> str:
-    return _DAYS[minute // _MINUTES_A_DAY % 7].capitalize()
-
-
-def _clock(minute: int) -> str:
-    hour, rest = divmod(minute % _MINUTES_A_DAY, 60)
-    return f"{hour:02}:{rest:02}"
+    return DAYS[minute // MINUTES_A_DAY % 7].capitalize()

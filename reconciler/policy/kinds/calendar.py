@@ -53,14 +53,14 @@ class Calendar(Struct, frozen=True):
     place: Place = Place("")
 
 
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
 _TIME = r"([01]?\d|2[0-4]):([0-5]\d)"
 _SPAN = rf"(?ai)({_DAY})\s+{_TIME}\s*-\s*({_DAY})\s+{_TIME}"
 _DAILY = rf"(?ai)(?:({_DAY}(?:-{_DAY})?(?:\s*,\s*{_DAY}(?:-{_DAY})?)*)\s+)?{_TIME}\s*-\s*{_TIME}"
-_MINUTES_A_DAY = 24 * 60
-_MINUTES_A_WEEK = 7 * _MINUTES_A_DAY
-_SATURDAY = 5 * _MINUTES_A_DAY
+MINUTES_A_DAY = 24 * 60
+MINUTES_A_WEEK = 7 * MINUTES_A_DAY
+_SATURDAY = 5 * MINUTES_A_DAY
 _SHORT_GAP = 12 * 60
 _ABSOLUTE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?"
 _YEARS = range(1970, 3000)  # what calendars can be asked about without leaving the range of datetime
@@ -98,25 +98,25 @@ def parse_absolute(text: str) -> AbsoluteWindow | None:
 
 def _minute(hour: str, minute: str) -> int | None:
     found = int(hour) * 60 + int(minute)
-    return found if found <= _MINUTES_A_DAY else None
+    return found if found <= MINUTES_A_DAY else None
 
 
 def _span(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
     start, end = _minute(match[2], match[3]), _minute(match[5], match[6])
-    if start is None or end is None or start == _MINUTES_A_DAY:
+    if start is None or end is None or start == MINUTES_A_DAY:
         return None
-    first, last = _DAYS.index(match[1].lower()), _DAYS.index(match[4].lower())
+    first, last = DAYS.index(match[1].lower()), DAYS.index(match[4].lower())
     days = (last - first) % 7
     if days == 0 and end < start:
         days = 7
-    if days * _MINUTES_A_DAY + end <= start:
+    if days * MINUTES_A_DAY + end <= start:
         return None
     return (WeeklyWindow(first, start, days, end),)
 
 
 def _daily(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
     start, end = _minute(match[2], match[3]), _minute(match[4], match[5])
-    if start is None or end is None or start == _MINUTES_A_DAY:
+    if start is None or end is None or start == MINUTES_A_DAY:
         return None
     if start == end:
         return None
@@ -130,8 +130,8 @@ def _days(text: str | None) -> list[int]:
     found: list[int] = []
     for part in text.lower().split(","):
         first, _, last = part.strip().partition("-")
-        start = _DAYS.index(first)
-        count = (_DAYS.index(last) - start) % 7 + 1 if last else 1
+        start = DAYS.index(first)
+        count = (DAYS.index(last) - start) % 7 + 1 if last else 1
         found += [(start + offset) % 7 for offset in range(count)]
     return sorted(set(found))
 
@@ -140,7 +140,7 @@ def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[s
     """Return what about the weekends of `windows` is rarely meant: a gap of less than 12 hours awake inside one, and a
     Monday that is awake earlier than the other weekdays."""
     idle = _periods([window for window in windows if isinstance(window, WeeklyWindow)])
-    if not any(start < _MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
+    if not any(start < MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
         return []
     short = [gap for gap in _gaps(idle) if gap[1] - gap[0] < _SHORT_GAP and _touches_weekend(*gap)]
     return [f"is awake for less than 12 hours on a weekend, from {_moment(a)} to {_moment(b)}" for a, b in short] + [
@@ -158,17 +158,17 @@ def the_rest_of_the_week(uptime: Sequence[WeeklyWindow | AbsoluteWindow]) -> tup
 
 
 def _weekly(start: int, end: int) -> WeeklyWindow:
-    (day, minute), (last, until) = divmod(start, _MINUTES_A_DAY), divmod(end, _MINUTES_A_DAY)
+    (day, minute), (last, until) = divmod(start, MINUTES_A_DAY), divmod(end, MINUTES_A_DAY)
     return WeeklyWindow(day, minute, last - day, until)
 
 
 def _periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
     """Return the periods of `weekly` in the week, the one before and the one after, joined where they touch."""
     periods = sorted(
-        (start + shift, start + shift + window.days * _MINUTES_A_DAY + window.end_minute - window.start_minute)
+        (start + shift, start + shift + window.days * MINUTES_A_DAY + window.end_minute - window.start_minute)
         for window in weekly
-        for start in (window.start_day * _MINUTES_A_DAY + window.start_minute,)
-        for shift in (-_MINUTES_A_WEEK, 0, _MINUTES_A_WEEK)
+        for start in (window.start_day * MINUTES_A_DAY + window.start_minute,)
+        for shift in (-MINUTES_A_WEEK, 0, MINUTES_A_WEEK)
     )
     joined: list[_Minutes] = []
     for start, end in periods:
@@ -181,9 +181,9 @@ def _periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
 
 def _early_monday(idle: list[_Minutes]) -> list[_Minutes]:
     """Return when Monday and when three other weekdays wake, in minutes of the day; nothing where it is not earlier."""
-    monday, *others = (_wakes(idle, day * _MINUTES_A_DAY) for day in range(5))
+    monday, *others = (_wakes(idle, day * MINUTES_A_DAY) for day in range(5))
     usual = max(others, key=others.count)
-    return [(monday, usual)] if monday < usual < _MINUTES_A_DAY and others.count(usual) >= 3 else []
+    return [(monday, usual)] if monday < usual < MINUTES_A_DAY and others.count(usual) >= 3 else []
 
 
 def _wakes(idle: list[_Minutes], midnight: int) -> int:
@@ -193,18 +193,23 @@ def _wakes(idle: list[_Minutes], midnight: int) -> int:
 def _gaps(idle: list[_Minutes]) -> list[_Minutes]:
     """Return the stretches awake that start within the week; the last may end in the next."""
     gaps = ((before[1], after[0]) for before, after in pairwise(idle))
-    return [gap for gap in gaps if 0 <= gap[0] < _MINUTES_A_WEEK]
+    return [gap for gap in gaps if 0 <= gap[0] < MINUTES_A_WEEK]
 
 
 def _touches_weekend(start: int, end: int) -> bool:
     return any(
-        start + shift <= _MINUTES_A_WEEK and end + shift > _SATURDAY for shift in (0, -_MINUTES_A_WEEK, _MINUTES_A_WEEK)
+        start + shift <= MINUTES_A_WEEK and end + shift > _SATURDAY for shift in (0, -MINUTES_A_WEEK, MINUTES_A_WEEK)
     )
 
 
 def _moment(minute: int) -> str:
-    day, rest = divmod(minute % _MINUTES_A_WEEK, _MINUTES_A_DAY)
-    return f"{_DAYS[day].capitalize()} {rest // 60:02}:{rest % 60:02}"
+    return f"{DAYS[minute % MINUTES_A_WEEK // MINUTES_A_DAY].capitalize()} {clock(minute)}"
+
+
+def clock(minute: int) -> str:
+    """Return what the clock shows so many minutes after a midnight: "07:30"."""
+    hour, rest = divmod(minute % MINUTES_A_DAY, 60)
+    return f"{hour:02}:{rest:02}"
 
 
 STATED: tuple[Literal["downtime", "uptime"], ...] = ("downtime", "uptime")
@@ -306,7 +311,7 @@ def _inverted(windows: Sequence[WeeklyWindow | AbsoluteWindow], stated_as: str) 
     """Return what is rarely meant where each weekday is idle at noon and awake the nights between them."""
     idle = _periods([window for window in windows if isinstance(window, WeeklyWindow)])
     noon, night = (
-        {day for day in range(5) for start, end in idle if start <= day * _MINUTES_A_DAY + hour * 60 < end}
+        {day for day in range(5) for start, end in idle if start <= day * MINUTES_A_DAY + hour * 60 < end}
         for hour in (12, 2)
     )
     if len(noon) < 5 or night - {0}:  # the night before Monday is one of a weekend
