@@ -179,12 +179,12 @@ class _Setup:
             self._policies, self._cluster.scale_kinds(), keda=self._preflight.serves("keda.sh"), activator=activator
         )
         writes = self._member.writes is not Writes.NOTHING
-        for one in roles(self._policies, rights, writes=writes, own_token=own_token):
-            where = one["metadata"].get("namespace", own)
+        for manifest in roles(self._policies, rights, writes=writes, own_token=own_token):
+            where = manifest["metadata"].get("namespace", own)
             if where == own or self.manifests.find(_namespace(where)):
-                yield one
-            elif one["kind"] == "Role":
-                say(f"warning: {self._member.name}: has no namespace {where}, so no {_named(one)}")
+                yield manifest
+            elif manifest["kind"] == "Role":
+                say(f"warning: {self._member.name}: has no namespace {where}, so no {_named(manifest)}")
         if self.manifests.find(_ADMISSION) is None:
             say(
                 f"warning: {self._member.name}: has no admission policies that narrow these rights, expected those of "
@@ -206,12 +206,12 @@ def _connected(
     setup: _Setup, place: KubeconfigPlace, wanted: Iterable[Manifest], life: timedelta, *, asks: bool
 ) -> ExitCode:
     """Show what is to be done, and do it once somebody said yes; called again after a stop, it does the rest."""
-    read = [(setup.manifests.find(one), one) for one in wanted]
-    changes = [(found, one) for found, one in read if not _holds(found, one)]
+    read = [(setup.manifests.find(manifest), manifest) for manifest in wanted]
+    changes = [(found, manifest) for found, manifest in read if not _holds(found, manifest)]
     before, entry = _kubeconfig_in(place, setup.entry_name)
     where = f"context {setup.entry_name} in {place}"
     expires = setup.expiry_of(entry)
-    shown = [f"  {'~' if found else '+'} {_named(one)}" for found, one in changes]
+    shown = [f"  {'~' if found else '+'} {_named(manifest)}" for found, manifest in changes]
     if expires is None:
         place.check_writable()  # a token that cannot be kept is not asked for
         token = f"a token of {setup.account} for {spelt_duration(life)} at most"
@@ -222,8 +222,8 @@ def _connected(
             raise ReconcilerError(DECLINED)
     done: list[str] = []
     with shown_on_failure(done):
-        for line, (_, one) in zip(shown, changes, strict=False):
-            setup.manifests.apply(one)
+        for line, (_, manifest) in zip(shown, changes, strict=False):
+            setup.manifests.apply(manifest)
             done.append(f"{line} (applied)")
         if expires is None:
             expires = setup.written(place, before, life)
@@ -239,7 +239,7 @@ def _kubeconfig_in(place: KubeconfigPlace, name: str) -> tuple[str | None, Kubec
     """
     with usable(place):
         text = place.read()
-        entry = next((one for one in entries_of(text) if one.context == name), None)
+        entry = next((known for known in entries_of(text) if known.context == name), None)
         taken = taken_by_others(text, name)
     if taken:
         raise UsageError(f"{place}: {taken}, expected another file, or none of that name")

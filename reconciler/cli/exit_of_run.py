@@ -128,7 +128,7 @@ def _unknown(plan: Plan) -> str:
     sorts = Counter("query" if "/query of " in name else "list" if "/" in name else "cluster" for name in plan.unknown)
     sorts["query"] += _count(plan, UNKNOWN_QUERY)
     plurals = {"cluster": "clusters", "list": "lists", "query": "queries"}
-    return ", ".join(counted(sorts[one], one, many) for one, many in plurals.items() if sorts[one])
+    return ", ".join(counted(sorts[sort], sort, many) for sort, many in plurals.items() if sorts[sort])
 
 
 def _count(plan: Plan, kind: str) -> int:

@@ -65,7 +65,7 @@ def freeze_command(options: FreezeOptions) -> int:
     freeze = Freeze(records.cluster, records.namespace, until, reason, by)
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
-        return (*(one for one in freezes if not records.is_of(one)), freeze)
+        return (*(other for other in freezes if not records.is_of(other)), freeze)
 
     written, failures = records.written(change)
     named = scope_of(freeze, records.fleet)

@@ -103,7 +103,7 @@ def _meant(refs: Iterable[ObjectRef], subject: str) -> str:
         asked = [*(part if kind_of(part) != kind_of(ref.kind) else kind_of(part) for part in before), last]
         if last == ref.name and all(part in parts for part in asked):
             found.add("/".join((ref.cluster, ref.namespace, ref.kind, ref.name)))
-    scaled = sorted(one for one in found if one.split("/")[2] not in ("Service", "Endpoints")) or sorted(found)
+    scaled = sorted(path for path in found if path.split("/")[2] not in ("Service", "Endpoints")) or sorted(found)
     return scaled[0] if len(scaled) == 1 else ""
 
 

@@ -168,9 +168,9 @@ def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str,
     served = next(iter(opened.values())).served
     assert served is not None
     return [
-        Manifest(one, f"{context}/{one['metadata'].get('namespace', '')}".rstrip("/"))
+        Manifest(value, f"{context}/{value['metadata'].get('namespace', '')}".rstrip("/"))
         for group, kind in kinds
-        for one in served.manifests(group, kind)
+        for value in served.manifests(group, kind)
     ]
 
 
@@ -244,7 +244,7 @@ def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[Obje
     found: dict[ObjectRef, int] = {}
     for name, backend in options.live_backends(fleet).items():
         assert backend.served is not None
-        infos = [Manifest(one, name) for one in backend.served.manifests(*SLEEP_INFO)]
+        infos = [Manifest(value, name) for value in backend.served.manifests(*SLEEP_INFO)]
         secrets = [_secret(world, name, manifest) for manifest in infos]
         for (namespace, group, kind, object_name), replicas in asleep_by_kube_green(secrets).items():
             found[ObjectRef(name, namespace, kind, object_name, group)] = replicas

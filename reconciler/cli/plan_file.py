@@ -180,8 +180,8 @@ def ended_idles(made: Plan, now: datetime) -> dict[int, str]:
         at = read_time(due[0]) if due and action.decision.idles else None
         if at is not None and at <= now:
             ended[action.decision.group] = f"its schedule ended {age(now - at)} ago; plan again"
-    wakes = {one.id for one in made.actions if one.decision.phase is Phase.WAKE}
-    return {one: why for one, why in _of_groups(made, ended).items() if one not in wakes}
+    wakes = {planned.id for planned in made.actions if planned.decision.phase is Phase.WAKE}
+    return {number: why for number, why in _of_groups(made, ended).items() if number not in wakes}
 
 
 def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:

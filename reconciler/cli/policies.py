@@ -101,7 +101,7 @@ def _night(night: FirstNight | None) -> dict[str, Any]:
     """Return the first night as a JSON value, nothing without a snapshot."""
     if night is None:
         return {}
-    held = [{"what": one.what, "where": one.where} for one in night.held_back]
+    held = [{"what": limited.what, "where": limited.where} for limited in night.held_back]
     start = None if night.start is None else format_time(night.start)
     shown = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
     return {

@@ -121,7 +121,7 @@ def commit_of(path: str | Path) -> str:
     """
     try:
         here = Path(path).resolve()
-        found = next((one / ".git" for one in (here, *here.parents) if (one / ".git").exists()), None)
+        found = next((folder / ".git" for folder in (here, *here.parents) if (folder / ".git").exists()), None)
         return "" if found is None else _head_of(_folder(found))
     except (OSError, ValueError):
         return ""

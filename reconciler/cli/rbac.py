@@ -82,7 +82,7 @@ def rbac_command(options: RbacOptions) -> None:
         raise UsageError(f"--kind: policies name {', '.join(unknown)}, expected {flags}")
     rights = needed_rights(policies, served, keda=not options.no_keda, activator=options.activator)
     found = roles(policies, rights, writes=writes, own_token=options.own_token)
-    show_lines(line for one in found for line in ("---", *manifest_lines(one)))
+    show_lines(line for manifest in found for line in ("---", *manifest_lines(manifest)))
 
 
 def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:
@@ -108,7 +108,7 @@ def roles(
     What a plan needs is granted to both ServiceAccounts, and where nothing is written nothing else but, with
     `own_token`, to renew that. A Secret that no Role can be made for is said.
     """
-    every = [one for one in _roles(policies, rights) if writes or one["metadata"]["name"] == _PLAN]
+    every = [manifest for manifest in _roles(policies, rights) if writes or manifest["metadata"]["name"] == _PLAN]
     run = ServiceAccount(policies.fleet.namespace, RUN)
     return [*every, *(_bound(_TOKEN, run.namespace, [token_right(run)], (run,)) if own_token else ())]
 
@@ -201,7 +201,7 @@ def picker_secrets(policies: PolicySet) -> list[PickerSecret]:
         for header in picker.headers
         if header.secret is not None
     }
-    return [PickerSecret(*one) for one in sorted(found, key=lambda one: one[:2])]
+    return [PickerSecret(*row) for row in sorted(found, key=lambda one: one[:2])]
 
 
 def role(name: str, namespace: str, rules: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -230,6 +230,6 @@ def manifest_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
     for key, value in manifest.items():
         if key in ("rules", "subjects"):
             yield f"{key}:"
-            yield from (f"  - {flow_text(dict(one))}" for one in value)
+            yield from (f"  - {flow_text(dict(entry))}" for entry in value)
         else:
             yield from block_text({key: value}).rstrip().split("\n")

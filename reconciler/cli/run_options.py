@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -206,7 +207,7 @@ class RunOptions(Options):
         found = self.read(self.path, partly=partly or self.tenant is not None)
         if self.tenant is not None:
             found = policy_source.only_of(found, policy_source.tenant_named(found.fleet, self.tenant), partly=partly)
-        for problem in sorted(one for inside in found.problems.values() for one in inside):
+        for problem in sorted(chain.from_iterable(found.problems.values())):
             say(f"error: {problem}")
         policy_source.check_names(found, self.filters, dict(self.allow_exceed))
         if self.shard is None:

@@ -67,7 +67,7 @@ def savings_command(options: SavingsOptions) -> int:
     found = RealisedSavings(
         made,
         start,
-        min((one.time for one in changes), default=None),
+        min((scaled.time for scaled in changes), default=None),
         _grouped((*ended, *lasting_periods(made, ended)), _group(by, read.fleet)),
         stated.over(read.fleet.prices),
         complete=not failures and not made.unknown,
@@ -136,7 +136,7 @@ class RealisedSavings(Struct, frozen=True):
         hours, workloads = self._hours(periods), len({period.object for period in periods})
         numbers = (workloads, hours.replicas, hours.requests.cpu, hours.requests.memory)
         money = [f"{self.prices.cost(hours):,.2f}"] * self.prices.known
-        return name, *(f"{one:,.0f}" for one in numbers), *money
+        return name, *(f"{number:,.0f}" for number in numbers), *money
 
     def _values(self, periods: Sequence[IdlePeriod]) -> dict[str, Any]:
         hours = self._hours(periods)

@@ -116,7 +116,7 @@ def recorded(
         queries = [render_query(key) for key in policies.query_keys(name)]
         found = recorded_history(metrics, queries, end - count * step, count, step)
         recorders[name].history = found
-        failures |= {f"{name}: history of {one}": said.error for one, said in found.answers.items() if said.error}
+        failures |= {f"{name}: history of {query}": said.error for query, said in found.answers.items() if said.error}
         with suppress(ClusterError):
             cluster = sources[name].cluster
             if cluster is not None:

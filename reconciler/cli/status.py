@@ -107,7 +107,7 @@ def _runs(changes: Sequence[Change]) -> list[RunSummary]:
 
 
 def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[str]:
-    view = next((one for one in status.plan.placements if one.key == subject), None)
+    view = next((placement for placement in status.plan.placements if placement.key == subject), None)
     if view is not None:
         return list(placement_lines(view, status.plan))
     name = object_name(subject)
@@ -182,7 +182,7 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
 def chosen(days: Sequence[Day], name: ObjectArgument | None) -> list[Change]:
     """Return the changes of `days` in the order of their times, those of `name` only where it is given."""
     every = (change for day in days for change in day.changes)
-    found = (one for one in every if name is None or name.matches(ObjectRef(*one.object.split("/", 3))))
+    found = (scaled for scaled in every if name is None or name.matches(ObjectRef(*scaled.object.split("/", 3))))
     return sorted(found, key=lambda one: one.time)
 
 

@@ -182,5 +182,5 @@ def _marked_object(ref: ObjectRef, version: str, metadata: Mapping[str, Any]) ->
         str(metadata.get("uid", "")),
         metadata.get("annotations") or {},
         metadata.get("labels") or {},
-        any(one.get("controller") for one in owners),
+        any(owner.get("controller") for owner in owners),
     )

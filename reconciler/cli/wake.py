@@ -205,7 +205,7 @@ def request_of(target: Service | Workload, wanted: Mapping[str, str]) -> Write:
 
 def only(desired: DesiredState, name: ObjectArgument, asked: Collection[ObjectRef]) -> DesiredState:
     """Return what of `desired` stands in a group with something that `name` names, or that was asked for its sake."""
-    groups = {one.group for one in desired.decisions if one.ref in asked or name.matches(one.ref)}
+    groups = {decided.group for decided in desired.decisions if decided.ref in asked or name.matches(decided.ref)}
     return replace(
         desired,
         decisions=tuple(decision for decision in desired.decisions if decision.group in groups),

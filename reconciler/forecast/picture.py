@@ -88,7 +88,7 @@ def numbered_cells(timeline: WorkloadTimeline | None, made: Forecast) -> str:
 def cell_hours(made: Forecast) -> int:
     """Return how many hours a cell has: a week has cells of 2 hours, and more days longer ones."""
     hours = (made.end - made.start) / timedelta(hours=1)
-    return next((one for one in _HOURS if hours / one <= _CELLS), _HOURS[-1])
+    return next((length for length in _HOURS if hours / length <= _CELLS), _HOURS[-1])
 
 
 def _middles(made: Forecast) -> Iterable[datetime]:

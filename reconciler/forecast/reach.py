@@ -159,7 +159,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
         left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
         warnings |= dict.fromkeys(notice.text for notice in step.plan.notices if notice.kind in (UNHELD, MISSED_RUN))
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
-        for name in () if number else [one for one in step.plan.without_workloads if one not in left_out]:
+        for name in () if number else [title for title in step.plan.without_workloads if title not in left_out]:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
@@ -183,7 +183,7 @@ def _of(steps: Sequence[Step]) -> FirstNight:
     already = {str(explanation.idled[0]) for explanation in first.plan.explanations if explanation.idled is not None}
     owners = {ref: policy for step in steps for ref, policy in _idles(step.plan).items() if ref not in already}
     counts = Counter(owners.values())
-    held = {one.what: one for step in steps for one in held_of(step.plan)}
+    held = {limited.what: limited for step in steps for limited in held_of(step.plan)}
     return FirstNight(
         start=first.at,
         time_zones=first.plan.time_zones,

@@ -330,7 +330,7 @@ def next_run_differs(review: Review) -> tuple[list[Action], list[Action]] | None
     wanted = {identity_of(action.decision) for action in review.next_head.actions}
     new = [action for action in review.next_head.actions if identity_of(action.decision) not in known]
     changed = {action.ref for action in new}
-    before = (one for one in review.next_base.actions if one.ref not in changed)
+    before = (planned for planned in review.next_base.actions if planned.ref not in changed)
     gone = [action for action in before if identity_of(action.decision) not in wanted]
     return (new, gone) if new or gone else None
 

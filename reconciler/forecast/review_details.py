@@ -91,14 +91,14 @@ def alike(found: Sequence[ChangedWorkload], most: int) -> list[list[ChangedWorkl
 
 def by_place(found: Sequence[T], ref_of: Callable[[T], ObjectRef], kind_of: Callable[[T], Hashable]) -> list[list[T]]:
     """Return what is of one kind, cluster and namespace together; clusters are told apart up to MOST_CLUSTERS."""
-    several = len({ref_of(one).cluster for one in found}) > MOST_CLUSTERS
+    several = len({ref_of(item).cluster for item in found}) > MOST_CLUSTERS
     return _together(found, lambda one: ("" if several else ref_of(one).cluster, ref_of(one).namespace, kind_of(one)))
 
 
 def _together(found: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     groups: dict[Hashable, list[T]] = {}
-    for one in found:
-        groups.setdefault(key(one), []).append(one)
+    for item in found:
+        groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 
@@ -108,7 +108,7 @@ def _fields(review: Review) -> ReviewPart:
         return ReviewPart("Fields changed", ("There is nothing to compare with.",))
     if changes.none:
         return ReviewPart("Fields changed", ("No policy says anything else.",))
-    owned = {one.policy: one for one in review.owned}
+    owned = {kept.policy: kept for kept in review.owned}
     zone = review.zone
     listings = [
         LineList(f"{renamed.before} is now called {renamed.after}", tuple(_owned(owned.get(renamed.before), zone)))

@@ -133,10 +133,10 @@ def _counts(review: Review) -> Iterator[str]:
     if less:
         who = str(less) if more else f"{counted(less, 'workload')} that {_idle(less)} today"
         yield f"{who} no longer {verb(less, 'does', 'do')}"
-    for kind, one, many in _KINDS:
+    for kind, singular, many in _KINDS:
         number = found[kind]
         if number:
-            yield f"{counted(number, 'workload')} {verb(number, one, many)}"
+            yield f"{counted(number, 'workload')} {verb(number, singular, many)}"
 
 
 _KINDS: tuple[tuple[DifferenceKind, str, str], ...] = (

@@ -185,21 +185,21 @@ def suggestion_of(windows: Mapping[ObjectRef, Window | None]) -> Suggestion | No
     found = {ref: window for ref, window in windows.items() if window is not None}
     if not found:
         return None
-    starts, ends = {one.first for one in found.values()}, {one.last for one in found.values()}
+    starts, ends = {known.first for known in found.values()}, {known.last for known in found.values()}
     tried = (
         Window(first, last, kind) for first in starts for last in ends if last - first >= _SHORTEST for kind in Weekend
     )
 
     def worth(window: Window) -> tuple[float, Window]:
-        return window.hours * sum(one.holds(window) for one in found.values()), window
+        return window.hours * sum(known.holds(window) for known in found.values()), window
 
     best = max(tried, key=worth)
-    fitting = tuple(sorted(ref for ref, one in found.items() if one.holds(best)))
+    fitting = tuple(sorted(ref for ref, known in found.items() if known.holds(best)))
     return Suggestion(
         window=best,
         services=fitting,
-        others={ref: one for ref, one in sorted(found.items()) if ref not in fitting},
-        without=tuple(sorted(ref for ref, one in windows.items() if one is None)),
+        others={ref: known for ref, known in sorted(found.items()) if ref not in fitting},
+        without=tuple(sorted(ref for ref, known in windows.items() if known is None)),
     )
 
 

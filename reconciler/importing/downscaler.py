@@ -318,7 +318,7 @@ def _scope_of(annotations: Mapping[str, str]) -> Scope:
 
 
 def _closest(scopes: Sequence[Scope], keys: Sequence[str]) -> Mapping[str, str]:
-    return next((one for one in scopes if any(key in one for key in keys)), {})
+    return next((scope for scope in scopes if any(key in scope for key in keys)), {})
 
 
 def asleep_by_downscaler(annotations: Mapping[str, str], replicas: int) -> int | None:

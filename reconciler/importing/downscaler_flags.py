@@ -59,19 +59,19 @@ def _variables(
     found: dict[str, str] = {}
     for source in mappings(container.get("envFrom")):
         found |= config.get((manifest.namespace, str(inside(source, "configMapRef", "name"))), {})
-    for one in mappings(container.get("env")):
-        key = inside(one, "valueFrom", "configMapKeyRef")
-        value = one.get("value")
+    for variable in mappings(container.get("env")):
+        key = inside(variable, "valueFrom", "configMapKeyRef")
+        value = variable.get("value")
         if key is not None:
             value = config.get((manifest.namespace, str(key.get("name"))), {}).get(str(key.get("key")))
         if value is not None:
-            found[str(one.get("name"))] = str(value)
+            found[str(variable.get("name"))] = str(value)
     return {name.lower().replace("_", "-"): value for name, value in found.items()}
 
 
 def _arguments(container: Mapping[str, object]) -> dict[str, str]:
     given: Sequence[object] = [*_list(container.get("command")), *_list(container.get("args"))]
-    texts = [str(one) for one in given]
+    texts = [str(argument) for argument in given]
     found: dict[str, str] = {}
     for place, text in enumerate(texts):
         name, is_set, value = text.lstrip("-").partition("=")

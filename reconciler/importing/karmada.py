@@ -95,18 +95,18 @@ class _KarmadaImport(PlacementImport):
                 yield self.gathering.lose(policy, f"spec.{'.'.join(path)}", words)
 
     def _targets(self, policy: Manifest) -> Iterator[_Target]:
-        for number, one in enumerate(mappings(policy.at("spec", "resourceSelectors"))):
-            kind, name = str(one.get("kind", "")), str(one.get("name") or "")
+        for number, selector in enumerate(mappings(policy.at("spec", "resourceSelectors"))):
+            kind, name = str(selector.get("kind", "")), str(selector.get("name") or "")
             field = f"spec.resourceSelectors[{number}]"
             if kind not in WORKLOADS:
                 self.gathering.lose(policy, field, f"{kind} {LEFT_TO_OTHERS}")
                 continue
-            namespace = policy.namespace if policy.kind == _PROPAGATION[0] else str(one.get("namespace") or "")
+            namespace = policy.namespace if policy.kind == _PROPAGATION[0] else str(selector.get("namespace") or "")
             every = (_Target(found.kind, found.namespace, found.name, found) for found in self._workloads)
             found = [
                 target
                 for target in every
-                if target.namespace == (namespace or target.namespace) and target.is_selected_by(one)
+                if target.namespace == (namespace or target.namespace) and target.is_selected_by(selector)
             ]
             yield from found
             if not found and name and namespace:
@@ -169,10 +169,10 @@ class _KarmadaImport(PlacementImport):
             words = "has no counterpart; all have the same weight, and what cannot run moves"
             lost.append(self.gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
         weights = dict.fromkeys(names, 0)
-        for one in mappings(inside(scheduling, "weightPreference", "staticWeightList")):
-            for name in self._affine(one.get("targetCluster")):
+        for weighted in mappings(inside(scheduling, "weightPreference", "staticWeightList")):
+            for name in self._affine(weighted.get("targetCluster")):
                 if name in weights:
-                    weights[name] = max(weights[name], int(one.get("weight") or 0))
+                    weights[name] = max(weights[name], int(weighted.get("weight") or 0))
         if not any(weights.values()):
             weights = dict.fromkeys(names, 1)
         return {name: {"weight": weight} for name, weight in weights.items()}, replicas
@@ -212,6 +212,6 @@ def _rules(policy: Manifest) -> list[Mapping[str, Any]]:
 
 def _replica_overrides(policy: Manifest) -> Iterator[tuple[Any, int]]:
     for rule in _rules(policy):
-        for one in mappings(inside(rule, "overriders", "plaintext")):
-            if one.get("path") == "/spec/replicas" and type(one.get("value")) is int:
-                yield rule.get("targetCluster"), one["value"]
+        for override in mappings(inside(rule, "overriders", "plaintext")):
+            if override.get("path") == "/spec/replicas" and type(override.get("value")) is int:
+                yield rule.get("targetCluster"), override["value"]

@@ -178,7 +178,7 @@ def _selectors(manifest: Manifest) -> list[dict[str, Any]]:
     rest = [kind for kind in kinds if not names[kind]]
     narrowed = [{"kinds": [kind], "include": sorted(names[kind])} for kind in kinds if len(names[kind]) == 1]
     whole = [{"kinds": rest}] if rest or not narrowed else []
-    return [{**one, **by_labels} for one in (*whole, *narrowed)]
+    return [{**selector, **by_labels} for selector in (*whole, *narrowed)]
 
 
 def _excluded_by_kind(manifest: Manifest) -> dict[str, Any]:
@@ -222,11 +222,11 @@ def _restored(data: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
 
 
 def _of_old_form(data: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    for one in _json(data.get("deployment-replicas", "[]"), []):
-        yield "Deployment", one["name"], int(one["replicas"])
-    for one in _json(data.get("cronjobs-info", "[]"), []):
-        if not one.get("suspend"):
-            yield "CronJob", one["name"], 1
+    for entry in _json(data.get("deployment-replicas", "[]"), []):
+        yield "Deployment", entry["name"], int(entry["replicas"])
+    for entry in _json(data.get("cronjobs-info", "[]"), []):
+        if not entry.get("suspend"):
+            yield "CronJob", entry["name"], 1
 
 
 def _json(text: str, otherwise: Any) -> Any:

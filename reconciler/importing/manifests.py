@@ -80,7 +80,7 @@ def inside(value: Any, *path: str) -> Any:
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
     """Return the mappings of a list; whatever else stands there is left out."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
 def read_manifests(paths: Sequence[str]) -> list[Manifest]:
@@ -129,10 +129,10 @@ def _objects(document: Document) -> Iterator[Manifest]:
     items = value.get("items")
     if isinstance(items, list) and str(value.get("kind", "")).endswith("List"):
         of_list = str(value["kind"]).removesuffix("List")
-        for place, one in enumerate(items):
-            if isinstance(one, dict):
+        for place, item in enumerate(items):
+            if isinstance(item, dict):
                 line, column = document.place(("items", place))
-                whole = one if "kind" in one else {"apiVersion": value.get("apiVersion"), "kind": of_list, **one}
+                whole = item if "kind" in item else {"apiVersion": value.get("apiVersion"), "kind": of_list, **item}
                 yield Manifest(whole, f"{document.file}:{line}:{column}")
         return
     yield Manifest(value, f"{document.file}:{document.line}:{document.column}")

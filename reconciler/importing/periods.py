@@ -79,7 +79,7 @@ def _absolute(text: str) -> tuple[str, tuple[str, ...]] | None:
     match = _ABSOLUTE.fullmatch(text)
     if match is None:
         return None
-    start, end = (datetime.fromisoformat(one).astimezone(UTC).replace(microsecond=0) for one in match.groups())
+    start, end = (datetime.fromisoformat(moment).astimezone(UTC).replace(microsecond=0) for moment in match.groups())
     if end <= start:
         raise PeriodError(f'"{text}" ends before it starts')
     return "UTC", (f"{start:%Y-%m-%dT%H:%M:%S}/{end:%Y-%m-%dT%H:%M:%S}",)
@@ -162,7 +162,7 @@ ALWAYS: Criterion = {"schedule": {"timeZone": "UTC", "downtime": [_WHOLE_DAY]}}
 
 def any_of(found: Sequence[Criterion | None]) -> Criterion | None:
     """Return the criterion that is met where any of `found` is."""
-    left = [one for one in found if one is not None]
+    left = [criterion for criterion in found if criterion is not None]
     if ALWAYS in left:
         return ALWAYS
     return left[0] if len(left) == 1 else {"anyOf": left} if left else None
@@ -172,7 +172,7 @@ def all_of(found: Sequence[Criterion | None]) -> Criterion | None:
     """Return the criterion that is met where all of `found` are."""
     if None in found:
         return None
-    left = [one for one in found if one is not None and one is not ALWAYS]
+    left = [criterion for criterion in found if criterion is not None and criterion is not ALWAYS]
     return left[0] if len(left) == 1 else {"allOf": left} if left else ALWAYS
 
 
@@ -218,7 +218,7 @@ def _ranges(days: Sequence[int]) -> list[str]:
         else:
             groups.append([day])
     names = [one.capitalize() for one in DAYS]
-    return [names[one[0]] if len(one) == 1 else f"{names[one[0]]}-{names[one[-1]]}" for one in groups]
+    return [names[group[0]] if len(group) == 1 else f"{names[group[0]]}-{names[group[-1]]}" for group in groups]
 
 
 def _day(minute: int) -> str:

@@ -221,7 +221,7 @@ def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]
         if isinstance(policy, DownscalePolicy) and policy.mode == "Observe":
             continue
         equals = by_rank.setdefault((policy.rank, policy.mode, policy.tenant), [])
-        other = next((one for one in equals if may_share(one, policy, clusters)), None)
+        other = next((equal for equal in equals if may_share(equal, policy, clusters)), None)
         if other is not None:
             yield other, policy
         equals.append(policy)

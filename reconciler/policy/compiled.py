@@ -183,13 +183,13 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, Any,
 
 def _paired(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[str, Any, Any]] | None:
     """Return what stands for one another in two lists of mappings, None where that is not known."""
-    if not all(isinstance(one, dict) for one in (*before, *after)):
+    if not all(isinstance(entry, dict) for entry in (*before, *after)):
         return None
-    was, now = ({str(one.get("name")): one for one in found} for found in (before, after))
-    if len(was) == len(before) and len(now) == len(after) and all("name" in one for one in (*before, *after)):
+    was, now = ({str(entry.get("name")): entry for entry in found} for found in (before, after))
+    if len(was) == len(before) and len(now) == len(after) and all("name" in entry for entry in (*before, *after)):
         return [(key, was.get(key, _ABSENT), now.get(key, _ABSENT)) for key in sorted({*was, *now})]
     if len(before) == len(after):
-        return [(str(place), one, other) for place, (one, other) in enumerate(zip(before, after, strict=True))]
+        return [(str(place), entry, other) for place, (entry, other) in enumerate(zip(before, after, strict=True))]
     return None
 
 

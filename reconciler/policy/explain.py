@@ -69,7 +69,7 @@ def _below(path: str, schema: Mapping[str, Any], root: Mapping[str, Any], above:
 
 def _names(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the definitions that `schema`, or what its lists hold, refers to."""
-    own = {referred(one) for one in (schema, *_options(schema)) if "$ref" in one}
+    own = {referred(part) for part in (schema, *_options(schema)) if "$ref" in part}
     items = _resolved(schema, root).get("items")
     return frozenset(own) if items is None else _names(items, root) | own
 
@@ -121,7 +121,7 @@ def _no_field(where: str, step: str, fields: list[str]) -> str:
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `schema` with its reference followed, through "this or null" too; what stands beside it counts."""
-    followed = schema if "$ref" in schema else next((one for one in _options(schema) if "$ref" in one), None)
+    followed = schema if "$ref" in schema else next((option for option in _options(schema) if "$ref" in option), None)
     if followed is None:
         return schema
     target = _resolved(root["$defs"][referred(followed)], root)

@@ -130,7 +130,7 @@ def is_within(pattern: str, others: Sequence[str], *, path: bool = False) -> boo
     """
     if pattern in others or "*" in others:
         return True
-    steps = [_steps(pattern, path), *(_steps(one, path) for one in others)]
+    steps = [_steps(pattern, path), *(_steps(other, path) for other in others)]
     return _reaches(steps, lambda ends: ends[0] and not any(ends[1:])) is False
 
 

@@ -77,7 +77,7 @@ def check_loaded(
     check_deadline()
     shaped = _make_fleet(shaped, found, loaded)
     _make(shaped, found, complete=complete, check_deadline=check_deadline)
-    found.problems += _not_one([one for kind, one in shaped if kind == "Fleet"], path, complete=complete)
+    found.problems += _not_one([source for kind, source in shaped if kind == "Fleet"], path, complete=complete)
     found.problems += cross_problems(found.built, shaped, found.owners)
     check_deadline()
     problems = tuple(first_problems(sorted(set(_once(found.problems, loaded.problems)))))
@@ -113,7 +113,7 @@ def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loade
         if (tenant := owners.of(one.file)) is not None and (problem := kind_problem(one, kind, tenant)) is not None
     }
     found.problems += wrong.values()
-    return [(kind, one) for kind, one in shaped if id(one) not in wrong]
+    return [(kind, source) for kind, source in shaped if id(source) not in wrong]
 
 
 def _once(problems: Iterable[Problem], unreadable: Iterable[Problem]) -> Iterator[Problem]:
@@ -201,8 +201,8 @@ def _read_fleet(path: str | Path) -> tuple[PolicyDocument | None, tuple[Problem,
         own = [one for one in broken if below(one.file, loaded.root) == FLEET_FILE] or ([] if fleets else broken)
         problems += loaded.problems if own or not fleets else ()
         fleets = own or fleets
-    made = [policy_document(one, "Fleet") for one in fleets]
-    problems += [problem for one in made for problem in one.problems]
+    made = [policy_document(source, "Fleet") for source in fleets]
+    problems += [problem for part in made for problem in part.problems]
     problems += _not_one(fleets, str(path), complete=True)
     return (made[0] if len(made) == 1 else None), tuple(sorted(problems))
 
@@ -234,7 +234,7 @@ def _make(
     for kind, source in shaped:
         if kind == "Calendar":
             known.add(source.file, _name_of(source), None)
-    made = {id(one.source) for one in found.built}
+    made = {id(built.source) for built in found.built}
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         if id(source) in made:
             continue

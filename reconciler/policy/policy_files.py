@@ -68,7 +68,7 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
     folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
     read = [Documents(problems=found.problems, complete=not found.problems)]
     digest = hashlib.sha256()
-    limits = FileLimits({file: one.st_size for file, one in found.files.items()}, folder, lambda: _owners_in(folder))
+    limits = FileLimits({file: stat.st_size for file, stat in found.files.items()}, folder, lambda: _owners_in(folder))
     for file in found.files:
         check_deadline()
         content = _content(file, root, limits.left_out)
@@ -268,8 +268,8 @@ class FileLimits:
         if self._total <= MOST_DOCUMENTS:
             return documents
         if not self._by_owner:
-            for one, count in self._counts.items():
-                self._by_owner[self._owners.name_of(one)] += count
+            for counted_file, count in self._counts.items():
+                self._by_owner[self._owners.name_of(counted_file)] += count
         else:
             self._by_owner[self._owners.name_of(file)] += len(documents.found)
         owner = self._owners.name_of(file)

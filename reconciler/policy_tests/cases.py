@@ -156,7 +156,7 @@ class _CaseReader:
             return  # it could not be read
         if start is not None and start > moments[0].start:
             self.document.add((*path, "start"), "is after the first time, expected one before it")
-        days = (max(one.end for one in moments) - (start or moments[0].start)).days
+        days = (max(played.end for played in moments) - (start or moments[0].start)).days
         if days > _MOST_DAYS:
             self.document.add(path, f"plays {days} days, expected {_MOST_DAYS} at most")
         for number, (before, moment) in enumerate(pairwise(moments)):

@@ -150,7 +150,7 @@ def recurring(spans: Iterable[Span], within: Span, zone: tzinfo) -> list[str]:
             found.setdefault(clock, set()).add(start.date())
     left = [span for span in cut if not _fits(span, found, within, zone)]
     words = [(min(days), words) for clock, days in found.items() for words in _in_words(clock, days, within, zone)]
-    return [*(_cut_words(span, within) for span in left), *(one for _, one in sorted(words, key=itemgetter(0)))]
+    return [*(_cut_words(span, within) for span in left), *(text for _, text in sorted(words, key=itemgetter(0)))]
 
 
 def _fits(span: Span, found: dict[_Clock, set[date]], within: Span, zone: tzinfo) -> bool:

@@ -65,7 +65,7 @@ def field_of(decision: Decision) -> tuple[str, str]:
     if after is not None and not workload_kind(decision.ref.kind).is_switch and decision.verb is not Verb.OVERWRITE:
         unchanged = before == after or (before is None and decision.verb is not Verb.CREATE)
         return "replicas", f"{after}" if unchanged else f"{before or 0} -> {after}"
-    fields = [(field_name(one.path), _values_of(one)) for one in decision.changes if is_acted_on(one)]
+    fields = [(field_name(changed.path), _values_of(changed)) for changed in decision.changes if is_acted_on(changed)]
     if not fields:
         return "", ""
     return fields[0][0], ", ".join([fields[0][1], *(f"{name} {change}" for name, change in fields[1:])])
@@ -143,7 +143,7 @@ def _idle_list_words(text: Any) -> str:
     if text is None:
         return "remove the record of idle workloads"
     try:
-        names = [f"{one['kind']}/{one['name']}" for one in json.loads(text)]
+        names = [f"{target['kind']}/{target['name']}" for target in json.loads(text)]
     except (TypeError, ValueError, KeyError, RecursionError):
         return "record idle workloads"
     return one_line(f"record idle workloads: {', '.join(names)}")

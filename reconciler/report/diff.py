@@ -41,9 +41,9 @@ def _states(decisions: Sequence[Decision]) -> tuple[Manifest | None, Manifest | 
     for change in (change for decision in decisions for change in decision.changes):
         first.setdefault(change.path, change.before)
         last[change.path] = change.after
-    created = next((one for one in decisions if one.uid is None and one.manifest is not None), None)
+    created = next((decided for decided in decisions if decided.uid is None and decided.manifest is not None), None)
     before = None if created is not None else _object(decisions[0], first)
-    if any(one.verb is Verb.DELETE for one in decisions):
+    if any(decided.verb is Verb.DELETE for decided in decisions):
         return before, None
     return before, _object(created or decisions[0], last)
 
@@ -107,21 +107,21 @@ def masked(value: Any, other: Any, side: str) -> Any:
     if isinstance(value, Mapping):
         there = other if isinstance(other, Mapping) else {}
         return {
-            key: _masked_env(one, there.get(key), side)
-            if key == "env" and isinstance(one, list)
-            else masked(one, there.get(key), side)
-            for key, one in value.items()
+            key: _masked_env(inside, there.get(key), side)
+            if key == "env" and isinstance(inside, list)
+            else masked(inside, there.get(key), side)
+            for key, inside in value.items()
         }
     if isinstance(value, list):
         others = other if isinstance(other, list) else []
-        return [masked(one, before, side) for one, before in zip_longest(value, others[: len(value)])]
+        return [masked(inside, before, side) for inside, before in zip_longest(value, others[: len(value)])]
     return value
 
 
 def _masked_env(variables: list[Any], other: Any, side: str) -> list[Any]:
     # Only the API server refuses what is no list of them, or a name that is no text.
     others = other if isinstance(other, list) else []
-    there = {str(one.get("name")): one.get("value") for one in others if isinstance(one, Mapping)}
+    there = {str(variable.get("name")): variable.get("value") for variable in others if isinstance(variable, Mapping)}
     return [
         {**one, "value": "***" if there.get(str(one.get("name")), one["value"]) == one["value"] else f"*** ({side})"}
         if isinstance(one, Mapping) and "value" in one

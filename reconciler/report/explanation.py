@@ -361,7 +361,7 @@ def _service_problem(selector: ObjectSelector, workload: Workload, cluster: Obse
     services = [service for service in cluster.services if _is_in_front(service, workload)]
     if not services:
         return "no Service selects its pods"
-    problems = {one.ref.name: _problem(selector, one.ref.name, one.labels) for one in services}
+    problems = {front.ref.name: _problem(selector, front.ref.name, front.labels) for front in services}
     return "; ".join(f"Service/{name}: {why}" for name, why in problems.items()) if all(problems.values()) else ""
 
 

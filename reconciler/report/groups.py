@@ -167,9 +167,9 @@ def _group(
     return Group(
         *owner,
         place=next((one_line(one.decision.cause.at) for one in actions if owner[1] and one.decision.cause.at), ""),
-        reason="; ".join(one for one in shared if one),
+        reason="; ".join(text for text in shared if text),
         lines=tuple(
-            _line(action, [words.part(one) for one in reasons[action.id] if one not in common], moves)
+            _line(action, [words.part(part) for part in reasons[action.id] if part not in common], moves)
             for action in shown
         ),
         updates=tuple(_line(action, (), moves) for action in updates),
@@ -185,8 +185,8 @@ def _common(actions: Sequence[Action], reasons: Mapping[int, tuple[Reasons, ...]
     if not actions or (placed and len(actions) == 1):
         return ()
     verbs = Counter(verb_of(action.decision) for action in actions).most_common(1)
-    main = [reasons[one.id] for one in actions if placed or verb_of(one.decision) == verbs[0][0]]
-    return tuple(part for part in main[0] if not _is_measured(part) and all(part in one for one in main))
+    main = [reasons[member.id] for member in actions if placed or verb_of(member.decision) == verbs[0][0]]
+    return tuple(part for part in main[0] if not _is_measured(part) and all(part in parts for parts in main))
 
 
 def _is_measured(part: Reasons) -> bool:

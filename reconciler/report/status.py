@@ -153,7 +153,7 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
 
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
     pending = Counter(action.ref.cluster for action in plan.actions)
-    held = Counter(decision.ref.cluster for one in plan.held_back for decision in one.decisions)
+    held = Counter(decision.ref.cluster for limited in plan.held_back for decision in limited.decisions)
     frozen = {notice.subject.partition("/")[0] for notice in plan.notices if notice.kind == "frozen"}
     for cluster in fleet.clusters:
         name = cluster.name

@@ -121,7 +121,7 @@ def held_of(plan: Plan) -> tuple[Held, ...]:
 
 def held_title(held: Sequence[Held]) -> str:
     """Return the heading above what is held back."""
-    return f"Held back: {counted(sum(one.number for one in held), 'change')}"
+    return f"Held back: {counted(sum(limited.number for limited in held), 'change')}"
 
 
 def _held(plan: Plan, held: HeldBack) -> Held:
@@ -161,7 +161,7 @@ def _nothing(plan: Plan, words: str) -> str:
     drained = [one_line(notice.subject) for notice in plan.notices if notice.kind == "drainKeeps"]
     if drained:
         return f"No changes. The drain is not finished: {', '.join(drained)}."
-    settled = not plan.dropped and not any(one.partial or one.kind in _UNSETTLED for one in plan.notices)
+    settled = not plan.dropped and not any(said.partial or said.kind in _UNSETTLED for said in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
     if not settled or plan.kept_up:

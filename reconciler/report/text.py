@@ -128,7 +128,7 @@ def render_changed(approved: Plan, plan: Plan, chosen: Collection[int], style: S
     known = {change_of(action): action for action in approved.actions}
     before = {action.ref: action for action in approved.actions}
     new = [action for action in plan.actions if change_of(action) not in known]
-    gone = [action for action in approved.actions if action.ref not in {one.ref for one in plan.actions}]
+    gone = [action for action in approved.actions if action.ref not in {planned.ref for planned in plan.actions}]
     words = {action.id: _changed_words(before.get(action.ref), action.id in chosen) for action in new}
     groups = [
         *_explained(grouped(plan, new), words),
@@ -222,7 +222,7 @@ def _below(line: Line, outcomes: Mapping[int, Outcome] | None, style: Style, nam
         yield from (style.paint("1;33", words) for words in words_of(outcomes.get(line.action.id)))
     if style.verbose:
         yield from _details(line)
-        needs = [names.get(one, f"change {one}") for one in line.action.needs]
+        needs = [names.get(number, f"change {number}") for number in line.action.needs]
         yield from ([f"after {', '.join(dict.fromkeys(needs))}"] if needs else [])
 
 
@@ -240,12 +240,12 @@ def _held(plan: Plan, style: Style) -> Iterator[str]:
     held = held_of(plan)
     if held:
         yield style.paint("1;33", held_title(held))
-    for one in held:
-        where = one.where if style.verbose or not one.where else f"{one.where} (-v lists them)"
-        yield f"  {one.what}"
+    for limited in held:
+        where = limited.where if style.verbose or not limited.where else f"{limited.where} (-v lists them)"
+        yield f"  {limited.what}"
         yield from [f"    {where}"] * bool(where)
         if style.verbose:
-            yield from _indented(one.groups, style)
+            yield from _indented(limited.groups, style)
 
 
 def _indented(groups: Sequence[Group], style: Style) -> Iterator[str]:

@@ -291,8 +291,8 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
     windows = stated if stated_as == "downtime" else the_rest_of_the_week(stated)
     never = [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
     words = weekend_warnings(windows) if stated_as == "downtime" else never
-    for one in (*words, *_inverted(windows, stated_as)):
-        document.warn((*path, stated_as), one)
+    for warning in (*words, *_inverted(windows, stated_as)):
+        document.warn((*path, stated_as), warning)
     zone_name = given(fields.time_zone) or ""
     return Calendar(
         zone=_zone(document, (*path, "timeZone"), zone_name),

@@ -136,7 +136,7 @@ class Criteria:
         self.broken = False
 
     def all_at(self, path: Path, fields: tuple[CriterionFields, ...]) -> tuple[Criterion, ...]:
-        found = [self._criterion((*path, position), one) for position, one in enumerate(fields)]
+        found = [self._criterion((*path, position), stated) for position, stated in enumerate(fields)]
         self.broken = self.broken or None in found
         return tuple(criterion for criterion in found if criterion is not None)
 

@@ -139,10 +139,10 @@ class PolicyDocument:
         if base in (Duration, Share):
             return self._scalar(value, base, path)
         if get_origin(base) is tuple:
-            return tuple(self._left(one, get_args(base)[0], (*path, n)) for n, one in enumerate(value or ()))
+            return tuple(self._left(inner, get_args(base)[0], (*path, n)) for n, inner in enumerate(value or ()))
         if get_origin(base) is dict:
             inside = get_args(base)[1]
-            return {key: self._left(one, inside, (*path, key)) for key, one in (value or {}).items()}
+            return {key: self._left(inner, inside, (*path, key)) for key, inner in (value or {}).items()}
         if value is None:
             return None if _takes_none(kind) else _EMPTY.get(base, "")
         return int(value) if base is int and isinstance(value, float) else value

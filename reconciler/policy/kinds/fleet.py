@@ -115,7 +115,7 @@ class Production(Fields, frozen=True):
                 return f"namespace {namespace}, whose labels are not known,"
             if _has_labels(space_labels or NOTHING, self.namespace_labels):
                 return f"namespace {namespace} with {_labels_text(self.namespace_labels)}"
-        if any(_has_labels(one, self.workload_labels) for one in labels):
+        if any(_has_labels(own, self.workload_labels) for own in labels):
             return f"a workload with {_labels_text(self.workload_labels)}"
         return ""
 
@@ -226,7 +226,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         name=fields.metadata.name,
         place=document.place,
         clusters=tuple(
-            cluster_of(document, ("spec", "clusters", n), one, spec.state) for n, one in enumerate(spec.clusters)
+            cluster_of(document, ("spec", "clusters", n), stated, spec.state) for n, stated in enumerate(spec.clusters)
         ),
         notify=notifications_of(document, ("spec", "notify"), spec.notify),
         tenants=tenants_of(document, spec.tenants),

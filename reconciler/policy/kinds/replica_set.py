@@ -169,7 +169,7 @@ def _json(text: str) -> Any:
         raise ValueError(_TOO_DEEP) from None
     level = [value]
     for _ in range(MAX_DEPTH):
-        level = [inside for one in level for inside in _inside_of(one)]
+        level = [inside for outer in level for inside in _inside_of(outer)]
     if level:
         raise ValueError(_TOO_DEEP)
     return value

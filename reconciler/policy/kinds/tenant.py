@@ -141,11 +141,11 @@ def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenan
         words = f"is {shown(tenant.service_account)}, expected another one than that of {whose}"
         document.add((*here, "serviceAccount"), words)
     for number, pattern in enumerate(tenant.paths):
-        if any(overlap(pattern, one, path=True) for one in other.paths):
+        if any(overlap(pattern, theirs, path=True) for theirs in other.paths):
             document.add((*here, "paths", number), f"is {shown(pattern)}, expected files apart from those of {whose}")
     why = _why_apart(pair, clusters)
     for number, pattern in enumerate(tenant.namespaces if why else ()):
-        twin = next((one for one in other.namespaces if overlap(pattern, one)), None)
+        twin = next((theirs for theirs in other.namespaces if overlap(pattern, theirs)), None)
         if twin is not None:
             words = f"is {shown(pattern)}, expected namespaces apart from {shown(twin)} of {whose}, {why}"
             document.add((*here, "namespaces", number), words)
@@ -160,7 +160,7 @@ def _why_apart(pair: tuple[Tenant, Tenant], clusters: Sequence[str]) -> str:
     shared = [name for name in clusters if tenant.has_cluster(name) and other.has_cluster(name)]
     if shared:
         return f"which is in {shared[0]} too"
-    placing = all("FederatedReplicaSet" in one.kinds for one in pair)
+    placing = all("FederatedReplicaSet" in either.kinds for either in pair)
     return "as both may have a FederatedReplicaSet of the same namespace and name" if placing else ""
 
 

@@ -56,7 +56,7 @@ class TenantBounds(Struct, frozen=True):
             name=f"{self.tenant.name}/{policy.name}",
             tenant=self.tenant.name,
             selector=self._within(policy.selector),
-            exclude=tuple(self._within(one) for one in policy.exclude),
+            exclude=tuple(self._within(exclusion) for exclusion in policy.exclude),
         )
 
     def _within(self, selector: Selector) -> Selector:
@@ -84,7 +84,7 @@ class TenantBounds(Struct, frozen=True):
         if other is not None:
             words = f"is {shown(host)}, a Service of {other}, expected one of tenant {self.tenant.name}"
             self.document.add((*path, "http", "host"), words)
-        elif foreign and host not in {one.lower().rstrip(".") for one in self.fleet.pod_pickers.allowed_hosts}:
+        elif foreign and host not in {allowed.lower().rstrip(".") for allowed in self.fleet.pod_pickers.allowed_hosts}:
             words = (
                 f"is {shown(host)}, a Service of the platform, expected one of tenant {self.tenant.name}, or one that"
             )
