@@ -21,7 +21,7 @@ from reconciler.cli.options import (
     terminal_or,
     verb,
 )
-from reconciler.cli.output import FORMATS, failure_lines, say
+from reconciler.cli.output import FORMATS, failure_lines, say, say_each
 from reconciler.cli.plan_file import (
     check_saved,
     check_world,
@@ -134,8 +134,7 @@ def _due_only(
     except PolicyError:
         raise problem from None
     lines = failure_lines(problem)
-    for line in lines:
-        say(f"error: {line}")
+    say_each("error", lines)
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
     world = run.world(fleet)
     applied = apply_wakes_due(fleet, world, options.request(), control)

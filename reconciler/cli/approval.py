@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from reconciler.cli.output import FORMATS, say, say_text, show
+from reconciler.cli.output import FORMATS, say, say_each, say_text, show
 from reconciler.cli.progress import Progress
 from reconciler.cli.run_limit import interruptible
 from reconciler.cli.run_options import RunOptions
@@ -101,8 +101,7 @@ class Approval:
         """
         if applied.declined:
             raise ReconcilerError(DECLINED)
-        for lost in applied.lost:
-            say(f"warning: {lost}")
+        say_each("warning", applied.lost)
         style = replace(self._call.style, changes=not self._shown)
         show(FORMATS[self._output](applied.plan, applied.outcomes, style), self._output, color=self._call.color)
 

@@ -15,7 +15,7 @@ from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import days_option, option, output_option, verb
-from reconciler.cli.output import as_text, say, show
+from reconciler.cli.output import as_text, say_each, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import shared
 from reconciler.decide.annotations import format_time
@@ -69,8 +69,7 @@ def forecast_command(options: ForecastOptions) -> int:
     style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
     if past is None:
         opened, until = opened_snapshot(options, policies), options.now + timedelta(days=options.days)
-        for warning in () if options.quiet else opened.warnings():
-            say(f"warning: {warning}")
+        say_each("warning", () if options.quiet else opened.warnings())
         made = forecast(policies, Simulation(policies, opened, options.tick), options.now, until)
     else:
         with past_snapshot(options, past, policies) as with_history:

@@ -12,7 +12,7 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, verb
-from reconciler.cli.output import say, show, show_document
+from reconciler.cli.output import say, say_each, show, show_document
 from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.cli.run_options import WORLD, FleetOptions
 from reconciler.decide.annotations import format_time
@@ -170,8 +170,7 @@ def _check_namespace(
 
 def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:
     """Say what went wrong, and return the exit code."""
-    for failure in failures:
-        say(f"error: {failure}")
+    say_each("error", failures)
     if not written:
         return ExitCode.NOTHING_DONE
     return ExitCode.PARTIAL if failures else ExitCode.DONE

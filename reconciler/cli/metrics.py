@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.cli.output import say
+from reconciler.cli.output import say_each
 from reconciler.cli.run_options import RunOptions
 from reconciler.errors import UsageError, reason_of
 from reconciler.exit_codes import ExitCode
@@ -122,8 +122,7 @@ def run_metrics(verb: str, options: RunOptions) -> Iterator[RunMetrics]:
             _written(file, found, run.ended_well) if file is not None else "",
             _pushed(gateway, verb, found, run.ended_well, options.limit) if gateway is not None else "",
         ]
-        for warning in filter(None, warnings):
-            say(f"warning: {warning}")
+        say_each("warning", filter(None, warnings))
 
 
 def _check_gateway(gateway: str) -> None:

@@ -14,7 +14,7 @@ from reconciler.apply.notified import Notified
 from reconciler.backends.credential_sources import allowed_file, secret_in
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.webhooks import SECONDS, deliver, message_to
-from reconciler.cli.output import say
+from reconciler.cli.output import say, say_each
 from reconciler.cli.run_options import RunOptions
 from reconciler.connection_settings import CredentialSources
 from reconciler.credentials import remember
@@ -58,8 +58,7 @@ def notifications_of_run(options: RunOptions) -> Iterator[Notifications]:
         yield kept
     finally:
         try:
-            for warning in _sent(kept, options):
-                say(f"warning: {warning}")
+            say_each("warning", _sent(kept, options))
         except Exception as error:  # noqa: BLE001 - whatever it is, the run did what it could
             say(f"warning: no notification was sent: {reason_of(error)}")
 

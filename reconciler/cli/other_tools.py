@@ -22,7 +22,7 @@ from reconciler.cli.options import (
     terminal_or,
     verb,
 )
-from reconciler.cli.output import say, show
+from reconciler.cli.output import say, say_each, show
 from reconciler.cli.progress import run_progress
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, SERVER, RunOptions
@@ -126,8 +126,7 @@ def _imported(options: ImportOptions) -> Imported:
     manifests = _of_context(context, options, kinds) if context else read_manifests(paths)
     imported = read(manifests)
     if not imported.policies:
-        for loss in imported.losses:
-            say(f"warning: {loss}")
+        say_each("warning", imported.losses)
         where = context or ", ".join(paths)
         raise UsageError(
             f"import: no policy can be made of {options.peer} in {where}: {len(manifests)} objects were read"

@@ -70,6 +70,12 @@ def say(text: str, *, nl: bool = True) -> None:
     _say(_text(one_line(text)), nl=nl)
 
 
+def say_each(level: str, found: Iterable[object]) -> None:
+    """Say each of `found` on stderr, on a line of its own; `level` is "error" or "warning"."""
+    for one in found:
+        say(f"{level}: {one}")
+
+
 def say_json(value: object) -> None:
     """Say `value` on stderr as one line of JSON."""
     _say(_values(json.dumps(value, ensure_ascii=False)), nl=True)
@@ -181,8 +187,7 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
             problems = error.problems if isinstance(error, ReconcilerError) else ()
             found = {"errors": lines, "problems": [problem_values(problem) for problem in problems]}
             show_document("Error", {"exitCode": int(code), **found}, "json")
-    for line in lines:
-        say(f"error: {line}")
+    say_each("error", lines)
     return code
 
 

@@ -21,7 +21,15 @@ from reconciler.cli.options import (
     path_argument,
     verb,
 )
-from reconciler.cli.output import as_text, problem_values, say, show, show_document, show_lines, show_workflow_command
+from reconciler.cli.output import (
+    as_text,
+    problem_values,
+    say_each,
+    show,
+    show_document,
+    show_lines,
+    show_workflow_command,
+)
 from reconciler.decide.annotations import format_time
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.exit_codes import ExitCode
@@ -68,8 +76,7 @@ def validate_command(options: ValidateOptions) -> int:
     if policies is None or problems:
         raise PolicyError.of(problems)
     night = None if options.snapshot is None else _first_night(policies, options)
-    for warning in (*policies.warnings, *(() if night is None else night.warnings)):
-        say(f"warning: {warning}")
+    say_each("warning", (*policies.warnings, *(() if night is None else night.warnings)))
     if output == "json":
         warnings = [problem_values(problem) for problem in policies.warnings]
         show_document("Validation", {**_counts(policies), "warnings": warnings, **_night(night)}, output)

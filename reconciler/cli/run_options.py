@@ -30,7 +30,7 @@ from reconciler.cli.options import (
     text_width,
     unread,
 )
-from reconciler.cli.output import say
+from reconciler.cli.output import say, say_each
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
 from reconciler.errors import ClusterError, Problem, UnreadPoliciesError, UsageError, reason_of
@@ -207,8 +207,7 @@ class RunOptions(Options):
         found = self.read(self.path, partly=partly or self.tenant is not None)
         if self.tenant is not None:
             found = policy_source.only_of(found, policy_source.tenant_named(found.fleet, self.tenant), partly=partly)
-        for problem in sorted(chain.from_iterable(found.problems.values())):
-            say(f"error: {problem}")
+        say_each("error", sorted(chain.from_iterable(found.problems.values())))
         policy_source.check_names(found, self.filters, dict(self.allow_exceed))
         if self.shard is None:
             return found
@@ -273,7 +272,7 @@ class RunOptions(Options):
         world = open_world(bounded, self.snapshot, self.now, self.settings)
         context = click.get_current_context(silent=True)
         if context is not None and not self.quiet:
-            context.call_on_close(lambda: _warn(world))
+            context.call_on_close(lambda: say_each("warning", world.warnings()))
         return world
 
     def live_backends(self, fleet: Fleet) -> Mapping[str, Backend]:
@@ -345,8 +344,7 @@ class FleetOptions(RunOptions):
             if self.own_namespace is not None:
                 raise UsageError("--own-namespace: the Fleet names its own, expected it beside --context")
             fleet, problems = read_fleet_for_wakes(self.path)
-            for problem in problems:
-                say(f"warning: {problem}")
+            say_each("warning", problems)
             return fleet
         context, fleet_flag = (
             ("RECONCILER_CONTEXT", "RECONCILER_POLICIES") if self.unasked else ("--context", "--policies")
@@ -395,8 +393,3 @@ class ByHandOptions(FleetOptions):
     """Those of a verb that writes what a person asks for, and reads of the policies the Fleet alone."""
 
     output: str = output_option("text", "json", "yaml", "markdown")
-
-
-def _warn(world: World) -> None:
-    for warning in world.warnings():
-        say(f"warning: {warning}")

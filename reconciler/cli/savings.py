@@ -14,7 +14,7 @@ from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import option, output_option, verb
-from reconciler.cli.output import say, show_document, show_lines
+from reconciler.cli.output import say_each, show_document, show_lines
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
@@ -60,8 +60,7 @@ def savings_command(options: SavingsOptions) -> int:
     made = plan(read, world, options.request())
     start = made.made_at - length
     days, failures = read_history(read.fleet, world, (made.made_at - KEPT).astimezone(UTC).date())
-    for failure in failures:
-        say(f"error: {one_line(failure)}")
+    say_each("error", map(one_line, failures))
     changes = [change for day in days for change in day.changes]
     ended = tuple(period for period in ended_periods(changes) if period.until > start)
     found = RealisedSavings(

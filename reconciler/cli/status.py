@@ -15,7 +15,7 @@ from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
-from reconciler.cli.output import as_text, say, show, show_document, show_lines
+from reconciler.cli.output import as_text, say, say_each, show, show_document, show_lines
 from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
 from reconciler.errors import reason_of, reason_on
 from reconciler.exit_codes import ExitCode
@@ -74,8 +74,8 @@ def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
     changes = _last_changes(policies.fleet, world, options)
     kinds = {workload.ref.kind for cluster in state.clusters.values() for workload in cluster.workloads}
     read = [change for change in changes if change.object.partition("/")[0] in state.clusters]
-    for warning in _unread(read, kinds | {kind.kind for kind in (*BY_KIND.values(), *policies.fleet.switch_kinds)}):
-        say(f"warning: {warning}")
+    kinds |= {kind.kind for kind in (*BY_KIND.values(), *policies.fleet.switch_kinds)}
+    say_each("warning", _unread(read, kinds))
     return fleet_status(policies.fleet, state, made, _runs([change for change in changes if change.run]))
 
 
@@ -152,8 +152,7 @@ def history_command(options: HistoryOptions) -> int:
             known_cluster(fleet, name, str(options.subject))
         days, failures = read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
     found = [change for change in chosen(days, name) if since <= change.time <= options.now]
-    for failure in failures:
-        say(f"error: {one_line(failure)}")
+    say_each("error", map(one_line, failures))
     dropped = sum(day.dropped for day in days)
     if dropped:
         say(f"warning: {dropped} older changes of these days are not kept")

@@ -15,7 +15,7 @@ from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, auto_approve_option, option, terminal_or, verb
-from reconciler.cli.output import say
+from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import run_progress
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, ByHandOptions
@@ -190,8 +190,7 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
             world.accesses[target.ref.cluster].cluster.write(request_of(target, waking.wanted))
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked all the same
             failures.append(reason_of(error))
-    for failure in failures:
-        say(f"error: {failure}")
+    say_each("error", failures)
     return [ExitCode.PARTIAL] if failures else []
 
 

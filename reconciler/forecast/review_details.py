@@ -14,9 +14,8 @@ from reconciler.forecast.text import MOST_CLUSTERS, LineList, undecided_words, w
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
-from reconciler.report.blocks import blocks_of
 from reconciler.report.change_words import name_of, what_of
-from reconciler.report.groups import Group, Line, grouped
+from reconciler.report.groups import Group, Line, blocks_of, grouped
 from reconciler.report.reason_words import age, weekday_and_time
 from reconciler.report.summary import held_of
 from reconciler.report.text import block_entries, lines_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -81,7 +81,7 @@ def _opened(file: CaseFile, policies: PolicySet) -> Opened:
     try:
         made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), order, switches) for name in names}
     except SnapshotError as error:
-        found = [replace(problem, file=file.place.file, line=file.place.line) for problem in error.problems]
+        found = [structs.replace(problem, file=file.place.file, line=file.place.line) for problem in error.problems]
         raise SnapshotError.of(found) from error
     return Opened({name: Backend(name, cluster=one, metrics=SnapshotMetrics(name, {})) for name, one in made.items()})
 

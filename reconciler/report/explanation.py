@@ -23,7 +23,6 @@ from reconciler.policy.types import (
     PolicySet,
     WorkloadSelector,
 )
-from reconciler.report.blocks import overridden_words
 from reconciler.report.change_words import (
     field_name,
     field_of,
@@ -34,7 +33,7 @@ from reconciler.report.change_words import (
     verb_of,
     victims_of,
 )
-from reconciler.report.groups import reasons_in
+from reconciler.report.groups import overridden_words, reasons_in
 from reconciler.report.reason_words import age
 from reconciler.report.summary import source_of
 from reconciler.untrusted_text import one_line

@@ -19,9 +19,8 @@ from reconciler.messages import counted
 from reconciler.plan.effects import added, effect_of
 from reconciler.plan.json import counts_of
 from reconciler.plan.model import Plan
-from reconciler.report.blocks import blocks_of
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Line, made_at, reasons_in, updates_of
+from reconciler.report.groups import Line, blocks_of, made_at, reasons_in, updates_of
 from reconciler.report.json import totals_of
 from reconciler.report.reason_words import age
 from reconciler.report.status import (

@@ -14,8 +14,7 @@ from reconciler.decide.decisions import PlacementView
 from reconciler.errors import Problem
 from reconciler.messages import counted
 from reconciler.plan.model import Plan
-from reconciler.report.blocks import blocks_of
-from reconciler.report.groups import Group, columns, made_at, placement_rows, updates_of
+from reconciler.report.groups import Group, blocks_of, columns, made_at, placement_rows, updates_of
 from reconciler.report.summary import Held, held_of, held_title, report_of
 from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.untrusted_text import short

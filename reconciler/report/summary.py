@@ -23,8 +23,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
-from reconciler.report.blocks import FROZEN, bracketed
-from reconciler.report.groups import Group, Line, grouped, made_at, updates_of
+from reconciler.report.groups import FROZEN, Group, Line, bracketed, grouped, made_at, updates_of
 from reconciler.report.reason_words import age
 from reconciler.untrusted_text import one_line
 

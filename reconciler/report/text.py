@@ -14,10 +14,9 @@ from reconciler.messages import counted
 from reconciler.model import NOTHING
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan, pointer
-from reconciler.report.blocks import Block, blocks_of
 from reconciler.report.change_words import is_metadata, what_of
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Group, Line, grouped, updates_of
+from reconciler.report.groups import Block, Group, Line, blocks_of, grouped, updates_of
 from reconciler.report.summary import held_of, held_title, report_of, went_well, words_of
 from reconciler.untrusted_text import one_line
 

@@ -121,8 +121,8 @@ def refused(path: Path | str) -> tuple[Problem, ...]:
 
 
 def test_a_missing_or_empty_directory_is_never_no_policies(policies):
-    assert refused("none") == (Problem("none", 1, 1, "", "does not exist, expected a directory with policy files"),)
-    empty = (Problem("policies", 1, 1, "", "has no policy in it, expected at least a Fleet"),)
+    assert refused("none") == (Problem.of_path("none", "does not exist, expected a directory with policy files"),)
+    empty = (Problem.of_path("policies", "has no policy in it, expected at least a Fleet"),)
     assert refused("policies") == empty
     (policies / "words.yaml").write_text("# nothing yet\n---\n")
     (policies / ".fleet.yaml").write_text(FLEET)
