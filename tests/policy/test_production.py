@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from msgspec.structs import replace
 
 from reconciler.connection_settings import ClusterConnection
 from reconciler.policy.types import FleetCluster, Production
+from tests.builders import a_fleet
 
 EAST = FleetCluster("east", {"stage": "live"}, ClusterConnection("east"))
 LABELS = {"stage": "live"}
@@ -25,3 +29,20 @@ LABELS = {"stage": "live"}
 )
 def test_a_namespace_whose_labels_are_not_known(production: Production, namespace: str, expected: str) -> None:
     assert production.why(EAST, namespace, None, {}) == expected
+
+
+class Counted(tuple[FleetCluster, ...]):
+    """Clusters that count how often somebody goes through them."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[FleetCluster]:
+        type(self).looked += 1
+        return super().__iter__()
+
+
+def test_the_clusters_of_a_fleet_are_gone_through_once_however_many_objects_ask_for_theirs() -> None:
+    east, west = a_fleet("east", "west").clusters
+    fleet = replace(a_fleet(), clusters=Counted((east, west)))
+    assert [fleet.cluster(name) for name in ("east", "west", "north") * 3] == [east, west, None] * 3
+    assert Counted.looked == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
@@ -183,7 +184,7 @@ class FleetDocument(Fields, frozen=True, kw_only=True):
     """spec defines the clusters and the limits."""
 
 
-class Fleet(FleetSpec, frozen=True, kw_only=True):
+class Fleet(FleetSpec, frozen=True, kw_only=True, dict=True):  # so that the clusters by name can be kept
     """The Fleet as it is decided by; no namespace of a cluster belongs to two of its tenants."""
 
     name: str
@@ -206,8 +207,12 @@ class Fleet(FleetSpec, frozen=True, kw_only=True):
         own = {"kube-system", "kube-public", "kube-node-lease", self.namespace}
         return frozenset(own.union(self.protected_namespaces))
 
+    @cached_property
+    def _by_name(self) -> Mapping[str, FleetCluster]:
+        return {cluster.name: cluster for cluster in self.clusters}
+
     def cluster(self, name: str) -> FleetCluster | None:
-        return next((cluster for cluster in self.clusters if cluster.name == name), None)
+        return self._by_name.get(name)
 
     def tenant(self, name: str) -> Tenant | None:
         return next((tenant for tenant in self.tenants if tenant.name == name), None)
