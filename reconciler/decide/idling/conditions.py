@@ -370,7 +370,7 @@ def _rollout(case: Conditions) -> MetCondition | None:
 
 
 def _may_wake(case: Conditions) -> MetCondition | None:
-    found = next((verdict.wake_when for verdict in case.subject.verdict.won if verdict.wake_when.may_hold), None)
+    found = case.subject.verdict.wake_when_blocker
     return None if found is None else MetCondition(Condition.MAY_WAKE, found.reasons)
 
 

@@ -344,6 +344,11 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return next((verdict for verdict in self.won if verdict.wakes and verdict.wake_when.holds), None)
 
     @cached_property
+    def wake_when_blocker(self) -> WakeWhen | None:
+        """A `wakeWhen` that holds or is unknown, of any policy."""
+        return next((verdict.wake_when for verdict in self.won if verdict.wake_when.may_hold), None)
+
+    @cached_property
     def equal_policies(self) -> tuple[str, ...]:
         """The policies of equal priority that select the same object, () where no two do."""
         return next((verdict.equal_policies for verdict in self.won if verdict.equal_policies), ())
