@@ -98,7 +98,7 @@ FIRST_YEAR, LAST_YEAR = 1970, 9000
 
 
 def fleet_names(fleet: Fleet) -> frozenset[str]:
-    """Return the Fleet names whose marks are ours."""
+    """Return the Fleet names whose annotations are ours."""
     return frozenset((fleet.name, *fleet.former_names))
 
 
@@ -108,7 +108,7 @@ def idling_owner_text(fleet: str, policy: str) -> str:
 
 
 def idling_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return (Fleet, policy) of the IdlingPolicy that owns the marks, None where no IdlingPolicy is named."""
+    """Return (Fleet, policy) of the IdlingPolicy that owns the idle record, None where no IdlingPolicy is named."""
     for key in (IDLING_OWNER, OWNER):
         parts = annotations.get(key, "").split("/", 2)
         if len(parts) == 3 and parts[1] == OWNING_KIND:

@@ -197,13 +197,15 @@ class _Observer:
         by_ref = self._inventory.by_ref
         selected = [workload for service in services if service.is_selected for workload in service.found.workloads]
         selected += [by_ref[ref] for ref in self._verdicts.direct]
-        marked = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
-        listed = {workload.ref for workload in marked}
+        recorded = [by_ref[ref] for service in services for ref in _listed(service) if ref in by_ref]
+        listed = {workload.ref for workload in recorded}
         scales = [self._selected_scale(workload, behind, listed) for workload in selected]
         scales += self._recorded_autoscalers()
-        marked += [workload for workload in self._cluster.workloads if read_record(workload, self._fleets) is not None]
-        marked += list(self._pinned_scalables())
-        scales += [self._recorded_scale(w) for w in marked if not is_owned_by_scalable(w, self._inventory)]
+        recorded += [
+            workload for workload in self._cluster.workloads if read_record(workload, self._fleets) is not None
+        ]
+        recorded += list(self._pinned_scalables())
+        scales += [self._recorded_scale(w) for w in recorded if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
 
     def _selected_scale(self, workload: Workload, behind: _Behind, listed: Set[ObjectRef]) -> Scale:

@@ -27,13 +27,13 @@ def decisions_of(choices: Mapping[ObjectRef, Choice], context: WriteContext) -> 
     """Return every decision that `choices` ask for, sorted by group and order; nothing on a read-only cluster."""
     written = context.written
     live = [choice for choice in choices.values() if choice.ref.cluster in written and _is_concerned(choice)]
-    marked = [
+    recorded = [
         (service, cluster.inventory)
         for cluster in context.clusters
         for service in cluster.services
         if is_recorded(service) and cluster.name in written
     ]
-    groups = {service.ref: group_name("idling", service.ref) for service, _ in marked} | groups_of(live)
+    groups = {service.ref: group_name("idling", service.ref) for service, _ in recorded} | groups_of(live)
     running = {service.ref for choice in choices.values() if choice.stays_up for service in choice.subject.behind}
     context = replace(
         context,
@@ -48,7 +48,7 @@ def decisions_of(choices: Mapping[ObjectRef, Choice], context: WriteContext) -> 
             behind.setdefault(service.ref, []).append(choice)
     on_services = {
         service.ref: service_decisions(service, behind.get(service.ref, ()), inventory, context)
-        for service, inventory in marked
+        for service, inventory in recorded
         if service.ref in behind or service.has_record
     }
     tiers = wake_tiers(live)
@@ -78,10 +78,10 @@ def _down_at(choices: Iterable[Choice]) -> dict[ObjectRef, int]:
 def _is_concerned(choice: Choice) -> bool:
     """Return whether anything may have to be written for it: what just runs, without a record, costs no more work."""
     autoscaler = choice.subject.autoscaler
-    marked = any(service.has_record for service in choice.subject.services)
+    recorded = any(service.has_record for service in choice.subject.services)
     return (
         choice.action is not IdleAction.LEAVE
-        or marked
+        or recorded
         or choice.subject.on_target is not None
         or (autoscaler is not None and autoscaler.previous is not None)
     )

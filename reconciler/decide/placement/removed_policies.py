@@ -70,8 +70,8 @@ def removed_policies(
 ) -> DesiredState:
     """Return the releases and deletes of local workloads whose federated ReplicaSet was removed, and of its status.
 
-    When more than a quarter of those that own marks are gone at once (and more than one), nothing is: a repository that
-    lost a folder must not delete anything.
+    When more than a quarter of those that own workloads are gone at once (and more than one), nothing is: a repository
+    that lost a folder must not delete anything.
     """
     marked = list(_owned(federated.values(), inputs))
     guard = fleet_guard([owned.key for owned in marked], frozenset(federated), inputs.run.allow_removed)
