@@ -25,7 +25,7 @@ def test_a_month(benchmark, count: int) -> None:
     end = START + MONTH
     made = [calls(f"ns-{n // IN_ONE}", f"app-{n}", OFFICE, START - WINDOW, end, "bench") for n in range(count)]
     policies = policy_set([FLEET, *(a_policy(f"nights-{n}", f"ns-{n}") for n in range(count // IN_ONE))])
-    history = history_of(made, QUERY, WINDOW, START, MONTH // STEP, STEP)
+    history = history_of(made, QUERY, WINDOW, START, MONTH // STEP, STEP, averages=False)
     opened = opened_of(made)
     work = Work("replay of a month, a policy for each 10 workloads", count, rounds=1, growth=1.2)
     found = measured(benchmark, work, lambda: replayed(policies, opened, history, MONTH))

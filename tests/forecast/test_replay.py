@@ -128,9 +128,9 @@ class Past:
         return number, seconds, wakes
 
 
-def cron(policies: PolicySet, made: Sequence[Calls], end: datetime, asked: Any = None) -> Past:
-    """The real plan and apply at every tick from START on; the requests themselves are counted, if nobody is asked."""
-    metrics, past = asked or CountedCalls(made), Past(made)
+def cron(policies: PolicySet, made: Sequence[Calls], end: datetime) -> Past:
+    """The real plan and apply at every tick from START on, which count the requests themselves."""
+    metrics, past = CountedCalls(made), Past(made)
     simulation = _Live(policies, Opened({"a": Backend("a", opened_of(made).backends["a"].cluster, metrics)}), STEP)
     at = START
     while at < end:
