@@ -21,7 +21,7 @@ from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.change_words import name_of, verb_of
-from reconciler.report.groups import reasons_in
+from reconciler.report.reason_words import reasons_in
 
 Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""

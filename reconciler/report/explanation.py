@@ -33,8 +33,8 @@ from reconciler.report.change_words import (
     verb_of,
     victims_of,
 )
-from reconciler.report.groups import overridden_words, reasons_in
-from reconciler.report.reason_words import age
+from reconciler.report.groups import overridden_words
+from reconciler.report.reason_words import age, reasons_in
 from reconciler.report.summary import source_of
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import SCALABLE_KINDS

@@ -25,7 +25,7 @@ from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.report.change_words import field_of, is_metadata, metadata_words, name_of, sign_of, verb_of, victims_of
-from reconciler.report.reason_words import ReasonWords, common_zone, time_and_zone
+from reconciler.report.reason_words import ReasonWords, reasons_in, time_and_zone
 from reconciler.untrusted_text import one_line
 
 _WORST_FIRST = tuple(Effect)
@@ -87,11 +87,6 @@ class Group(Struct, frozen=True):
 def updates_of(number: int) -> str:
     """Return "1 metadata update"."""
     return counted(number, "metadata update")
-
-
-def reasons_in(plan: Plan) -> ReasonWords:
-    """Return how reasons and times of `plan` are worded: in the one time zone that its heading names."""
-    return ReasonWords(plan.made_at, common_zone(plan.time_zones))
 
 
 def made_at(plan: Plan) -> str:

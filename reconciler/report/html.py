@@ -20,9 +20,9 @@ from reconciler.plan.effects import added, effect_of
 from reconciler.plan.json import counts_of
 from reconciler.plan.model import Plan
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Line, blocks_of, made_at, reasons_in, updates_of
+from reconciler.report.groups import Line, blocks_of, made_at, updates_of
 from reconciler.report.json import totals_of
-from reconciler.report.reason_words import age
+from reconciler.report.reason_words import age, reasons_in
 from reconciler.report.status import (
     FleetStatus,
     IdleObject,

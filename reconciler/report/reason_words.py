@@ -13,6 +13,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import ChangeIf
 from reconciler.decide.reasons import Reason, Reasons, filled, phrase_parts, stable
+from reconciler.plan.model import Plan
 from reconciler.untrusted_text import one_line
 
 _STORED_TIME = r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -91,6 +92,11 @@ class ReasonWords(Struct, frozen=True):
         if form == "ago":
             return f"in {length}" if at > self.now else f"{length} ago"
         return f"for {length}" if form == "since" else length
+
+
+def reasons_in(plan: Plan) -> ReasonWords:
+    """Return how reasons and times of `plan` are worded: in the one time zone that its heading names."""
+    return ReasonWords(plan.made_at, common_zone(plan.time_zones))
 
 
 @cache

@@ -26,8 +26,8 @@ from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, 
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
 from reconciler.report.change_words import name_of
-from reconciler.report.groups import columns, made_at, placement_rows, reasons_in
-from reconciler.report.reason_words import age
+from reconciler.report.groups import columns, made_at, placement_rows
+from reconciler.report.reason_words import age, reasons_in
 from reconciler.untrusted_text import one_line, whole_number_in
 from reconciler.version import OUTPUT_VERSION
 
