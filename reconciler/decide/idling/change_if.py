@@ -23,7 +23,7 @@ from reconciler.decide.change_codes import (
 from reconciler.decide.decisions import WITHOUT_END
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import change_if_restricted
-from reconciler.decide.idling.conditions import Condition, MetCondition, unnamed_kind
+from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, unnamed_kind
 from reconciler.decide.idling.contested import excluding_contest
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, PolicyVerdict, schedules_of
 from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
@@ -46,8 +46,8 @@ _OF_STATE = {
     IdleState.FOREIGN: _A_WAKE_REQUEST,
     IdleState.TAKEN_OVER: _A_WAKE_REQUEST,
 }
-_NOT_OWN = (Condition.RUNS_ELSEWHERE, Condition.SERVICE_RUNS, Condition.PODS_UNREAD)
-_OF_NEIGHBOURS = (*_NOT_OWN, Condition.OBSERVED, Condition.CLUSTER_UNREAD, Condition.FEDERATED_PAUSED)
+_NOT_OWN = (IdlingCondition.RUNS_ELSEWHERE, IdlingCondition.SERVICE_RUNS, IdlingCondition.PODS_UNREAD)
+_OF_NEIGHBOURS = (*_NOT_OWN, IdlingCondition.OBSERVED, IdlingCondition.CLUSTER_UNREAD, IdlingCondition.FEDERATED_PAUSED)
 """What ends when others are decided otherwise, where it names them."""
 
 
@@ -99,7 +99,7 @@ def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
     return list(found.values())
 
 
-def _neighbours(name: Condition, choice: Choice) -> tuple[ObjectRef, ...]:
+def _neighbours(name: IdlingCondition, choice: Choice) -> tuple[ObjectRef, ...]:
     condition = choice.conditions.get(name)
     return () if condition is None else condition.neighbours
 
@@ -156,7 +156,7 @@ def _changes(choice: Choice) -> Iterator[ChangeIf | None]:
 
 def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
     state, result = choice.state, choice.subject.verdict.result
-    held = {name for name in Condition if name in choice.conditions and not _neighbours(name, choice)}
+    held = {name for name in IdlingCondition if name in choice.conditions and not _neighbours(name, choice)}
     while True:
         rule, action, name = choose(state, result, held)
         if action is not choice.action:
@@ -165,14 +165,14 @@ def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
             yield _ANOTHER_CLUSTER_STATE
             return
         if state in _OF_STATE and (name is None or rule.action is IdleAction.OVERDUE):
-            read_only = Condition.READ_ONLY in held and _OF_STATE[state] is _A_WAKE_REQUEST
+            read_only = IdlingCondition.READ_ONLY in held and _OF_STATE[state] is _A_WAKE_REQUEST
             yield from (_OF_STATE[state], _ANOTHER_CLUSTER_STATE) if read_only else (_OF_STATE[state],)
             return
         if name is not None:
             condition = choice.conditions.get(name)
             yield None if condition is None else _change_of(condition, choice)
             held.remove(name)
-            result = _not_busy(choice) if name is Condition.BUSY else result
+            result = _not_busy(choice) if name is IdlingCondition.BUSY else result
         elif state is IdleState.CONTESTED:
             yield _UNCONTESTED
             state = IdleState.AWAKE
@@ -184,7 +184,7 @@ def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
             return
 
 
-def _last(choice: Choice, rule: Rule, held: Container[Condition]) -> Iterator[ChangeIf | None]:
+def _last(choice: Choice, rule: Rule, held: Container[IdlingCondition]) -> Iterator[ChangeIf | None]:
     """Yield what makes another action where neither state nor conditions are the cause."""
     verdict = choice.subject.verdict
     if choice.state is IdleState.DOWN:
@@ -203,7 +203,7 @@ def _last(choice: Choice, rule: Rule, held: Container[Condition]) -> Iterator[Ch
             if is_woken
             else _A_WAKE_REQUEST
         )
-        if Condition.READ_ONLY in held:
+        if IdlingCondition.READ_ONLY in held:
             yield _ANOTHER_CLUSTER_STATE
 
 
@@ -308,7 +308,7 @@ def _change_of(condition: MetCondition, choice: Choice) -> ChangeIf | None:
 
 
 def _of_time(condition: MetCondition, _choice: Choice) -> ChangeIf | None:
-    annotation = AWAKE_UNTIL if condition.name is Condition.KEPT_AWAKE else ""
+    annotation = AWAKE_UNTIL if condition.name is IdlingCondition.KEPT_AWAKE else ""
     return None if condition.until is None else after(condition.until, annotation)
 
 
@@ -332,7 +332,7 @@ def _of_busy(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
 
 def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     """Return that no `wakeWhen` holds, or with MAY_WAKE that none may hold."""
-    wakes = condition.name is Condition.WAKE_WHEN
+    wakes = condition.name is IdlingCondition.WAKE_WHEN
     said = [verdict.wake_when for verdict in choice.subject.verdict.won if verdict.wakes or not wakes]
     above = [change_if(ChangeIfCode.METRIC_AT_MOST, bound=bound) for wake_when in said for bound in wake_when.above]
     unknown = [bound for wake_when in said for bound in wake_when.unknown if not wakes]
@@ -380,32 +380,32 @@ _OF_REASON = {
 }
 
 
-CHANGE_OF: Mapping[Condition, ChangeIf | Callable[[MetCondition, Choice], ChangeIf | None]] = {
-    Condition.REQUESTED: _of_time,
-    Condition.EXCLUDED: _of_exclusion,
-    Condition.BUSY: _of_busy,
-    Condition.WAKE_WHEN: _of_wake_when,
-    Condition.FLOOR: lambda condition, _choice: field_is(
+CHANGE_OF: Mapping[IdlingCondition, ChangeIf | Callable[[MetCondition, Choice], ChangeIf | None]] = {
+    IdlingCondition.REQUESTED: _of_time,
+    IdlingCondition.EXCLUDED: _of_exclusion,
+    IdlingCondition.BUSY: _of_busy,
+    IdlingCondition.WAKE_WHEN: _of_wake_when,
+    IdlingCondition.FLOOR: lambda condition, _choice: field_is(
         "idleReplicas", f"below {condition.why[0].values['replicas']}"
     ),
-    Condition.GUARDED: change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG),
-    Condition.PROTECTED: change_if(ChangeIfCode.UNPROTECTED),
-    Condition.BOUNDS: change_if(ChangeIfCode.FLAG, flag="--context in place of the Fleet"),
-    Condition.INSISTS: lambda _condition, choice: field_is(
+    IdlingCondition.GUARDED: change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG),
+    IdlingCondition.PROTECTED: change_if(ChangeIfCode.UNPROTECTED),
+    IdlingCondition.BOUNDS: change_if(ChangeIfCode.FLAG, flag="--context in place of the Fleet"),
+    IdlingCondition.INSISTS: lambda _condition, choice: field_is(
         "onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"
     ),
-    Condition.PRODUCTION: lambda _condition, choice: named_by(choice.subject.left_out_by),
-    Condition.RESTRICTED: lambda _condition, choice: change_if_restricted(choice.subject.cluster),
-    Condition.EQUAL_PRIORITIES: change_if(ChangeIfCode.DIFFERENT_PRIORITIES),
-    Condition.UNREADABLE: _of_reason,
-    Condition.CUSTOM_KIND: _of_custom_kind,
-    Condition.AUTOSCALED: _of_reason,
-    Condition.AT_IDLE_REPLICAS: lambda _condition, choice: _more_replicas(choice),
-    Condition.TIME_UNREADABLE: change_if(ChangeIfCode.TIME_READABLE),
-    Condition.MIN_AWAKE: _of_time,
-    Condition.KEPT_AWAKE: _of_time,
-    Condition.MIN_AGE: _of_time,
-    Condition.ROLLOUT: change_if(ChangeIfCode.ROLLOUT_ENDS),
-    Condition.MAY_WAKE: _of_wake_when,
-    Condition.OBSERVED: _of_observing,
+    IdlingCondition.PRODUCTION: lambda _condition, choice: named_by(choice.subject.left_out_by),
+    IdlingCondition.RESTRICTED: lambda _condition, choice: change_if_restricted(choice.subject.cluster),
+    IdlingCondition.EQUAL_PRIORITIES: change_if(ChangeIfCode.DIFFERENT_PRIORITIES),
+    IdlingCondition.UNREADABLE: _of_reason,
+    IdlingCondition.CUSTOM_KIND: _of_custom_kind,
+    IdlingCondition.AUTOSCALED: _of_reason,
+    IdlingCondition.AT_IDLE_REPLICAS: lambda _condition, choice: _more_replicas(choice),
+    IdlingCondition.TIME_UNREADABLE: change_if(ChangeIfCode.TIME_READABLE),
+    IdlingCondition.MIN_AWAKE: _of_time,
+    IdlingCondition.KEPT_AWAKE: _of_time,
+    IdlingCondition.MIN_AGE: _of_time,
+    IdlingCondition.ROLLOUT: change_if(ChangeIfCode.ROLLOUT_ENDS),
+    IdlingCondition.MAY_WAKE: _of_wake_when,
+    IdlingCondition.OBSERVED: _of_observing,
 }

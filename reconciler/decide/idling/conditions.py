@@ -27,7 +27,7 @@ from reconciler.policy.types import IdlingPolicy, Writes
 from reconciler.workload_kinds import SCALABLE_KINDS
 
 
-class Condition(StrEnum):
+class IdlingCondition(StrEnum):
     REQUESTED = auto()  # somebody asked for it since it was idled
     EXCLUDED = auto()  # it, its Service, its namespace or its cluster opts out, or it is contested
     DUE = auto()  # its wake-due has passed
@@ -73,13 +73,13 @@ class MetCondition(Struct, frozen=True):
     `neighbours` are the other scalables that it holds because of: it ends when they are decided otherwise.
     """
 
-    name: Condition
+    name: IdlingCondition
     why: Reasons
     until: datetime | None = None
     neighbours: tuple[ObjectRef, ...] = ()
 
 
-def met(name: Condition, code: ReasonCode, /, *, until: datetime | None = None, **values: Any) -> MetCondition:
+def met(name: IdlingCondition, code: ReasonCode, /, *, until: datetime | None = None, **values: Any) -> MetCondition:
     """Return that the condition is met, for one reason."""
     return MetCondition(name, (reason(code, **values),), until)
 
@@ -112,14 +112,18 @@ class Conditions:
     __slots__ = ("_known", "guards", "now", "subject")
 
     def __init__(
-        self, subject: Subject, guards: FleetGuards, now: datetime, known: Mapping[Condition, MetCondition] = NOTHING
+        self,
+        subject: Subject,
+        guards: FleetGuards,
+        now: datetime,
+        known: Mapping[IdlingCondition, MetCondition] = NOTHING,
     ) -> None:
         self.subject = subject
         self.guards = guards
         self.now = now
         self._known = known
 
-    def get(self, name: Condition) -> MetCondition | None:
+    def get(self, name: IdlingCondition) -> MetCondition | None:
         """Return the condition `name` as it is met, None where it is not."""
         return self._known.get(name) if name in self else None
 
@@ -145,7 +149,7 @@ def _requested(case: Conditions) -> MetCondition | None:
     if request is None:
         return None
     wakes = case.subject.state in (*IDLE_STATES, IdleState.FOREIGN) or request.at <= case.now
-    return MetCondition(Condition.REQUESTED, (request.reason,), None if wakes else request.at)
+    return MetCondition(IdlingCondition.REQUESTED, (request.reason,), None if wakes else request.at)
 
 
 def _excluded(case: Conditions) -> MetCondition | None:
@@ -154,9 +158,9 @@ def _excluded(case: Conditions) -> MetCondition | None:
         return None
     found = subject.exclusion
     if found is not None:
-        return MetCondition(Condition.EXCLUDED, (reason(ReasonCode.EXCLUDED, object=found.on), found.reason))
+        return MetCondition(IdlingCondition.EXCLUDED, (reason(ReasonCode.EXCLUDED, object=found.on), found.reason))
     contest = excluding_contest(subject)
-    return None if contest is None else met(Condition.EXCLUDED, ReasonCode.CONTESTED, by=contest.by)
+    return None if contest is None else met(IdlingCondition.EXCLUDED, ReasonCode.CONTESTED, by=contest.by)
 
 
 def _due(case: Conditions) -> MetCondition | None:
@@ -164,23 +168,23 @@ def _due(case: Conditions) -> MetCondition | None:
     due = None if record is None or case.subject.verdict.wakes_on_requests_only else record.wake_due
     if record is None or due is None or due > case.now or not case.subject.scale.is_at_or_below(record.idled_to):
         return None
-    return met(Condition.DUE, ReasonCode.WAKE_DUE, due=due)
+    return met(IdlingCondition.DUE, ReasonCode.WAKE_DUE, due=due)
 
 
 def _production_due(case: Conditions) -> MetCondition | None:
     """Return that it is due, where none of its policies may idle it again, whatever their criteria say."""
     due = _due(case) if case.subject.left_out_by else None
-    return None if due is None else MetCondition(Condition.PRODUCTION_DUE, due.why)
+    return None if due is None else MetCondition(IdlingCondition.PRODUCTION_DUE, due.why)
 
 
 def _busy(case: Conditions) -> MetCondition | None:
     busy = case.subject.verdict.busy
-    return None if busy is None else MetCondition(Condition.BUSY, busy.evaluation.reasons)
+    return None if busy is None else MetCondition(IdlingCondition.BUSY, busy.evaluation.reasons)
 
 
 def _wake_when(case: Conditions) -> MetCondition | None:
     waking = case.subject.verdict.wake_when
-    return None if waking is None else MetCondition(Condition.WAKE_WHEN, waking.wake_when.reasons)
+    return None if waking is None else MetCondition(IdlingCondition.WAKE_WHEN, waking.wake_when.reasons)
 
 
 def _floor(case: Conditions) -> MetCondition | None:
@@ -188,19 +192,19 @@ def _floor(case: Conditions) -> MetCondition | None:
     if record is None or idle_replicas < record.replicas:
         return None
     code = ReasonCode.IDLE_REPLICAS_TOO_HIGH
-    return met(Condition.FLOOR, code, idleReplicas=idle_replicas, replicas=record.replicas)
+    return met(IdlingCondition.FLOOR, code, idleReplicas=idle_replicas, replicas=record.replicas)
 
 
 def _guarded(case: Conditions) -> MetCondition | None:
     guard, record = case.guards.of(case.subject.ref.namespace), case.subject.record
     if record is None or not guard.holds(record.policy, record.orphaned_since, case.now):
         return None
-    return MetCondition(Condition.GUARDED, (guard.reason,))
+    return MetCondition(IdlingCondition.GUARDED, (guard.reason,))
 
 
 def _protected(case: Conditions) -> MetCondition | None:
     why = case.subject.protected
-    return None if why is None else MetCondition(Condition.PROTECTED, (why,))
+    return None if why is None else MetCondition(IdlingCondition.PROTECTED, (why,))
 
 
 def _bounds(case: Conditions) -> MetCondition | None:
@@ -209,7 +213,7 @@ def _bounds(case: Conditions) -> MetCondition | None:
     if autoscaler is None or not autoscaler.holder or not autoscaler.gets_back:
         return None
     name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
-    return met(Condition.BOUNDS, ReasonCode.HPA_PINNED_BY_FLEET, fleet=autoscaler.holder, autoscaler=name)
+    return met(IdlingCondition.BOUNDS, ReasonCode.HPA_PINNED_BY_FLEET, fleet=autoscaler.holder, autoscaler=name)
 
 
 def _insists(case: Conditions) -> MetCondition | None:
@@ -225,11 +229,11 @@ def _insists(case: Conditions) -> MetCondition | None:
     undo = undo_of(subject, record, case.now)
     if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
         return None
-    return met(Condition.INSISTS, ReasonCode.INSISTED, by=undo.by, replicas=subject.scale.replicas)
+    return met(IdlingCondition.INSISTS, ReasonCode.INSISTED, by=undo.by, replicas=subject.scale.replicas)
 
 
 def _read_only(case: Conditions) -> MetCondition | None:
-    return MetCondition(Condition.READ_ONLY, ()) if case.subject.cluster.writes is Writes.NOTHING else None
+    return MetCondition(IdlingCondition.READ_ONLY, ()) if case.subject.cluster.writes is Writes.NOTHING else None
 
 
 # What keeps up what its policies call idle.
@@ -239,21 +243,23 @@ _OUR_NAME = ("app.kubernetes.io/name", "reconciler")
 
 def _production(case: Conditions) -> MetCondition | None:
     policies = case.subject.left_out_by
-    return MetCondition(Condition.PRODUCTION, (left_out(case.subject.production, policies),)) if policies else None
+    return (
+        MetCondition(IdlingCondition.PRODUCTION, (left_out(case.subject.production, policies),)) if policies else None
+    )
 
 
 def _restricted(case: Conditions) -> MetCondition | None:
     why = restriction(case.subject.cluster, case.subject.ref.namespace)
-    return None if why is None else MetCondition(Condition.RESTRICTED, (why,))
+    return None if why is None else MetCondition(IdlingCondition.RESTRICTED, (why,))
 
 
 def _equal_priorities(case: Conditions) -> MetCondition | None:
     policies = case.subject.verdict.equal_policies
-    return met(Condition.EQUAL_PRIORITIES, ReasonCode.EQUAL_PRIORITIES, policies=policies) if policies else None
+    return met(IdlingCondition.EQUAL_PRIORITIES, ReasonCode.EQUAL_PRIORITIES, policies=policies) if policies else None
 
 
 def _unreadable(case: Conditions) -> MetCondition | None:
-    name = Condition.UNREADABLE
+    name = IdlingCondition.UNREADABLE
     if case.subject.unknown:
         return met(name, ReasonCode.UNREADABLE, problem=case.subject.unknown)
     for service in case.subject.services:
@@ -273,7 +279,7 @@ def _custom_kind(case: Conditions) -> MetCondition | None:
     if ref is None:
         return None
     names = [policy.name for policy in policies]
-    return met(Condition.CUSTOM_KIND, ReasonCode.CUSTOM_KIND, kind=ref.kind, policies=names)
+    return met(IdlingCondition.CUSTOM_KIND, ReasonCode.CUSTOM_KIND, kind=ref.kind, policies=names)
 
 
 def unnamed_kind(subject: Subject) -> ObjectRef | None:
@@ -291,11 +297,11 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
 
 def _itself(case: Conditions) -> MetCondition | None:
     is_ours = _OUR_NAME in case.subject.scale.runs.labels.items()
-    return met(Condition.ITSELF, ReasonCode.RECONCILER_ITSELF) if is_ours else None
+    return met(IdlingCondition.ITSELF, ReasonCode.RECONCILER_ITSELF) if is_ours else None
 
 
 def _autoscaled(case: Conditions) -> MetCondition | None:
-    name, subject, policies = Condition.AUTOSCALED, case.subject, case.subject.verdict.policies
+    name, subject, policies = IdlingCondition.AUTOSCALED, case.subject, case.subject.verdict.policies
     if subject.controller:
         return met(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
     if subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
@@ -318,7 +324,7 @@ def _autoscaled(case: Conditions) -> MetCondition | None:
 def _at_idle_replicas(case: Conditions) -> MetCondition | None:
     subject = case.subject
     is_down = subject.target_is_idle or subject.is_down
-    return met(Condition.AT_IDLE_REPLICAS, ReasonCode.AT_IDLE_REPLICAS) if is_down else None
+    return met(IdlingCondition.AT_IDLE_REPLICAS, ReasonCode.AT_IDLE_REPLICAS) if is_down else None
 
 
 def _time_unreadable(case: Conditions) -> MetCondition | None:
@@ -326,7 +332,7 @@ def _time_unreadable(case: Conditions) -> MetCondition | None:
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
         if key in annotations and read_time(annotations.get(key)) is None:
             code, expected = ReasonCode.ANNOTATION_UNREADABLE, "a time as in RFC 3339"
-            return met(Condition.TIME_UNREADABLE, code, annotation=key, value=annotations[key], expected=expected)
+            return met(IdlingCondition.TIME_UNREADABLE, code, annotation=key, value=annotations[key], expected=expected)
     return None
 
 
@@ -339,14 +345,14 @@ def _min_awake(case: Conditions) -> MetCondition | None:
     since, least = _latest(case, AWAKE_SINCE), case.subject.verdict.min_awake
     if since is None or (since < case.now and since + least <= case.now):
         return None
-    return met(Condition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since)
+    return met(IdlingCondition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since)
 
 
 def _kept_awake(case: Conditions) -> MetCondition | None:
     until = _latest(case, AWAKE_UNTIL)
     if until is None or until <= case.now:
         return None
-    return MetCondition(Condition.KEPT_AWAKE, (reason(ReasonCode.KEPT_AWAKE, until=until),), until)
+    return MetCondition(IdlingCondition.KEPT_AWAKE, (reason(ReasonCode.KEPT_AWAKE, until=until),), until)
 
 
 def _min_age(case: Conditions) -> MetCondition | None:
@@ -355,23 +361,23 @@ def _min_age(case: Conditions) -> MetCondition | None:
     created = max((at for at in times if at is not None), default=None)
     if created is None or created + least <= case.now:
         return None
-    return met(Condition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created)
+    return met(IdlingCondition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created)
 
 
 def _terminating(case: Conditions) -> MetCondition | None:
     scale = case.subject.scale
     is_going = scale.written.terminating or scale.runs.terminating
-    return met(Condition.TERMINATING, ReasonCode.TERMINATING) if is_going else None
+    return met(IdlingCondition.TERMINATING, ReasonCode.TERMINATING) if is_going else None
 
 
 def _rollout(case: Conditions) -> MetCondition | None:
     is_rolling = in_rollout(case.subject.scale.runs)
-    return met(Condition.ROLLOUT, ReasonCode.ROLLOUT_IN_PROGRESS) if is_rolling else None
+    return met(IdlingCondition.ROLLOUT, ReasonCode.ROLLOUT_IN_PROGRESS) if is_rolling else None
 
 
 def _may_wake(case: Conditions) -> MetCondition | None:
     found = case.subject.verdict.wake_when_blocker
-    return None if found is None else MetCondition(Condition.MAY_WAKE, found.reasons)
+    return None if found is None else MetCondition(IdlingCondition.MAY_WAKE, found.reasons)
 
 
 def _observed(case: Conditions) -> MetCondition | None:
@@ -380,42 +386,42 @@ def _observed(case: Conditions) -> MetCondition | None:
     if not verdict.observing:
         return None
     if not verdict.enforcing:
-        return MetCondition(Condition.OBSERVED, verdict.reasons)
+        return MetCondition(IdlingCondition.OBSERVED, verdict.reasons)
     names = list(dict.fromkeys(own_verdict.policy.name for own_verdict in verdict.observing))
     services = dict.fromkeys(
         f"Service/{own_verdict.service}" for own_verdict in verdict.observing if own_verdict.service is not None
     )
     code, observed = ReasonCode.OBSERVED_ONLY, f"{ref.kind}/{ref.name}"
-    return met(Condition.OBSERVED, code, object=observed, policies=names, services=list(services))
+    return met(IdlingCondition.OBSERVED, code, object=observed, policies=names, services=list(services))
 
 
-CHECKS: Mapping[Condition, Callable[[Conditions], MetCondition | None]] = {
-    Condition.REQUESTED: _requested,
-    Condition.EXCLUDED: _excluded,
-    Condition.DUE: _due,
-    Condition.PRODUCTION_DUE: _production_due,
-    Condition.BUSY: _busy,
-    Condition.WAKE_WHEN: _wake_when,
-    Condition.FLOOR: _floor,
-    Condition.GUARDED: _guarded,
-    Condition.PROTECTED: _protected,
-    Condition.BOUNDS: _bounds,
-    Condition.INSISTS: _insists,
-    Condition.READ_ONLY: _read_only,
-    Condition.PRODUCTION: _production,
-    Condition.RESTRICTED: _restricted,
-    Condition.EQUAL_PRIORITIES: _equal_priorities,
-    Condition.UNREADABLE: _unreadable,
-    Condition.CUSTOM_KIND: _custom_kind,
-    Condition.ITSELF: _itself,
-    Condition.AUTOSCALED: _autoscaled,
-    Condition.AT_IDLE_REPLICAS: _at_idle_replicas,
-    Condition.TIME_UNREADABLE: _time_unreadable,
-    Condition.MIN_AWAKE: _min_awake,
-    Condition.KEPT_AWAKE: _kept_awake,
-    Condition.MIN_AGE: _min_age,
-    Condition.TERMINATING: _terminating,
-    Condition.ROLLOUT: _rollout,
-    Condition.MAY_WAKE: _may_wake,
-    Condition.OBSERVED: _observed,
+CHECKS: Mapping[IdlingCondition, Callable[[Conditions], MetCondition | None]] = {
+    IdlingCondition.REQUESTED: _requested,
+    IdlingCondition.EXCLUDED: _excluded,
+    IdlingCondition.DUE: _due,
+    IdlingCondition.PRODUCTION_DUE: _production_due,
+    IdlingCondition.BUSY: _busy,
+    IdlingCondition.WAKE_WHEN: _wake_when,
+    IdlingCondition.FLOOR: _floor,
+    IdlingCondition.GUARDED: _guarded,
+    IdlingCondition.PROTECTED: _protected,
+    IdlingCondition.BOUNDS: _bounds,
+    IdlingCondition.INSISTS: _insists,
+    IdlingCondition.READ_ONLY: _read_only,
+    IdlingCondition.PRODUCTION: _production,
+    IdlingCondition.RESTRICTED: _restricted,
+    IdlingCondition.EQUAL_PRIORITIES: _equal_priorities,
+    IdlingCondition.UNREADABLE: _unreadable,
+    IdlingCondition.CUSTOM_KIND: _custom_kind,
+    IdlingCondition.ITSELF: _itself,
+    IdlingCondition.AUTOSCALED: _autoscaled,
+    IdlingCondition.AT_IDLE_REPLICAS: _at_idle_replicas,
+    IdlingCondition.TIME_UNREADABLE: _time_unreadable,
+    IdlingCondition.MIN_AWAKE: _min_awake,
+    IdlingCondition.KEPT_AWAKE: _kept_awake,
+    IdlingCondition.MIN_AGE: _min_age,
+    IdlingCondition.TERMINATING: _terminating,
+    IdlingCondition.ROLLOUT: _rollout,
+    IdlingCondition.MAY_WAKE: _may_wake,
+    IdlingCondition.OBSERVED: _observed,
 }

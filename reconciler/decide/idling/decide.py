@@ -24,7 +24,7 @@ from reconciler.decide.change_codes import ChangeIfWhenAsked
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, PolicyExplanation, equal_priorities
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.change_if import change_if_of, kept_up_until
-from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.idle_groups import federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.notices import (
     first_idles,
@@ -245,7 +245,7 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
     deciding = deciding_names(choice)
     if policy in choice.subject.left_out_by:
         why = left_out(choice.subject.production, (policy,))
-        return (why,) if choice.because_of(Condition.PRODUCTION) else (*choice.reasons, why)
+        return (why,) if choice.because_of(IdlingCondition.PRODUCTION) else (*choice.reasons, why)
     if not deciding or policy in deciding:
         return choice.reasons
     verdicts = choice.subject.verdict.won

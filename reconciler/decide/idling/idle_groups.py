@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import placement_owner
 from reconciler.decide.decisions import group_name
-from reconciler.decide.idling.conditions import Condition, MetCondition, met
+from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, met
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
@@ -75,7 +75,7 @@ def _spread(
     while waiting:
         current = waiting.popleft()
         found = reasons[current]
-        changed = {IdleAction.IDLE} if found.name is Condition.OBSERVED else _GOES_IDLE
+        changed = {IdleAction.IDLE} if found.name is IdlingCondition.OBSERVED else _GOES_IDLE
         behind = [choices[ref] for ref in services[current].refs]
         for choice in [choice for choice in behind if choice.action in changed and not choice.subject.scale.steered]:
             choices[choice.ref] = choice.with_condition(found)
@@ -93,19 +93,19 @@ def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> M
     if up.action is IdleAction.WAKE:
         code = ReasonCode.SERVICE_WAKES
     why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
-    return MetCondition(Condition.SERVICE_RUNS, (why, *up.reasons), neighbours=(up.ref,))
+    return MetCondition(IdlingCondition.SERVICE_RUNS, (why, *up.reasons), neighbours=(up.ref,))
 
 
 def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
     if service.service.found.question is None:
         return None
-    return met(Condition.PODS_UNREAD, ReasonCode.PODS_UNREAD, service=service.service.ref.name)
+    return met(IdlingCondition.PODS_UNREAD, ReasonCode.PODS_UNREAD, service=service.service.ref.name)
 
 
 def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingCluster]) -> tuple[PodsQuestion, ...]:
     """Return the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
     known = {service.ref for choice in choices.values() for service in choice.subject.behind}
-    waiting = [choice for choice in choices.values() if Condition.PODS_UNREAD in choice.conditions]
+    waiting = [choice for choice in choices.values() if IdlingCondition.PODS_UNREAD in choice.conditions]
     wait = {service.ref for choice in waiting for service in choice.subject.behind}
     wait |= {
         service.ref
@@ -120,7 +120,11 @@ def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingC
 def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
     """Return which policy only observes something behind `service` that would go idle, None where none does."""
     observed = next((choices[ref] for ref in service.refs if choices[ref].action is IdleAction.OBSERVE), None)
-    return None if observed is None else MetCondition(Condition.OBSERVED, observed.reasons, neighbours=(observed.ref,))
+    return (
+        None
+        if observed is None
+        else MetCondition(IdlingCondition.OBSERVED, observed.reasons, neighbours=(observed.ref,))
+    )
 
 
 class FederatedMembers(Struct, frozen=True):
@@ -179,9 +183,9 @@ def _members(
     unread_on = {*state.unreachable, *(name for name, cluster in state.clusters.items() if key in cluster.unreadable)}
     preferred = [(name, federated.preference(name)) for name in sorted(unread_on)]
     unread = next((name for name, own in preferred if own is not None and (own.weight or own.min_replicas)), "")
-    held = met(Condition.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
+    held = met(IdlingCondition.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
     if federated.paused:
-        held = met(Condition.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
+        held = met(IdlingCondition.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return FederatedMembers(tuple(refs), tuple(local), running, held)
 
@@ -202,7 +206,7 @@ def _federated_together(
                 others = () if members.running else tuple(ref for ref in up if ref != choice.ref)
                 why = reason(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
                 result[choice.ref] = choice.with_condition(
-                    MetCondition(Condition.RUNS_ELSEWHERE, (why,), neighbours=others)
+                    MetCondition(IdlingCondition.RUNS_ELSEWHERE, (why,), neighbours=others)
                 )
             elif members.held is not None and not choice.was_idle:
                 result[choice.ref] = choice.with_condition(members.held)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.decisions import FOREIGN_MARK, UNKNOWN_QUERY, Notice, Overridden, Undecided
 from reconciler.decide.idling.change_if import custom_kind_selector
-from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled
@@ -124,8 +124,8 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
-    runs = choice.because_of(Condition.SERVICE_RUNS)
-    if not (runs or choice.because_of(Condition.OBSERVED)):
+    runs = choice.because_of(IdlingCondition.SERVICE_RUNS)
+    if not (runs or choice.because_of(IdlingCondition.OBSERVED)):
         return
     for service in choice.subject.behind:
         policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
@@ -135,7 +135,7 @@ def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.because_of(Condition.CUSTOM_KIND):
+    if choice.because_of(IdlingCondition.CUSTOM_KIND):
         selector, policies = custom_kind_selector(choice), " and ".join(choice.reasons[0].values["policies"])
         words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
         yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
@@ -158,7 +158,7 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
         why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
         words = f" is {why}; {_advice(choice, contest.by, contest.autoscaler)}"
         yield _about(choice.ref, "contested", words, owner_policy(choice), (why,))
-    last, insists = insisted(written), choice.because_of(Condition.INSISTS)
+    last, insists = insisted(written), choice.because_of(IdlingCondition.INSISTS)
     if last is not None and choice.stays_idle and not insists:
         words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
@@ -268,7 +268,7 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
         verdict, scale = choice.subject.verdict, choice.subject.scale
         if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
             continue
-        if choice.because_of(Condition.PRODUCTION):
+        if choice.because_of(IdlingCondition.PRODUCTION):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
             unknown = next(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_owner, json_object, read_placed
 from reconciler.decide.decisions import DesiredState, Notice, Verb
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.notices import notices
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import readable_part, who_idled
@@ -124,7 +124,7 @@ def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoratio
 
 def _why_left(choice: Choice) -> str:
     """Return why what is not ours is left where that is asked for too, and what gives it back."""
-    pinned = choice.conditions.get(Condition.BOUNDS)
+    pinned = choice.conditions.get(IdlingCondition.BOUNDS)
     if pinned is None or choice.subject.protected:
         return "in a protected namespace: scale it"
     return f"{text_of(pinned.why)}: use --context in place of the Fleet"
@@ -183,7 +183,7 @@ def _unchanged(choice: Choice) -> Choice:
 
 
 def _is_adopted(choice: Choice, restoration: Restoration) -> bool:
-    held = choice.subject.protected is not None or Condition.BOUNDS in choice.conditions
+    held = choice.subject.protected is not None or IdlingCondition.BOUNDS in choice.conditions
     return restoration.adopt and not held and choice.state in NOT_OURS and _is_idle_now(choice)
 
 
@@ -301,7 +301,7 @@ def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
 
 
 def _problem(choice: Choice, asked: Service | Workload) -> str:
-    reading, pinned = choice.subject.reading, choice.conditions.get(Condition.BOUNDS)
+    reading, pinned = choice.subject.reading, choice.conditions.get(IdlingCondition.BOUNDS)
     if choice.state is IdleState.UNPROVEN:
         return f"{choice.why}; `restore --adopt` takes its word"
     if choice.state is IdleState.FOREIGN and choice.subject.protected:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.fleet_guard import FleetGuards, fleet_guards
-from reconciler.decide.idling.conditions import Condition, Conditions, MetCondition
+from reconciler.decide.idling.conditions import Conditions, IdlingCondition, MetCondition
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import SOMEBODY_ELSE, Record, who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, Subject
@@ -44,18 +44,18 @@ class Rule(Struct, frozen=True):
 
     states: tuple[IdleState, ...]
     action: IdleAction
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[IdlingCondition, ...] = ()
     results: tuple[CriterionResult, ...] = tuple(CriterionResult)
-    without: tuple[Condition, ...] = ()
+    without: tuple[IdlingCondition, ...] = ()
     reason: Reason | None = None
 
-    def holds(self, result: CriterionResult, conditions: Container[Condition]) -> bool:
+    def holds(self, result: CriterionResult, conditions: Container[IdlingCondition]) -> bool:
         """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
         if result not in self.results or (self.conditions and self.because(conditions) is None):
             return False
         return not any(map(conditions.__contains__, self.without))
 
-    def because(self, conditions: Container[Condition]) -> Condition | None:
+    def because(self, conditions: Container[IdlingCondition]) -> IdlingCondition | None:
         """Return the condition that is the reason, None where it is another one."""
         return next(filter(conditions.__contains__, self.conditions), None)
 
@@ -68,29 +68,29 @@ _NOT_SELECTED = (CriterionResult.NOT_SELECTED,)
 _NOT_IDLE = (CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED)
 
 KEEP_UP = (
-    Condition.PRODUCTION,
-    Condition.REQUESTED,
-    Condition.EXCLUDED,
-    Condition.RESTRICTED,
-    Condition.EQUAL_PRIORITIES,
-    Condition.UNREADABLE,
-    Condition.CUSTOM_KIND,
-    Condition.ITSELF,
-    Condition.AUTOSCALED,
-    Condition.AT_IDLE_REPLICAS,
-    Condition.TIME_UNREADABLE,
-    Condition.MIN_AWAKE,
-    Condition.KEPT_AWAKE,
-    Condition.MIN_AGE,
-    Condition.TERMINATING,
-    Condition.ROLLOUT,
-    Condition.MAY_WAKE,
-    Condition.CLUSTER_UNREAD,
-    Condition.FEDERATED_PAUSED,
-    Condition.WAKE_WHEN,
-    Condition.RUNS_ELSEWHERE,
-    Condition.SERVICE_RUNS,
-    Condition.PODS_UNREAD,
+    IdlingCondition.PRODUCTION,
+    IdlingCondition.REQUESTED,
+    IdlingCondition.EXCLUDED,
+    IdlingCondition.RESTRICTED,
+    IdlingCondition.EQUAL_PRIORITIES,
+    IdlingCondition.UNREADABLE,
+    IdlingCondition.CUSTOM_KIND,
+    IdlingCondition.ITSELF,
+    IdlingCondition.AUTOSCALED,
+    IdlingCondition.AT_IDLE_REPLICAS,
+    IdlingCondition.TIME_UNREADABLE,
+    IdlingCondition.MIN_AWAKE,
+    IdlingCondition.KEPT_AWAKE,
+    IdlingCondition.MIN_AGE,
+    IdlingCondition.TERMINATING,
+    IdlingCondition.ROLLOUT,
+    IdlingCondition.MAY_WAKE,
+    IdlingCondition.CLUSTER_UNREAD,
+    IdlingCondition.FEDERATED_PAUSED,
+    IdlingCondition.WAKE_WHEN,
+    IdlingCondition.RUNS_ELSEWHERE,
+    IdlingCondition.SERVICE_RUNS,
+    IdlingCondition.PODS_UNREAD,
 )
 """What keeps up what the criteria call idle; of several the first is the reason."""
 
@@ -100,43 +100,45 @@ RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
     Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, reason=reason(ReasonCode.RECORD_UNREADABLE)),
     Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, reason=reason(ReasonCode.UNPROVEN)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (Condition.PROTECTED,)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (Condition.BOUNDS,)),
-    Rule((IdleState.FOREIGN,), IdleAction.WAKE, (Condition.REQUESTED,)),
-    Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (Condition.DUE,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.PROTECTED,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.BOUNDS,)),
+    Rule((IdleState.FOREIGN,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
+    Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (IdlingCondition.DUE,)),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN, by=SOMEBODY_ELSE)),
     # what was scaled by hand is respected, unless it was a tool, and its policy insists
     Rule(
         (IdleState.MANUALLY_SCALED,),
         IdleAction.IDLE,
-        (Condition.INSISTS,),
+        (IdlingCondition.INSISTS,),
         _SAYS_IDLE,
-        without=(*KEEP_UP, Condition.OBSERVED),
+        without=(*KEEP_UP, IdlingCondition.OBSERVED),
     ),
     Rule((IdleState.MANUALLY_SCALED,), IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
     # what somebody else scaled for a reason of their own, or for none, is theirs, unless a wake is requested
-    Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (Condition.REQUESTED,)),
+    Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE, reason=reason(ReasonCode.TAKEN_OVER)),
     # what is idle is woken by the first of these
     Rule((IdleState.HPA_RESTORED,), IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
     Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
-    Rule(_IDLE, IdleAction.WAKE, (Condition.REQUESTED,)),
-    Rule(_IDLE, IdleAction.WAKE, (Condition.EXCLUDED,)),
-    Rule(_IDLE, IdleAction.WAKE, (Condition.DUE,), _NOT_IDLE),
-    Rule(_IDLE, IdleAction.WAKE, (Condition.PRODUCTION_DUE,)),
-    Rule((IdleState.HPA_NOT_PINNED,), IdleAction.WAKE, (Condition.PRODUCTION,)),  # to keep it idle would lower it again
-    Rule(_IDLE, IdleAction.WAKE, (Condition.BUSY,)),
-    Rule(_IDLE, IdleAction.WAKE, (Condition.WAKE_WHEN,)),
-    Rule(_IDLE, IdleAction.WAKE, (Condition.FLOOR,), _SAYS_IDLE),
-    Rule(_IDLE, IdleAction.WAKE, (Condition.RUNS_ELSEWHERE,)),
-    Rule(_IDLE, IdleAction.HOLD_BACK, (Condition.GUARDED,), _NOT_SELECTED),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.EXCLUDED,)),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.DUE,), _NOT_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.PRODUCTION_DUE,)),
+    Rule(
+        (IdleState.HPA_NOT_PINNED,), IdleAction.WAKE, (IdlingCondition.PRODUCTION,)
+    ),  # to keep it idle would lower it again
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.BUSY,)),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.WAKE_WHEN,)),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.FLOOR,), _SAYS_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.RUNS_ELSEWHERE,)),
+    Rule(_IDLE, IdleAction.HOLD_BACK, (IdlingCondition.GUARDED,), _NOT_SELECTED),
     Rule(_IDLE, IdleAction.WAKE, results=_NOT_SELECTED),
     Rule(_IDLE, IdleAction.KEEP),
     # production is left as it is by policies that do not say that they select it
-    Rule((IdleState.AWAKE,), IdleAction.LEAVE, (Condition.PRODUCTION,)),
+    Rule((IdleState.AWAKE,), IdleAction.LEAVE, (IdlingCondition.PRODUCTION,)),
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
-    Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=(*KEEP_UP, Condition.OBSERVED)),
-    Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (Condition.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
+    Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=(*KEEP_UP, IdlingCondition.OBSERVED)),
+    Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (IdlingCondition.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
     Rule((IdleState.IDLE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
     Rule((IdleState.WAKE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
     Rule((IdleState.STALE,), IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
@@ -159,14 +161,14 @@ _ON_READ_ONLY = {
 
 
 def choose(
-    state: IdleState, result: CriterionResult, conditions: Container[Condition]
-) -> tuple[Rule, IdleAction, Condition | None]:
+    state: IdleState, result: CriterionResult, conditions: Container[IdlingCondition]
+) -> tuple[Rule, IdleAction, IdlingCondition | None]:
     """Return the first rule that holds, the action, and the condition that is the reason, None where it is another one.
 
     On a read-only cluster a wake is overdue, and what would be written is left out.
     """
     rule = next(rule for rule in _RULES_OF[state] if rule.holds(result, conditions))
-    action = _ON_READ_ONLY.get(rule.action, rule.action) if Condition.READ_ONLY in conditions else rule.action
+    action = _ON_READ_ONLY.get(rule.action, rule.action) if IdlingCondition.READ_ONLY in conditions else rule.action
     return rule, action, rule.because(conditions)
 
 
@@ -221,7 +223,7 @@ class Choice(Struct, frozen=True):
     @property
     def keeps_request(self) -> bool:
         """Whether it runs, somebody asked for it, and only leftovers that go now say so: it counts as woken now."""
-        return self.action is IdleAction.CLEAR and Condition.REQUESTED in self.conditions
+        return self.action is IdleAction.CLEAR and IdlingCondition.REQUESTED in self.conditions
 
     @property
     def was_idle(self) -> bool:
@@ -263,7 +265,7 @@ class Choice(Struct, frozen=True):
         released = self.action in (IdleAction.RELEASE, IdleAction.WAKE) and self.gets_bounds_back
         return 0 < replicas < (autoscaler.own_bounds if released else autoscaler.bounds).least
 
-    def because_of(self, name: Condition) -> bool:
+    def because_of(self, name: IdlingCondition) -> bool:
         """Return whether the condition `name` is the reason."""
         return self.condition is not None and self.condition.name is name
 
@@ -376,9 +378,9 @@ def idled_by(choice: Choice) -> str:
 def deciding_names(choice: Choice) -> tuple[str, ...]:
     """Return the names of the policies whose criteria are the reason, () where the reason is another one."""
     combined = choice.subject.verdict
-    if choice.because_of(Condition.BUSY) and combined.busy is not None:
+    if choice.because_of(IdlingCondition.BUSY) and combined.busy is not None:
         return (combined.busy.policy.name,)
-    if choice.because_of(Condition.WAKE_WHEN) and combined.wake_when is not None:
+    if choice.because_of(IdlingCondition.WAKE_WHEN) and combined.wake_when is not None:
         return (combined.wake_when.policy.name,)
     return () if choice.condition is not None or choice.own_reasons else combined.deciding_names
 
@@ -390,9 +392,9 @@ def waking_policy(choice: Choice) -> str:
         return ""
     highest = max(combined.won, key=lambda verdict: verdict.policy.idle_replicas, default=None)
     waking = {
-        Condition.BUSY: combined.busy,
-        Condition.WAKE_WHEN: combined.wake_when,
-        Condition.FLOOR: highest,
+        IdlingCondition.BUSY: combined.busy,
+        IdlingCondition.WAKE_WHEN: combined.wake_when,
+        IdlingCondition.FLOOR: highest,
     }
     found = waking.get(condition.name)
     return "" if found is None else found.policy.name

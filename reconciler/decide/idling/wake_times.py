@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from reconciler.decide.idling.conditions import Condition
+from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.criteria import Verdict, first_end, schedules_of
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import Choice, IdleAction
@@ -159,7 +159,7 @@ def _lot(name: str, now: datetime) -> str:
 def _urgency(choice: Choice) -> tuple[bool, int, bool, ObjectRef]:
     """Return the sort key of the wakes of one namespace."""
     begun = choice.state is IdleState.HPA_RESTORED
-    return (not begun, tier(choice), Condition.REQUESTED not in choice.conditions, choice.ref)
+    return (not begun, tier(choice), IdlingCondition.REQUESTED not in choice.conditions, choice.ref)
 
 
 def wake_tiers(choices: Iterable[Choice]) -> dict[ObjectRef, tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.decide.fleet_guard import FleetGuards
-from reconciler.decide.idling.conditions import Condition, met
+from reconciler.decide.idling.conditions import IdlingCondition, met
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.rules import Choice, choice_of, deciding_names, idled_by, owner_policy, waking_policy
 from reconciler.decide.reasons import ReasonCode
@@ -69,7 +69,7 @@ def choice(
 def test_who_idled_it_is_named_also_where_another_member_of_its_federated_replica_set_runs():
     alone = choice(0, THEIRS)
     assert alone.why == "was idled by Fleet another"
-    beside = alone.with_condition(met(Condition.RUNS_ELSEWHERE, ReasonCode.RUNS_ELSEWHERE, cluster="west"))
+    beside = alone.with_condition(met(IdlingCondition.RUNS_ELSEWHERE, ReasonCode.RUNS_ELSEWHERE, cluster="west"))
     assert beside.why == alone.why
 
 
