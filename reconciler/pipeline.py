@@ -16,11 +16,11 @@ from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
 from reconciler.decide.decisions import DesiredState, Job, Undecided
 from reconciler.decide.downscale.every_decrease import seen_replicas
+from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.decide.unknown_clusters import without_faulty
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import Observation, ReadProgress, no_progress
