@@ -69,7 +69,7 @@ class WatchedService(WatchedObject):
 
     @property
     def record(self) -> ServiceRecord | None:
-        """Return the record that it is idle at zero, None where it is not: at a floor above zero pods answer."""
+        """Return the record that it is idle at zero, None where it is not: idled above zero pods answer."""
         if not self.annotations or self.metadata.deletion_timestamp is not None:
             return None
         reading = read_service_record(self.annotations, frozenset(), {})

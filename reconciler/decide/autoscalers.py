@@ -1,8 +1,8 @@
 """Which autoscaler controls a workload, and how a HorizontalPodAutoscaler is pinned while its workload is idle.
 
-A workload that is idled to a floor of 1 or more would be scaled up again by its autoscaler: while it is idle both
-bounds of the autoscaler are that floor, and the wake gives it its bounds back. At a floor of 0 the autoscaler does
-nothing, unless its minimum is 0 too: then that is 1 while the workload is idle.
+A workload that is idled to 1 or more would be scaled up again by its autoscaler: while it is idle both bounds of the
+autoscaler are that number, and the wake gives it its bounds back. At 0 the autoscaler does nothing, unless its
+minimum is 0 too: then that is 1 while the workload is idle.
 
 Where it scaled its workload to zero itself, it scales it up at any minimum: then it is kept from scaling up at all, and
 the workload is left as it is. So it is where only its minimum is lowered.
@@ -107,14 +107,14 @@ class Bounds(Struct, frozen=True):
 class PinnedAutoscaler(Struct, frozen=True):
     """One autoscaler of a workload. `previous` is what it had before it was held, None where it is not held.
 
-    `floor` is what both its bounds were set to, None where that is not known. `wake_begun`: it was us who gave it its
-    bounds back. `problem` set: it is left as it is, as what stands on it cannot be read, or as `holder`, another Fleet,
-    wrote it.
+    `idled_to` is what both its bounds were set to, None where that is not known. `wake_begun`: it was us who gave it
+    its bounds back. `problem` set: it is left as it is, as what stands on it cannot be read, or as `holder`, another
+    Fleet, wrote it.
     """
 
     hpa: HorizontalPodAutoscaler
     previous: Bounds | None = None
-    floor: int | None = None
+    idled_to: int | None = None
     wake_begun: bool = False
     problem: str = ""
     holder: str = ""
@@ -125,27 +125,27 @@ class PinnedAutoscaler(Struct, frozen=True):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether its bounds are still the ones that hold it at its floor."""
-        return self.floor is not None and self.is_pinned_at(self.floor) and self.bounds != self.previous
+        """Whether its bounds are still the ones that hold it at `idled_to`."""
+        return self.idled_to is not None and self.is_pinned_at(self.idled_to) and self.bounds != self.previous
 
-    def is_pinned_at(self, floor: int) -> bool:
-        return self.previous is not None and self.bounds == held_bounds(floor, self.previous)
+    def is_pinned_at(self, idled_to: int) -> bool:
+        return self.previous is not None and self.bounds == held_bounds(idled_to, self.previous)
 
-    def needs_hold(self, floor: int) -> bool:
-        """Whether it would scale up again what is idled to `floor`, if it were not held there."""
-        return floor > 0 or self.own_bounds.minimum == 0
+    def needs_hold(self, idled_to: int) -> bool:
+        """Whether it would scale up again what is idled to `idled_to`, if it were not held there."""
+        return idled_to > 0 or self.own_bounds.minimum == 0
 
-    def is_pinned_by_us(self, floor: int) -> bool:
-        """Whether its bounds hold its workload at `floor`, or at another floor of ours."""
-        return self.is_pinned_at(floor) or self.is_pinned
+    def is_pinned_by_us(self, idled_to: int) -> bool:
+        """Whether its bounds hold its workload at `idled_to`, or at another count of ours."""
+        return self.is_pinned_at(idled_to) or self.is_pinned
 
-    def is_restored_by_others(self, floor: int, since: datetime) -> bool:
-        """Return whether somebody else gave its bounds back after we idled its workload to `floor` at `since`.
+    def is_restored_by_others(self, idled_to: int, since: datetime) -> bool:
+        """Return whether somebody else gave its bounds back after we idled its workload to `idled_to` at `since`.
 
         Where our annotations stand on it, somebody did unless we hold it or began the wake. Where they do not, a run
         may have died before it wrote them: then somebody did only if somebody else wrote its bounds since.
         """
-        if not self.needs_hold(floor) or self.problem or self.is_pinned_by_us(floor) or self.wake_begun:
+        if not self.needs_hold(idled_to) or self.problem or self.is_pinned_by_us(idled_to) or self.wake_begun:
             return False
         if self.previous is not None:
             return True
@@ -158,12 +158,12 @@ class PinnedAutoscaler(Struct, frozen=True):
     def own_bounds(self) -> Bounds:
         """The bounds it has when it is not held: those before, and what somebody else changed since.
 
-        A bound that is still at our floor goes back, as far as the other one allows.
+        A bound that is still at what we set goes back, as far as the other one allows.
         """
         before, bounds = self.previous, self.bounds
-        if before is None or self.floor is None or (self.wake_begun and not self.is_pinned):
+        if before is None or self.idled_to is None or (self.wake_begun and not self.is_pinned):
             return bounds
-        held = held_bounds(self.floor, before)
+        held = held_bounds(self.idled_to, before)
         if bounds.least != held.least:
             is_held = bounds.maximum == held.maximum
             return replace(bounds, maximum=max(before.maximum, bounds.least)) if is_held else bounds
@@ -181,9 +181,9 @@ class PinnedAutoscaler(Struct, frozen=True):
         return replace(self, problem="", holder="") if self.holder and self.holder == fleet else self
 
 
-def held_bounds(floor: int, own: Bounds) -> Bounds:
-    """Return the bounds that hold its workload at `floor`, where its own are `own`."""
-    return Bounds(floor, floor) if floor > 0 else Bounds(1, own.maximum)
+def held_bounds(idled_to: int, own: Bounds) -> Bounds:
+    """Return the bounds that hold its workload at `idled_to`, where its own are `own`."""
+    return Bounds(idled_to, idled_to) if idled_to > 0 else Bounds(1, own.maximum)
 
 
 def pinned_autoscaler(hpa: HorizontalPodAutoscaler, fleets: frozenset[str]) -> PinnedAutoscaler:
@@ -193,17 +193,17 @@ def pinned_autoscaler(hpa: HorizontalPodAutoscaler, fleets: frozenset[str]) -> P
     if text is None:
         return PinnedAutoscaler(hpa)
     try:
-        previous, floor = _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), _floor_of(hpa)
+        previous, idled_to = _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), _idled_to(hpa)
     except AnnotationError as error:
         return PinnedAutoscaler(hpa, problem=str(error))
-    autoscaler = PinnedAutoscaler(hpa, previous, floor, WAKE_BEGUN_AT in annotations)
+    autoscaler = PinnedAutoscaler(hpa, previous, idled_to, WAKE_BEGUN_AT in annotations)
     if owner is None or owner[0] in fleets:
         return autoscaler
     return replace(autoscaler, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}", holder=owner[0])
 
 
-def _floor_of(hpa: HorizontalPodAutoscaler) -> int | None:
-    """Return the floor that `autoscaler` was held at; where it is not written, bounds of one number are it."""
+def _idled_to(hpa: HorizontalPodAutoscaler) -> int | None:
+    """Return the count that `autoscaler` was held at; where it is not written, bounds of one number are it."""
     text = hpa.annotations.get(IDLED_TO)
     if text is not None:
         return whole_number(text, IDLED_TO)

@@ -39,7 +39,7 @@ def policy_title(job: str, name: str) -> str:
 class Verb(StrEnum):
     """What a decision does to its object, in one word for people."""
 
-    IDLE = "idle"  # a scalable goes to its floor, with its record
+    IDLE = "idle"  # a scalable goes to its idleReplicas, with its record
     WAKE = "wake"  # a scalable gets its record back
     RECORD = "record"  # a Service (or Endpoints) lists what is idle behind it
     CLEAR = "clear"  # a record goes from a Service (or Endpoints), or from an autoscaler

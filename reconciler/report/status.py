@@ -143,8 +143,8 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
         objects += [*cluster.workloads, *cluster.services]
     for one in sorted(objects, key=lambda target: target.ref):
         words, marks = found.get(str(one.ref)), one.annotations
-        floor = whole_number_in(marks.get(IDLED_TO, "")) or 0
-        runs = isinstance(one, Workload) and one.spec_replicas > floor  # somebody scaled it up, and left their marks
+        idled_to = whole_number_in(marks.get(IDLED_TO, "")) or 0
+        runs = isinstance(one, Workload) and one.spec_replicas > idled_to  # somebody scaled it up, and left their marks
         if words is not None and not runs:
             since = read_time(marks.get(IDLED_AT)) or read_time(marks.get(OPENSHIFT_IDLED_AT))
             previous = marks.get(PREVIOUS_SCALE) or marks.get(OPENSHIFT_PREVIOUS_SCALE, "")

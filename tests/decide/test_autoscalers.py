@@ -171,14 +171,14 @@ class TestRead:
 
     def test_held(self):
         found = self.read(idled_to="1")
-        assert (found.previous, found.floor, found.wake_begun, found.problem) == (Bounds(2, 10), 1, False, "")
+        assert (found.previous, found.idled_to, found.wake_begun, found.problem) == (Bounds(2, 10), 1, False, "")
         assert self.read(wake_begun_at="2026-11-20T15:41:23Z").wake_begun
 
     @pytest.mark.parametrize(
         ("minimum", "maximum", "expected"), [(3, 3, 3), (1, 3, None), (None, 1, None)], ids=["one", "two", "absent"]
     )
     def test_a_floor_that_is_not_written_is_told_by_bounds_of_one_number(self, minimum, maximum, expected):
-        assert self.read(minimum=minimum, maximum=maximum).floor == expected
+        assert self.read(minimum=minimum, maximum=maximum).idled_to == expected
 
     @pytest.mark.parametrize(
         ("previous", "expected"),
@@ -205,7 +205,7 @@ class TestRead:
 
     def test_a_floor_that_cannot_be_read(self):
         found = self.read(idled_to="x")
-        assert (found.previous, found.floor) == (None, None)
+        assert (found.previous, found.idled_to) == (None, None)
         assert FLOOR in found.problem
 
     def test_what_another_fleet_holds(self):

@@ -385,7 +385,7 @@ CHANGE_OF: Mapping[IdlingCondition, ChangeIf | Callable[[MetCondition, Choice], 
     IdlingCondition.EXCLUDED: _of_exclusion,
     IdlingCondition.BUSY: _of_busy,
     IdlingCondition.WAKE_WHEN: _of_wake_when,
-    IdlingCondition.FLOOR: lambda condition, _choice: field_is(
+    IdlingCondition.IDLE_REPLICAS: lambda condition, _choice: field_is(
         "idleReplicas", f"below {condition.why[0].values['replicas']}"
     ),
     IdlingCondition.GUARDED: change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG),

@@ -34,10 +34,10 @@ class IdlingCondition(StrEnum):
     PRODUCTION_DUE = auto()  # its wake-due has passed, and it is production that its policies leave out
     BUSY = auto()  # a policy that wakes automatically calls it busy
     WAKE_WHEN = auto()  # a wakeWhen of a policy that wakes automatically holds
-    FLOOR = auto()  # the floor is at or above what it had
+    IDLE_REPLICAS = auto()  # idleReplicas is at or above what it had
     GUARDED = auto()  # its policy was removed, and so are too many others
     PROTECTED = auto()  # its namespace is one that the Fleet protects
-    BOUNDS = auto()  # another Fleet than the one that idled it holds its autoscaler at a floor
+    BOUNDS = auto()  # another Fleet than the one that idled it holds its autoscaler at idleReplicas
     INSISTS = auto()  # its policy idles again what another tool scales up
     READ_ONLY = auto()  # nothing may be written on its cluster
 
@@ -187,12 +187,12 @@ def _wake_when(case: Conditions) -> MetCondition | None:
     return None if waking is None else MetCondition(IdlingCondition.WAKE_WHEN, waking.wake_when.reasons)
 
 
-def _floor(case: Conditions) -> MetCondition | None:
+def _idle_replicas(case: Conditions) -> MetCondition | None:
     idle_replicas, record = case.subject.idle_replicas, case.subject.record
     if record is None or idle_replicas < record.replicas:
         return None
     code = ReasonCode.IDLE_REPLICAS_TOO_HIGH
-    return met(IdlingCondition.FLOOR, code, idleReplicas=idle_replicas, replicas=record.replicas)
+    return met(IdlingCondition.IDLE_REPLICAS, code, idleReplicas=idle_replicas, replicas=record.replicas)
 
 
 def _guarded(case: Conditions) -> MetCondition | None:
@@ -208,7 +208,7 @@ def _protected(case: Conditions) -> MetCondition | None:
 
 
 def _bounds(case: Conditions) -> MetCondition | None:
-    """Return that a wake would not last: another Fleet than the one that idled it holds its autoscaler at a floor."""
+    """Return that a wake would not last: another Fleet than the one that idled it holds its autoscaler."""
     autoscaler = case.subject.pinned
     if autoscaler is None or not autoscaler.holder or not autoscaler.gets_back:
         return None
@@ -402,7 +402,7 @@ CHECKS: Mapping[IdlingCondition, Callable[[Conditions], MetCondition | None]] = 
     IdlingCondition.PRODUCTION_DUE: _production_due,
     IdlingCondition.BUSY: _busy,
     IdlingCondition.WAKE_WHEN: _wake_when,
-    IdlingCondition.FLOOR: _floor,
+    IdlingCondition.IDLE_REPLICAS: _idle_replicas,
     IdlingCondition.GUARDED: _guarded,
     IdlingCondition.PROTECTED: _protected,
     IdlingCondition.BOUNDS: _bounds,

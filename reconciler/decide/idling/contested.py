@@ -80,7 +80,7 @@ class Contest(Struct, frozen=True):
 
 
 def is_restored_by_others(subject: Subject, record: Record) -> bool:
-    """Return whether somebody put the bounds of its autoscaler back, which held it at the floor of `record`."""
+    """Return whether somebody put the bounds of its autoscaler back, which held it at the idled count of `record`."""
     since = scaled_at(subject.scale.written, record)
     return subject.autoscaler is not None and subject.autoscaler.is_restored_by_others(record.idled_to, since)
 

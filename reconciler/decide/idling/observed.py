@@ -71,7 +71,7 @@ class IdlingCluster(Struct, frozen=True):
     inventory: Inventory
     services: tuple[ServiceState, ...]
     subjects: tuple[Subject, ...]
-    abandoned: tuple[PinnedAutoscaler, ...] = ()  # held at a floor for a workload that is gone
+    abandoned: tuple[PinnedAutoscaler, ...] = ()  # held idle for a workload that is gone
     problems: tuple[tuple[str, str, Reason], ...] = ()  # (policy, query, why), of whole queries
 
     @property
@@ -254,7 +254,7 @@ class _Observer:
         return self._scale(scaled if unfinished or read_record(scaled, self._fleets) is not None else workload)
 
     def _pinned_scalables(self) -> Iterator[Workload]:
-        """Yield what has an autoscaler that is held at a floor."""
+        """Yield what has an autoscaler that is held idle."""
         for (namespace, kind, name), autoscaler in self._autoscalers.horizontal.items():
             found = self._inventory.owners.by_name.get((namespace, kind, name))
             if found is not None and PREVIOUS_BOUNDS in autoscaler.annotations:

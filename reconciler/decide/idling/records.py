@@ -273,7 +273,7 @@ def scaled_down_by_others(workload: Workload) -> ScaledDownByOthers | None:
 
 
 def scaled_at(workload: Workload, record: Record) -> datetime:
-    """Return when we scaled `workload` last while `record` stood on it: its scale-time, which a new floor moves."""
+    """Return when we scaled `workload` last while `record` stood on it: its scale-time, moved by a new idled count."""
     return max(record.idled_at, read_time(workload.annotations.get(SCALE_TIME)) or record.idled_at)
 
 

@@ -129,7 +129,7 @@ RULES: tuple[Rule, ...] = (
     ),  # to keep it idle would lower it again
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.BUSY,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.WAKE_WHEN,)),
-    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.FLOOR,), _SAYS_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.IDLE_REPLICAS,), _SAYS_IDLE),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.RUNS_ELSEWHERE,)),
     Rule(_IDLE, IdleAction.HOLD_BACK, (IdlingCondition.GUARDED,), _NOT_SELECTED),
     Rule(_IDLE, IdleAction.WAKE, results=_NOT_SELECTED),
@@ -236,7 +236,7 @@ class Choice(Struct, frozen=True):
 
     @property
     def stays_up(self) -> bool:
-        """Whether it runs after this run, above the floor of the policy that idles it."""
+        """Whether it runs after this run, above the idleReplicas of the policy that idles it."""
         if self.subject.scale.steered == "Minimum":  # what it comes to is its autoscaler's
             return True
         if self.stays_idle and self.state not in MAYBE_DOWN:
@@ -394,7 +394,7 @@ def waking_policy(choice: Choice) -> str:
     waking = {
         IdlingCondition.BUSY: combined.busy,
         IdlingCondition.WAKE_WHEN: combined.wake_when,
-        IdlingCondition.FLOOR: highest,
+        IdlingCondition.IDLE_REPLICAS: highest,
     }
     found = waking.get(condition.name)
     return "" if found is None else found.policy.name

@@ -26,12 +26,12 @@ from reconciler.workload_kinds import PAUSED_REPLICAS, Scalar, WorkloadKind
 
 class IdleState(StrEnum):
     AWAKE = auto()
-    DOWN = auto()  # at or below the floor, and nobody remembers more
+    DOWN = auto()  # at or below idleReplicas, and nobody remembers more
     IDLE = auto()
     IDLE_INCOMPLETE = auto()  # the record of its Service lists it, it still runs
-    HPA_NOT_PINNED = auto()  # idled to a floor, its autoscaler is not held there yet
+    HPA_NOT_PINNED = auto()  # idled above zero, its autoscaler is not held there yet
     HPA_RESTORED = auto()  # its autoscaler has its bounds back, it has not its replicas
-    HPA_CHANGED = auto()  # idled to a floor, and somebody else gave its autoscaler its bounds back
+    HPA_CHANGED = auto()  # idled above zero, and somebody else gave its autoscaler its bounds back
     TAKEN_OVER = auto()  # it stands at its idled count, and somebody else gave another reason for that, or none
     WAKE_INCOMPLETE = auto()  # it was woken, its Service still lists it
     MANUALLY_SCALED = auto()
@@ -46,7 +46,7 @@ NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
 
 MAYBE_DOWN = frozenset({IdleState.DOWN, IdleState.UNREADABLE, IdleState.TAKEN_OVER, *NOT_OURS})
-"""What may stand at or below its floor and not be idle by us after this run: its replicas say whether it runs."""
+"""What may stand at or below its idleReplicas and not be idle by us after this run: its replicas say if it runs."""
 
 IDLE_STATES = frozenset(
     {IdleState.IDLE, IdleState.HPA_NOT_PINNED, IdleState.HPA_RESTORED, IdleState.HPA_CHANGED, IdleState.TAKEN_OVER}
@@ -364,13 +364,13 @@ class Subject(Struct, frozen=True):
     def pinned(self) -> PinnedAutoscaler | None:
         """How its autoscaler is held, as whoever idled it may read that.
 
-        Where its bounds are the floor of the record, that is the floor.
+        Where its bounds are the idled count of the record, it is held at that.
         """
         autoscaler, record = self.autoscaler, self.record
         if autoscaler is None or record is None:
             return autoscaler
         read = autoscaler.read_by(record.fleet) if self.state in NOT_OURS else autoscaler
-        return replace(read, floor=record.idled_to) if read.is_pinned_at(record.idled_to) else read
+        return replace(read, idled_to=record.idled_to) if read.is_pinned_at(record.idled_to) else read
 
     @property
     def awake_since(self) -> datetime | None:
@@ -387,7 +387,7 @@ class Subject(Struct, frozen=True):
 
 def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
     """Return what the record of a Service says of one of its scalables, as it stands there."""
-    # A Service has one floor for all that it lists, the highest; each was idled to less than it had.
+    # A Service has one idled count for all that it lists, the highest; each was idled to less than it had.
     return Record(
         record.idled_at,
         target.replicas,

@@ -79,7 +79,7 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
 
 def _woken(choice: Choice, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
-    # Bounds first: at its floor the autoscaler would undo the wake. The annotations go last: they are the way back.
+    # Bounds first: at idleReplicas the autoscaler would undo the wake. The annotations go last: they are the way back.
     back = restore_changes(autoscaler, context.run.now)
     gone = clear_changes(autoscaler, _begun(autoscaler, context.run.now))
     if back:
@@ -98,7 +98,7 @@ def _pinned(
     own: Decision | None,
     context: WriteContext,
 ) -> Iterator[Decision]:
-    """Yield that the autoscaler is held at the floor: after the scalable, or before where it took it from there."""
+    """Yield that the autoscaler is held at idleReplicas: after the scalable, or before where it took it from there."""
     if changes:
         base = _decision(choice, autoscaler, Verb.RECORD, context, changes=changes)
         first = own is None or choice.state is IdleState.HPA_NOT_PINNED
@@ -143,18 +143,18 @@ def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ..
 
 
 def pin_changes(
-    autoscaler: PinnedAutoscaler, floor: int, annotations: Mapping[str, str | None]
+    autoscaler: PinnedAutoscaler, idled_to: int, annotations: Mapping[str, str | None]
 ) -> tuple[FieldChange, ...]:
-    """Return the changes that hold the autoscaler at `floor`, () where it is held there already.
+    """Return the changes that hold the autoscaler at `idled_to`, () where it is held there already.
 
     `annotations` say for whom, and pause Flux.
     """
     own = autoscaler.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
-    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(floor), **annotations, WAKE_BEGUN_AT: None}
-    if autoscaler.is_pinned_at(floor) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(floor)):
+    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(idled_to), **annotations, WAKE_BEGUN_AT: None}
+    if autoscaler.is_pinned_at(idled_to) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(idled_to)):
         return ()
-    held = held_bounds(floor, own)
+    held = held_bounds(idled_to, own)
     return (*_bounds_changes(autoscaler, held), *annotation_changes(autoscaler.hpa.annotations, wanted))
 
 

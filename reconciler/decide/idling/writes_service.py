@@ -77,7 +77,7 @@ class ServiceChoices(Struct, frozen=True):
 
     @property
     def goes_lower(self) -> bool:
-        """Whether something that is idle already goes down to a lower floor in this run."""
+        """Whether something that is idle already goes down to a lower idled count in this run."""
         records = {target.ref(self.service.ref): record for target, record in self.idle.items()}
         return any(choice.ref in records and goes_lower(choice, records[choice.ref]) for choice in self.choices)
 

@@ -71,7 +71,7 @@ def _new_record(choice: Choice, context: WriteContext) -> Record:
 def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Record:
     """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it.
 
-    On a frozen cluster its floor stays. Production that its policies leave out keeps the record it has.
+    On a frozen cluster its idled count stays. Production that its policies leave out keeps the record it has.
     """
     verdict = subject.verdict
     if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
@@ -298,7 +298,7 @@ def _clear(choice: Choice, context: WriteContext) -> Decision | None:
 
 
 def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision | None:
-    """Return the repair of the record and floor of an idle scalable to `record`, None where both are right."""
+    """Return the repair of the record and idled count of an idle scalable to `record`, None where both are right."""
     scale, moved = choice.subject.scale, _moves(choice, record)
     if not context.repairs or (_recorded(choice) == record and not moved):
         return None
@@ -334,13 +334,13 @@ def stays_idle_as_before(cause: Cause, annotations: Mapping[str, str]) -> bool:
 
 
 def goes_lower(choice: Choice, record: Record) -> bool:
-    """Return whether what is idle already goes down to the floor of `record`, which is a lower one."""
+    """Return whether what is idle already goes down to the idled count of `record`, which is a lower one."""
     is_above = choice.subject.scale.replicas > record.idled_to and choice.state is not IdleState.HPA_NOT_PINNED
     return is_above and _moves(choice, record)
 
 
 def _moves(choice: Choice, record: Record) -> bool:
-    """Return whether its replicas move: to another floor, or back to the one its autoscaler took it from."""
+    """Return whether its replicas move: to another idled count, or back to the one its autoscaler took it from."""
     raised = choice.state is IdleState.HPA_NOT_PINNED and not choice.subject.scale.is_at_or_below(record.idled_to)
     return raised or (choice.record is not None and choice.record.idled_to != record.idled_to)
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.idling.change_if import CHANGE_OF
-from reconciler.decide.idling.conditions import CHECKS, IdlingCondition
+from reconciler.decide.idling.conditions import CHECKS
+from reconciler.decide.idling.conditions import IdlingCondition as Condition
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
@@ -21,14 +22,14 @@ IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.UNKNOWN,
     CriterionResult.NOT_SELECTED,
 )
-ASKED = IdlingCondition.REQUESTED
-OBSERVED_INSISTS = (IdlingCondition.INSISTS, IdlingCondition.OBSERVED)
+ASKED = Condition.REQUESTED
+OBSERVED_INSISTS = (Condition.INSISTS, Condition.OBSERVED)
 LEFTOVERS = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE)
-CONDITIONS = st.frozensets(st.sampled_from(IdlingCondition))
+CONDITIONS = st.frozensets(st.sampled_from(Condition))
 STATES, RESULTS = st.sampled_from(IdleState), st.sampled_from(CriterionResult)
 
 
-def action(state: IdleState, result: CriterionResult, conditions: Collection[IdlingCondition]) -> IdleAction:
+def action(state: IdleState, result: CriterionResult, conditions: Collection[Condition]) -> IdleAction:
     return choose(state, result, conditions)[1]
 
 
@@ -37,61 +38,61 @@ CASES = [
     ("runs, and a policy calls it busy", IdleState.AWAKE, BUSY, (), "leave"),
     ("runs, and its traffic is unknown", IdleState.AWAKE, UNKNOWN, (), "leave"),
     ("runs, and no policy selects it", IdleState.AWAKE, NOT_SELECTED, (), "leave"),
-    ("runs, and a policy only observes", IdleState.AWAKE, IDLE, (IdlingCondition.OBSERVED,), "observe"),
-    ("runs, asked for", IdleState.AWAKE, IDLE, (IdlingCondition.REQUESTED,), "leave"),
-    ("runs, and is production that a policy leaves out", IdleState.AWAKE, IDLE, (IdlingCondition.PRODUCTION,), "leave"),
-    ("runs, excluded", IdleState.AWAKE, IDLE, (IdlingCondition.EXCLUDED,), "leave"),
-    ("runs, younger than minAge", IdleState.AWAKE, IDLE, (IdlingCondition.MIN_AGE,), "leave"),
-    ("runs, wakeWhen holds", IdleState.AWAKE, IDLE, (IdlingCondition.WAKE_WHEN,), "leave"),
-    ("runs, and is woken or scaled up lately", IdleState.AWAKE, IDLE, (IdlingCondition.MIN_AWAKE,), "leave"),
-    ("runs, frozen", IdleState.AWAKE, IDLE, (IdlingCondition.RESTRICTED,), "leave"),
-    ("runs, and a cluster it may run on did not answer", IdleState.AWAKE, IDLE, (IdlingCondition.CLUSTER_UNREAD,), "leave"),
-    ("runs, and on another cluster too", IdleState.AWAKE, IDLE, (IdlingCondition.RUNS_ELSEWHERE,), "leave"),
-    ("runs, and something behind its Service does too", IdleState.AWAKE, IDLE, (IdlingCondition.SERVICE_RUNS,), "leave"),
-    ("runs, and the pods of its Service were not read", IdleState.AWAKE, IDLE, (IdlingCondition.PODS_UNREAD,), "leave"),
-    ("runs on a read-only cluster", IdleState.AWAKE, IDLE, (IdlingCondition.READ_ONLY,), "leave"),
+    ("runs, and a policy only observes", IdleState.AWAKE, IDLE, (Condition.OBSERVED,), "observe"),
+    ("runs, asked for", IdleState.AWAKE, IDLE, (Condition.REQUESTED,), "leave"),
+    ("runs, and is production that a policy leaves out", IdleState.AWAKE, IDLE, (Condition.PRODUCTION,), "leave"),
+    ("runs, excluded", IdleState.AWAKE, IDLE, (Condition.EXCLUDED,), "leave"),
+    ("runs, younger than minAge", IdleState.AWAKE, IDLE, (Condition.MIN_AGE,), "leave"),
+    ("runs, wakeWhen holds", IdleState.AWAKE, IDLE, (Condition.WAKE_WHEN,), "leave"),
+    ("runs, and is woken or scaled up lately", IdleState.AWAKE, IDLE, (Condition.MIN_AWAKE,), "leave"),
+    ("runs, frozen", IdleState.AWAKE, IDLE, (Condition.RESTRICTED,), "leave"),
+    ("runs, and a cluster it may run on did not answer", IdleState.AWAKE, IDLE, (Condition.CLUSTER_UNREAD,), "leave"),
+    ("runs, and on another cluster too", IdleState.AWAKE, IDLE, (Condition.RUNS_ELSEWHERE,), "leave"),
+    ("runs, and something behind its Service does too", IdleState.AWAKE, IDLE, (Condition.SERVICE_RUNS,), "leave"),
+    ("runs, and the pods of its Service were not read", IdleState.AWAKE, IDLE, (Condition.PODS_UNREAD,), "leave"),
+    ("runs on a read-only cluster", IdleState.AWAKE, IDLE, (Condition.READ_ONLY,), "leave"),
     ("at zero, and nobody recorded more", IdleState.DOWN, IDLE, (), "leave"),
     ("contested", IdleState.CONTESTED, IDLE, (), "leave"),
     ("idle, and still called idle", IdleState.IDLE, IDLE, (), "keep"),
     ("idle, and its traffic is unknown", IdleState.IDLE, UNKNOWN, (), "keep"),
     ("idle with wake: OnSignal, and busy", IdleState.IDLE, BUSY, (), "keep"),
-    ("idle, and busy", IdleState.IDLE, BUSY, (IdlingCondition.BUSY,), "wake"),
-    ("idle, and asked for", IdleState.IDLE, IDLE, (IdlingCondition.REQUESTED,), "wake"),
-    ("idle, and excluded", IdleState.IDLE, IDLE, (IdlingCondition.EXCLUDED,), "wake"),
-    ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (IdlingCondition.DUE,), "wake"),
-    ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (IdlingCondition.DUE,), "keep"),
-    ("idle, production, its wake is due in downtime", IdleState.IDLE, IDLE, (IdlingCondition.PRODUCTION_DUE,), "wake"),
-    ("idle, and production since", IdleState.IDLE, IDLE, (IdlingCondition.PRODUCTION,), "keep"),
-    ("idle, and wakeWhen holds", IdleState.IDLE, IDLE, (IdlingCondition.WAKE_WHEN,), "wake"),
-    ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (IdlingCondition.FLOOR,), "wake"),
-    ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (IdlingCondition.RUNS_ELSEWHERE,), "wake"),
+    ("idle, and busy", IdleState.IDLE, BUSY, (Condition.BUSY,), "wake"),
+    ("idle, and asked for", IdleState.IDLE, IDLE, (Condition.REQUESTED,), "wake"),
+    ("idle, and excluded", IdleState.IDLE, IDLE, (Condition.EXCLUDED,), "wake"),
+    ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (Condition.DUE,), "wake"),
+    ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (Condition.DUE,), "keep"),
+    ("idle, production, its wake is due in downtime", IdleState.IDLE, IDLE, (Condition.PRODUCTION_DUE,), "wake"),
+    ("idle, and production since", IdleState.IDLE, IDLE, (Condition.PRODUCTION,), "keep"),
+    ("idle, and wakeWhen holds", IdleState.IDLE, IDLE, (Condition.WAKE_WHEN,), "wake"),
+    ("idle, and idleReplicas is above what it had", IdleState.IDLE, IDLE, (Condition.IDLE_REPLICAS,), "wake"),
+    ("idle, and it runs on another cluster", IdleState.IDLE, IDLE, (Condition.RUNS_ELSEWHERE,), "wake"),
     ("idle, and its policy is gone", IdleState.IDLE, NOT_SELECTED, (), "wake"),
-    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (IdlingCondition.GUARDED,), "hold_back"),
-    ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (IdlingCondition.GUARDED, IdlingCondition.REQUESTED), "wake"),
-    ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (IdlingCondition.SERVICE_RUNS,), "keep"),
-    ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (IdlingCondition.DUE, IdlingCondition.READ_ONLY), "overdue"),
-    ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (IdlingCondition.BUSY,), "wake"),
-    ("production since, and an autoscaler raises it", IdleState.HPA_NOT_PINNED, IDLE, (IdlingCondition.PRODUCTION,), "wake"),
+    ("idle, its policy is gone, and so are too many", IdleState.IDLE, NOT_SELECTED, (Condition.GUARDED,), "hold_back"),
+    ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (Condition.GUARDED, Condition.REQUESTED), "wake"),
+    ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (Condition.SERVICE_RUNS,), "keep"),
+    ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (Condition.DUE, Condition.READ_ONLY), "overdue"),
+    ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (Condition.BUSY,), "wake"),
+    ("production since, and an autoscaler raises it", IdleState.HPA_NOT_PINNED, IDLE, (Condition.PRODUCTION,), "wake"),
     ("its autoscaler has its bounds back, by our wake", IdleState.HPA_RESTORED, IDLE, (), "wake"),
     ("its autoscaler got its bounds back from somebody", IdleState.HPA_CHANGED, IDLE, (), "wake"),
     ("scaled up by a person while idle", IdleState.MANUALLY_SCALED, IDLE, (), "release"),
-    ("scaled up by a tool, onRevert: Insist", IdleState.MANUALLY_SCALED, IDLE, (IdlingCondition.INSISTS,), "idle"),
-    ("scaled up by a tool, and busy now", IdleState.MANUALLY_SCALED, BUSY, (IdlingCondition.INSISTS,), "release"),
+    ("scaled up by a tool, onRevert: Insist", IdleState.MANUALLY_SCALED, IDLE, (Condition.INSISTS,), "idle"),
+    ("scaled up by a tool, and busy now", IdleState.MANUALLY_SCALED, BUSY, (Condition.INSISTS,), "release"),
     ("scaled up by a tool, only observed", IdleState.MANUALLY_SCALED, IDLE, OBSERVED_INSISTS, "release"),
     ("kept down by somebody else", IdleState.TAKEN_OVER, IDLE, (), "release"),
-    ("kept down by somebody else, and asked for", IdleState.TAKEN_OVER, IDLE, (IdlingCondition.REQUESTED,), "wake"),
-    ("a record that cannot be read", IdleState.UNREADABLE, NOT_SELECTED, (IdlingCondition.REQUESTED,), "leave"),
-    ("at zero, listed, and nothing proves that we idled it", IdleState.UNPROVEN, IDLE, (IdlingCondition.REQUESTED,), "leave"),
+    ("kept down by somebody else, and asked for", IdleState.TAKEN_OVER, IDLE, (Condition.REQUESTED,), "wake"),
+    ("a record that cannot be read", IdleState.UNREADABLE, NOT_SELECTED, (Condition.REQUESTED,), "leave"),
+    ("at zero, listed, and nothing proves that we idled it", IdleState.UNPROVEN, IDLE, (Condition.REQUESTED,), "leave"),
     ("idled by another Fleet", IdleState.FOREIGN, IDLE, (), "leave"),
-    ("idled by another Fleet, and asked for", IdleState.FOREIGN, NOT_SELECTED, (IdlingCondition.REQUESTED,), "wake"),
-    ("idled by another Fleet, its wake is due", IdleState.FOREIGN, IDLE, (IdlingCondition.DUE,), "overdue"),
-    ("of another Fleet, asked for, protected", IdleState.FOREIGN, IDLE, (ASKED, IdlingCondition.PROTECTED), "leave"),
-    ("idled by another Fleet, which holds its HPA", IdleState.FOREIGN, IDLE, (ASKED, IdlingCondition.BOUNDS), "leave"),
+    ("idled by another Fleet, and asked for", IdleState.FOREIGN, NOT_SELECTED, (Condition.REQUESTED,), "wake"),
+    ("idled by another Fleet, its wake is due", IdleState.FOREIGN, IDLE, (Condition.DUE,), "overdue"),
+    ("of another Fleet, asked for, protected", IdleState.FOREIGN, IDLE, (ASKED, Condition.PROTECTED), "leave"),
+    ("idled by another Fleet, which holds its HPA", IdleState.FOREIGN, IDLE, (ASKED, Condition.BOUNDS), "leave"),
     ("an idle that a run did not finish", IdleState.IDLE_INCOMPLETE, IDLE, (), "idle"),
     ("an idle that a run did not finish, and busy now", IdleState.IDLE_INCOMPLETE, BUSY, (), "clear"),
     ("a wake that a run did not finish", IdleState.WAKE_INCOMPLETE, BUSY, (), "clear"),
     ("a record from before the last wake", IdleState.STALE, BUSY, (), "clear"),
-    ("a record from before the last wake, only observed", IdleState.STALE, IDLE, (IdlingCondition.OBSERVED,), "clear"),
+    ("a record from before the last wake, only observed", IdleState.STALE, IDLE, (Condition.OBSERVED,), "clear"),
 ]  # fmt: skip
 
 
@@ -99,7 +100,7 @@ CASES = [
     ("state", "result", "conditions", "expected"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
 def test_what_is_done_with(
-    state: IdleState, result: CriterionResult, conditions: tuple[IdlingCondition, ...], expected: str
+    state: IdleState, result: CriterionResult, conditions: tuple[Condition, ...], expected: str
 ) -> None:
     assert action(state, result, conditions) == expected
 
@@ -111,24 +112,24 @@ def test_each_rule_has_a_case() -> None:
 
 
 SET_BY_NEIGHBOURS = {
-    IdlingCondition.CLUSTER_UNREAD,
-    IdlingCondition.FEDERATED_PAUSED,
-    IdlingCondition.RUNS_ELSEWHERE,
-    IdlingCondition.SERVICE_RUNS,
-    IdlingCondition.PODS_UNREAD,
+    Condition.CLUSTER_UNREAD,
+    Condition.FEDERATED_PAUSED,
+    Condition.RUNS_ELSEWHERE,
+    Condition.SERVICE_RUNS,
+    Condition.PODS_UNREAD,
 }
 NOBODY_ENDS = {
-    IdlingCondition.ITSELF,
-    IdlingCondition.TERMINATING,
-    IdlingCondition.READ_ONLY,
-    IdlingCondition.DUE,
-    IdlingCondition.PRODUCTION_DUE,
+    Condition.ITSELF,
+    Condition.TERMINATING,
+    Condition.READ_ONLY,
+    Condition.DUE,
+    Condition.PRODUCTION_DUE,
 }
 
 
 def test_each_condition_is_looked_for_and_all_changes_it_is_known() -> None:
     """A new one without a check would never hold, and one without a change leaves `explain` silent."""
-    own = set(IdlingCondition) - SET_BY_NEIGHBOURS
+    own = set(Condition) - SET_BY_NEIGHBOURS
 
     assert own - CHECKS.keys() == set()
     assert own - NOBODY_ENDS - CHANGE_OF.keys() == set()
@@ -136,32 +137,32 @@ def test_each_condition_is_looked_for_and_all_changes_it_is_known() -> None:
 
 @given(state=STATES, result=RESULTS, conditions=CONDITIONS)
 def test_every_combination_has_an_action(
-    state: IdleState, result: CriterionResult, conditions: frozenset[IdlingCondition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     assert action(state, result, conditions) in IdleAction
 
 
 @given(state=STATES, result=RESULTS, conditions=CONDITIONS)
 def test_nothing_is_newly_idled_that_a_policy_does_not_call_idle_or_that_anything_keeps_up(
-    state: IdleState, result: CriterionResult, conditions: frozenset[IdlingCondition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     if action(state, result, conditions) in (IdleAction.IDLE, IdleAction.OBSERVE):
         assert result is IDLE
-        assert conditions.isdisjoint({*KEEP_UP, IdlingCondition.READ_ONLY})
+        assert conditions.isdisjoint({*KEEP_UP, Condition.READ_ONLY})
         assert (
-            action(state, result, conditions - {IdlingCondition.OBSERVED}) is IdleAction.IDLE
+            action(state, result, conditions - {Condition.OBSERVED}) is IdleAction.IDLE
             or state is IdleState.MANUALLY_SCALED
         )
 
 
 @given(state=STATES, result=RESULTS, conditions=CONDITIONS)
 def test_nothing_is_written_on_a_read_only_cluster(
-    state: IdleState, result: CriterionResult, conditions: frozenset[IdlingCondition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
-    found = action(state, result, conditions | {IdlingCondition.READ_ONLY})
+    found = action(state, result, conditions | {Condition.READ_ONLY})
 
     assert found in (IdleAction.LEAVE, IdleAction.KEEP, IdleAction.OVERDUE)
-    if action(state, result, conditions - {IdlingCondition.READ_ONLY}) is IdleAction.WAKE:
+    if action(state, result, conditions - {Condition.READ_ONLY}) is IdleAction.WAKE:
         assert found is IdleAction.OVERDUE
 
 
@@ -169,28 +170,26 @@ def test_nothing_is_written_on_a_read_only_cluster(
     state=st.sampled_from(sorted(IDLE_STATES)),
     result=RESULTS,
     conditions=CONDITIONS,
-    condition=st.sampled_from(IdlingCondition),
+    condition=st.sampled_from(Condition),
 )
 def test_a_request_wakes_whatever_else_holds(
-    state: IdleState, result: CriterionResult, conditions: frozenset[IdlingCondition], condition: IdlingCondition
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition], condition: Condition
 ) -> None:
     assert (
-        action(state, result, (conditions | {condition, IdlingCondition.REQUESTED}) - {IdlingCondition.READ_ONLY})
+        action(state, result, (conditions | {condition, Condition.REQUESTED}) - {Condition.READ_ONLY})
         is IdleAction.WAKE
     )
 
 
 @given(state=STATES, result=RESULTS, conditions=CONDITIONS)
 def test_what_is_not_idle_because_of_us_is_only_woken_by_a_request(
-    state: IdleState, result: CriterionResult, conditions: frozenset[IdlingCondition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     if action(state, result, conditions) is IdleAction.WAKE and state not in IDLE_STATES:
         assert state is IdleState.FOREIGN
-        assert IdlingCondition.REQUESTED in conditions
+        assert Condition.REQUESTED in conditions
 
 
 @given(state=st.sampled_from(LEFTOVERS), result=RESULTS, conditions=CONDITIONS)
-def test_leftovers_never_stay(
-    state: IdleState, result: CriterionResult, conditions: frozenset[IdlingCondition]
-) -> None:
-    assert action(state, result, conditions - {IdlingCondition.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)
+def test_leftovers_never_stay(state: IdleState, result: CriterionResult, conditions: frozenset[Condition]) -> None:
+    assert action(state, result, conditions - {Condition.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)
