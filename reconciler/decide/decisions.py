@@ -306,11 +306,11 @@ class LimitUse(Struct, frozen=True):
 class HeldBack(Struct, frozen=True):
     """What limits, or a guard (no `limits`), keep out of the plan: all of one policy.
 
-    `allow` is the policy's name for --allow-exceed, "" for the guard, which --allow-removed lifts. `why` also says what
+    `policy` is the name that --allow-exceed takes, "" for the guard, which --allow-removed lifts. `why` also says what
     would let it through.
     """
 
-    allow: str
+    policy: str
     why: str
     decisions: tuple[Decision, ...]
     limits: tuple[LimitUse, ...] = ()

@@ -73,9 +73,9 @@ def _observing(desired: DesiredState, limits: RunLimits) -> Iterator[Notice]:
         return
     names = {decision.policy for decision in desired.observed}
     for held in limits.hold_back((*desired.wanted, *desired.observed)).held_back:
-        if held.allow in names:
-            text = f"{held.allow}: with mode: Enforce {held.why.removeprefix(f'{held.allow}: ')}"
-            yield Notice(OBSERVED, held.allow, text, held.allow)
+        if held.policy in names:
+            text = f"{held.policy}: with mode: Enforce {held.why.removeprefix(f'{held.policy}: ')}"
+            yield Notice(OBSERVED, held.policy, text, held.policy)
 
 
 def held_idles(desired: DesiredState) -> frozenset[ObjectRef]:
@@ -193,7 +193,7 @@ class RunLimits(Struct, frozen=True):
         exceeded: dict[PolicyKey, list[LimitUse]] = {}
         for held_before in before:
             idles = remaining.with_keys(decision.key for decision in held_before.decisions if decision.idles)
-            for owner in {owner_of(decision) for decision in idles if decision.policy == held_before.allow}:
+            for owner in {owner_of(decision) for decision in idles if decision.policy == held_before.policy}:
                 held.setdefault(owner, []).extend(remaining.take_out(idles))
                 exceeded.setdefault(owner, []).extend(held_before.limits)
         uses = []
@@ -215,7 +215,7 @@ class RunLimits(Struct, frozen=True):
                     held.setdefault(owner, []).extend(gone)
                     used -= counted.sum([decision for decision in gone if decision.key in inside], pool.unit)
         whole = (self._held_back(owner, remaining.in_order(held[owner]), exceeded[owner], counted) for owner in held)
-        held_back = tuple(sorted(whole, key=lambda held: held.allow))
+        held_back = tuple(sorted(whole, key=lambda held: held.policy))
         return DesiredState(remaining.all(), held_back=held_back, limits=tuple(uses))
 
     def _held_back(

@@ -97,7 +97,7 @@ def _held_back(period: HeldBackPeriod) -> dict[str, Any]:
     return {
         "from": format_time(period.start),
         "until": format_time(period.end),
-        "allow": period.allow,
+        "allow": period.policy,
         "changes": period.number,
         "reason": period.why,
     }

@@ -394,7 +394,7 @@ def _narrowed(made: Forecast | None, kept: frozenset[ObjectRef], filters: Filter
     held = [
         period
         for period in made.held_back
-        if matches_any(filters.policies, period.allow)
+        if matches_any(filters.policies, period.policy)
         and (not period.clusters or any(matches_any(filters.clusters, name) for name in period.clusters))
     ]
     return replace(made, timelines=tuple(one for one in made.timelines if one.ref in kept), held_back=tuple(held))

@@ -87,7 +87,7 @@ def _held_words(review: Review) -> Iterator[str]:
     if len({period.why for period in periods}) == 1:
         yield f"Held back: {one_line(periods[0].why)}."
         return
-    names = list(dict.fromkeys(one_line(period.allow) for period in periods))
+    names = list(dict.fromkeys(one_line(period.policy) for period in periods))
     objects = objects_words({ref for period in periods for ref in period.refs})
     yield f"Held back: {objects} ({first_of(names, _MOST_CHANGES)})."
 

@@ -200,7 +200,7 @@ def held_lines(periods: Iterable[HeldBackPeriod], made: Forecast) -> Iterator[tu
     """Yield for each policy, or guard, how much limits hold back and when, and below it what would let it through."""
     by_name: dict[str, list[HeldBackPeriod]] = {}
     for period in periods:
-        by_name.setdefault(period.allow, []).append(period)
+        by_name.setdefault(period.policy, []).append(period)
     for name, some in by_name.items():
         objects = objects_words([ref for period in some for ref in period.refs])
         spans = when({(period.start, period.end) for period in some}, made)

@@ -74,12 +74,12 @@ class WorkloadTimeline(Struct, frozen=True):
 class HeldBackPeriod(Struct, frozen=True):
     """What a limit or guard keeps from being done from `start` to before `end`: `number` changes, of `refs`.
 
-    `allow` is the name for --allow-exceed, "" of a guard; `why` says too what lets it through.
+    `policy` is the name that --allow-exceed takes, "" of a guard; `why` says too what lets it through.
     """
 
     start: datetime
     end: datetime
-    allow: str
+    policy: str
     why: str
     refs: frozenset[ObjectRef]
     number: int
@@ -96,9 +96,9 @@ def held_back_in(plan: Plan, start: datetime, end: datetime) -> dict[Hashable, H
     for held in plan.held_back:
         acted = [decision for decision in held.decisions if not is_metadata(decision)] or held.decisions
         refs = frozenset(decision.ref for decision in acted)
-        period = HeldBackPeriod(start, end, held.allow, held.why, refs, len(held.decisions))
-        jobs = frozenset(one.job for one in held.decisions if held.allow in ("", one.policy))  # kinds may share a name
-        found[(held.allow, jobs, period.clusters)] = period
+        period = HeldBackPeriod(start, end, held.policy, held.why, refs, len(held.decisions))
+        jobs = frozenset(one.job for one in held.decisions if held.policy in ("", one.policy))  # kinds may share a name
+        found[(held.policy, jobs, period.clusters)] = period
     return found
 
 
@@ -267,7 +267,7 @@ class Recording:
             first=first,
             timelines=tuple(self._timelines()),
             held_back=tuple(
-                sorted([*self._over, *self._held.values()], key=lambda one: (one.start, one.allow, one.clusters))
+                sorted([*self._over, *self._held.values()], key=lambda one: (one.start, one.policy, one.clusters))
             ),
             wakes=tuple(self._wakes),
             undecided=dict(sorted(self._undecided.items())),

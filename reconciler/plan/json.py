@@ -224,7 +224,7 @@ def _finite(victims: VictimForecast | None) -> VictimForecast | None:
 
 def _held_back(held: HeldBack) -> HeldBackDocument:
     limits = _same(held.limits, list[LimitDocument])
-    return HeldBackDocument(allow=held.allow, why=held.why, limits=limits, changes=_changes(held.decisions))
+    return HeldBackDocument(allow=held.policy, why=held.why, limits=limits, changes=_changes(held.decisions))
 
 
 def _overridden(lost: Overridden) -> OverriddenDocument:
@@ -397,7 +397,7 @@ def _path(text: str) -> tuple[str, ...]:
 
 def _held_actions(document: HeldBackDocument) -> HeldBack:
     return HeldBack(
-        allow=document.allow,
+        policy=document.allow,
         why=document.why,
         decisions=_decisions(document.changes),
         limits=_same(document.limits, tuple[LimitUse, ...]),

@@ -117,7 +117,7 @@ def _held_back(plan: Plan) -> Iterator[Fact]:
         owners = {decision.cause.tenant for decision in held.decisions}
         tenant = owners.pop() if len(owners) == 1 else ""
         where = f" ({shown.where})" if shown.where else ""
-        yield Fact("HeldBack", held.allow or shown.what, f"{shown.what}{where}", held.allow, tenant, shown.number)
+        yield Fact("HeldBack", held.policy or shown.what, f"{shown.what}{where}", held.policy, tenant, shown.number)
 
 
 def _tenant_at(fleet: Fleet, cluster: str, namespace: str) -> str:

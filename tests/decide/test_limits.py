@@ -210,7 +210,7 @@ def test_what_a_deployment_or_a_scaled_object_says_counts_once() -> None:
 def test_what_is_too_much_in_one_cluster_is_held_back_there_alone() -> None:
     result = held([*idles(4), *idles(3, cluster="west")], limits=fleet_limits(3))
     assert left(result) == {("idle-dev", "west"): 3}
-    assert [(one.allow, len(one.decisions)) for one in result.held_back] == [("idle-dev", 4)]
+    assert [(one.policy, len(one.decisions)) for one in result.held_back] == [("idle-dev", 4)]
 
 
 def test_what_is_too_much_in_the_fleet_is_held_back_in_all_clusters() -> None:
@@ -315,7 +315,7 @@ def test_all_policies_of_a_tenant_share_its_number(
     own = {"a/small": Limits(workloads=1), "a/large": Limits(workloads=100)}
     of_tenant = [a_policy(name, own.get(name, NONE), tenant="a") for name in ("a/one", "a/two", *own)]
     result = held(decisions, *of_tenant, a_policy("platform"), limits=fleet_limits(3), tenants=(a_tenant(**limits),))
-    assert [one.allow for one in result.held_back] == owners
+    assert [one.policy for one in result.held_back] == owners
 
 
 # What the line says

@@ -172,7 +172,7 @@ def test_a_limit_that_holds_back_a_night_is_told() -> None:
     found = policy_set([fleet, an_idling_policy(NIGHTS)])
     simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
     (held,) = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
-    assert (held.start, held.end, held.allow) == (at(20), at(6, 21), "nights")
+    assert (held.start, held.end, held.policy) == (at(20), at(6, 21), "nights")
     assert "4 workloads would go idle for the first time, limit 1 in a; " in held.why
 
 

@@ -172,7 +172,7 @@ limits = st.builds(
 @st.composite
 def held_back(draw):
     return HeldBack(
-        allow=draw(texts), why=draw(texts), decisions=draw(decision_lists("held")), limits=draw(_tuples(limits))
+        policy=draw(texts), why=draw(texts), decisions=draw(decision_lists("held")), limits=draw(_tuples(limits))
     )
 
 

@@ -252,7 +252,7 @@ class TestGuard:
         outcome = run_in(world, *(self.policies(*self.names[gone:]) or (a_policy("z", selector=NOWHERE),)))
         assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
         held = outcome.desired.held_back
-        assert [(one.allow, len([d for d in one.decisions if d.verb == "wake"])) for one in held] == (
+        assert [(one.policy, len([d for d in one.decisions if d.verb == "wake"])) for one in held] == (
             [] if woken else [("", gone)]
         )
 
@@ -304,7 +304,7 @@ class TestGuard:
         outcome = run_in(world, *(policies[name] for name in self.names[3:]))
         assert [world.replicas(one.ref) for one in objects] == [0] * len(objects)
         (held,) = outcome.desired.held_back
-        assert held.allow == ""
+        assert held.policy == ""
         assert (
             held.why
             == "3 policies that own objects in 3 namespaces were removed: a, b, c; to allow: once --allow-removed"

@@ -222,7 +222,7 @@ class TestGuard:
         desired = without(*workloads, policies=kept)
         assert sum(one.ref.name.startswith("gone") for one in desired.decisions) == gone - held
         assert sum(len(one.decisions) for one in desired.held_back) == held
-        assert [one.allow for one in desired.held_back] == [""] * bool(held)
+        assert [one.policy for one in desired.held_back] == [""] * bool(held)
 
     def test_it_can_be_lifted(self):
         workloads, _ = self.world(2, 0)
