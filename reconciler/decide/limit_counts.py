@@ -1,35 +1,23 @@
 """What limits count: what runs and what is idle, by cluster and tenant, and what was idled since yesterday.
 
-What was idled before on the same hours is not counted: a limit does not stop what happened last night as well. Neither
-selector nor policy is part of that: what any policy of the same owner, a tenant or the platform, idled on the same
-hours, or on any metric, is known for 35 days.
+What was idled before on the same hours is not counted (see `last_idled`): a limit does not stop what happened last
+night as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from itertools import chain
-from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    LAST_IDLED,
-    digest,
-    fleet_names,
-    format_time,
-    idling_owner,
-    json_object,
-    read_time,
-    stated,
-)
+from reconciler.decide.annotations import LAST_IDLED, fleet_names, idling_owner
 from reconciler.decide.decisions import Decision
+from reconciler.decide.last_idled import last_idled
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Workload
-from reconciler.policy.types import AllOf, AnyOf, Criterion, Fleet, IdlingPolicy, MetricCriterion
+from reconciler.policy.types import Fleet
 
 PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name.
@@ -115,71 +103,3 @@ def _unowned(workloads: Sequence[Workload]) -> Iterator[Workload]:
     for workload in workloads:
         if workload.owner is None or (workload.ref.namespace, workload.owner.kind, workload.owner.name) not in names:
             yield workload
-
-
-REMEMBERED = timedelta(days=35)
-_MOST = 8
-_METRIC = "metric"
-
-
-class LastIdled(Struct, frozen=True):
-    """The annotation of a workload: the `policy` that idled it last, when it was idled last on each of the `hours`,
-    by their digest, and when it was idled for the first time of those that count in limits, None for never.
-    """
-
-    policy: str = ""
-    hours: Mapping[str, datetime] = {}
-    first: datetime | None = None
-
-
-def last_idled(annotations: Mapping[str, str]) -> LastIdled:
-    """Return what the annotations of a workload say; what cannot be read is left out."""
-    found = json_object(annotations.get(LAST_IDLED))
-    policy, hours = found.get("policy"), found.get("hours")
-    times = {key: read_time(at) for key, at in hours.items()} if isinstance(hours, dict) else {}
-    return LastIdled(
-        policy if isinstance(policy, str) else "",
-        {key: at for key, at in times.items() if at is not None},
-        read_time(found.get("first")),
-    )
-
-
-def is_known(hours: str, annotations: Mapping[str, str], now: datetime) -> bool:
-    """Return whether the workload with `annotations` was idle on `hours` within the last 35 days."""
-    if LAST_IDLED not in annotations:
-        return False
-    idled = last_idled(annotations).hours
-    times = [idled.get(hours)]
-    if times[0] is not None and times[0] == max(idled.values()):
-        times.append(read_time(annotations.get(AWAKE_SINCE)))
-    return times[0] is not None and any(at <= now <= at + REMEMBERED for at in times if at is not None)
-
-
-def last_idled_text(policy: str, hours: str, annotations: Mapping[str, str], now: datetime, *, counts: bool) -> str:
-    """Return the annotation of a workload that `policy` idles on `hours` now. `counts`: limits count that, if it is
-    for the first time.
-    """
-    before = last_idled(annotations)
-    times = {**{key: at for key, at in before.hours.items() if at <= now <= at + REMEMBERED}, hours: now}
-    latest = sorted(times, key=lambda key: (times[key], key))[-_MOST:]
-    first = before.first if is_known(hours, annotations, now) else now if counts else None
-    value = {"policy": policy, "hours": {key: format_time(times[key]) for key in latest}}
-    found = value if first is None else {**value, "first": format_time(first)}
-    return msgspec.json.encode(found, order="sorted").decode()
-
-
-def hours_of(policy: IdlingPolicy) -> str:
-    """Return the digest of when `policy` idles and whose it is.
-
-    Exceptions of a calendar do not count: another holiday makes nothing new. One metric is like another.
-    """
-    return digest([policy.tenant, _times(policy.idle_when)], 16)
-
-
-def _times(criterion: Criterion) -> Any:
-    if isinstance(criterion, MetricCriterion):
-        return _METRIC
-    if isinstance(criterion, AllOf | AnyOf):
-        inner = [_times(part) for part in criterion.criteria]
-        return _METRIC if set(map(str, inner)) <= {_METRIC} and inner else [type(criterion).__name__, *inner]
-    return [criterion.calendar.zone_name, stated(criterion.calendar.windows)]

@@ -2,7 +2,7 @@
 
 Every limit is a pool: a number, and the policies that share it. A policy that states a number has a pool of its own;
 all that state none share one in each cluster and one in the Fleet; the policies of a tenant share that of the tenant.
-Wakes and increases are never held back, nor what is known (see `limit_counts`).
+Wakes and increases are never held back, nor what is known (see `last_idled`).
 """
 
 from __future__ import annotations
@@ -184,36 +184,18 @@ class RunLimits(Struct, frozen=True):
         return {unit: -(-number * sum(weights) // part) if part else number for unit, number in needs.items()}
 
     def hold_back(self, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> DesiredState:
-        """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted.
-
-        Of those that share a pool the one that takes most is held back first, until the others fit.
-        """
+        """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted."""
         counted, remaining = CountedDecisions(decisions, self.policy, self.bases), RemainingDecisions(decisions)
+        taken, uses = list(_held_again(before, remaining)), []
+        for pool in self.pools():
+            use, over = _fitted(pool, counted, remaining)
+            uses.append(use)
+            taken += over
         held: dict[PolicyKey, list[Decision]] = {}
         exceeded: dict[PolicyKey, list[LimitUse]] = {}
-        for held_before in before:
-            idles = remaining.with_keys(decision.key for decision in held_before.decisions if decision.idles)
-            for owner in {owner_of(decision) for decision in idles if decision.policy == held_before.policy}:
-                held.setdefault(owner, []).extend(remaining.take_out(idles))
-                exceeded.setdefault(owner, []).extend(held_before.limits)
-        uses = []
-        for pool in self.pools():
-            taking = {owner: remaining.left_of(found) for owner, found in counted.in_pool(pool)}
-            takes = {owner: counted.sum(found, pool.unit) for owner, found in taking.items()}
-            used = sum(takes.values()) + counted.spent(pool)
-            uses.append(LimitUse(pool.name, pool.unit, used, pool.allowed, pool.base, pool.cluster))
-            if used <= pool.allowed:
-                continue
-            inside = {decision.key for found in taking.values() for decision in found}
-            for owner in sorted(takes, key=lambda key: (-takes[key], key)):
-                found = remaining.left_of(taking[owner])
-                if used <= pool.allowed:
-                    break
-                if found:  # what was held back may have taken some of it along
-                    exceeded.setdefault(owner, []).append(replace(uses[-1], used=used, policy=owner[1]))
-                    gone = remaining.take_out(found)
-                    held.setdefault(owner, []).extend(gone)
-                    used -= counted.sum([decision for decision in gone if decision.key in inside], pool.unit)
+        for owner, out, limits in taken:
+            held.setdefault(owner, []).extend(out)
+            exceeded.setdefault(owner, []).extend(limits)
         whole = (self._held_back(owner, remaining.in_order(held[owner]), exceeded[owner], counted) for owner in held)
         held_back = tuple(sorted(whole, key=lambda held: held.policy))
         return DesiredState(remaining.all(), held_back=held_back, limits=tuple(uses))
@@ -253,6 +235,42 @@ class RunLimits(Struct, frozen=True):
             " and ".join(filter(None, found))
             or f"once {f'--allow-exceed {owner[1]}' if owner in self.policies else REMOVED_FLAG}"
         )
+
+
+_Taken = tuple[PolicyKey, tuple[Decision, ...], Sequence[LimitUse]]
+"""Whose decisions are held back, which, and the limits that they exceed."""
+
+
+def _held_again(before: Sequence[HeldBack], remaining: RemainingDecisions) -> Iterator[_Taken]:
+    """Take out of `remaining` what idles in `before`, and yield it."""
+    for held in before:
+        idles = remaining.with_keys(decision.key for decision in held.decisions if decision.idles)
+        for owner in {owner_of(decision) for decision in idles if decision.policy == held.policy}:
+            yield owner, remaining.take_out(idles), held.limits
+
+
+def _fitted(pool: LimitPool, counted: CountedDecisions, remaining: RemainingDecisions) -> tuple[LimitUse, list[_Taken]]:
+    """Take out of `remaining` what exceeds `pool`, and return how much is wanted of it, and what was taken out.
+
+    Of those that share it the one that takes most is held back first, until the others fit.
+    """
+    taking = {owner: remaining.left_of(found) for owner, found in counted.in_pool(pool)}
+    takes = {owner: counted.sum(found, pool.unit) for owner, found in taking.items()}
+    used = sum(takes.values()) + counted.spent(pool)
+    use = LimitUse(pool.name, pool.unit, used, pool.allowed, pool.base, pool.cluster)
+    if used <= pool.allowed:
+        return use, []
+    taken: list[_Taken] = []
+    inside = {decision.key for found in taking.values() for decision in found}
+    for owner in sorted(takes, key=lambda key: (-takes[key], key)):
+        found = remaining.left_of(taking[owner])
+        if used <= pool.allowed:
+            break
+        if found:  # what was held back may have taken some of it along
+            gone = remaining.take_out(found)
+            taken.append((owner, gone, (replace(use, used=used, policy=owner[1]),)))
+            used -= counted.sum([decision for decision in gone if decision.key in inside], pool.unit)
+    return use, taken
 
 
 def _least(limit: DefaultLimit, unit: str) -> int:

@@ -361,7 +361,9 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
             title.lower(): [{"object": notice.subject, "text": notice.text} for notice in _notices(plan, kind)]
             for kind, title in _URGENT.items()
         },
-        "heldBack": [{"allow": held.policy, "why": held.why, "changes": len(held.decisions)} for held in plan.held_back],
+        "heldBack": [
+            {"allow": held.policy, "why": held.why, "changes": len(held.decisions)} for held in plan.held_back
+        ],
         "unknown": dict(plan.unknown),
         "undecided": [{"object": undecided.subject, "why": undecided.why} for undecided in plan.undecided],
         "runs": [{"run": run.run, "at": format_time(run.at), "changes": dict(run.changes)} for run in status.runs],

@@ -49,7 +49,7 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState,
 from reconciler.decide.idling.wake_times import owner_in, staggered
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes import abandoned_decisions, decisions_of
-from reconciler.decide.limit_counts import hours_of
+from reconciler.decide.last_idled import hours_of
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.selectors import left_out
 from reconciler.model import ObjectRef, ObservedState, Run

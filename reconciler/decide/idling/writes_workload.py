@@ -37,7 +37,7 @@ from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_times import awake_until, kept_wake_deadline, tier, wake_deadline
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on, verb_of
-from reconciler.decide.limit_counts import is_known, last_idled_text
+from reconciler.decide.last_idled import is_known, last_idled_text
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
 

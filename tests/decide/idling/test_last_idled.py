@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.limit_counts import hours_of, is_known, last_idled, last_idled_text
+from reconciler.decide.last_idled import hours_of, is_known, last_idled, last_idled_text
 from reconciler.model import NOTHING
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
 from tests.builders import a_ref, a_service, a_workload

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import fingerprint
-from reconciler.decide.limit_counts import hours_of
+from reconciler.decide.last_idled import hours_of
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, IdlingPolicy, Place, ScheduleCriterion, WakeMetric

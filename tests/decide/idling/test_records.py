@@ -20,7 +20,7 @@ from reconciler.decide.idling.records import (
     scaled_down_by_others,
 )
 from reconciler.decide.idling.service_records import LONG_AGO, UnidleTarget, read_service_record
-from reconciler.decide.limit_counts import hours_of
+from reconciler.decide.last_idled import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, workloads_selector, written
