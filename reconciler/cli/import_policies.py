@@ -1,46 +1,26 @@
-"""`reconciler import`, the manifests of another tool as policies, and `reconciler adopt`, what it has idled."""
+"""`reconciler import`: the manifests of another tool as policies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 import click
-from msgspec.structs import replace
 
 from reconciler.cli import policy_source
-from reconciler.cli.approval import Approval
-from reconciler.cli.exit_of_run import exit_of_apply
-from reconciler.cli.options import (
-    argument,
-    auto_approve_option,
-    is_on_command_line,
-    option,
-    output_option,
-    policies_option,
-    terminal_or,
-    verb,
-)
+from reconciler.cli.adopt import ADOPTABLE
+from reconciler.cli.options import argument, is_on_command_line, option, verb
 from reconciler.cli.output import say, say_each, show
-from reconciler.cli.progress import run_progress
-from reconciler.cli.run_limit import cut_by_signals
-from reconciler.cli.run_options import BY_HAND, SERVER, RunOptions
-from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
-from reconciler.decide.decisions import DesiredState
-from reconciler.decide.idling.adoption import decide_adoption
-from reconciler.errors import NotFoundError, UsageError
+from reconciler.cli.run_options import SERVER, RunOptions
+from reconciler.errors import UsageError
 from reconciler.exit_codes import ExitCode
-from reconciler.importing.downscaler import asleep_by_downscaler, import_downscaler
+from reconciler.importing.downscaler import import_downscaler
 from reconciler.importing.karmada import import_karmada
-from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_green, import_kube_green
+from reconciler.importing.kube_green import SLEEP_INFO, import_kube_green
 from reconciler.importing.kubefed import import_kubefed
 from reconciler.importing.manifests import Imported, Manifest, Policy, fleet_document, policy_text, read_manifests
 from reconciler.messages import counted
-from reconciler.model import ObjectRef, ObservedState, Run
-from reconciler.pipeline import apply
-from reconciler.policy.types import Fleet, PolicySet
-from reconciler.world import World
 from reconciler.yaml.files import write_new
 
 Reader = Callable[[Iterable[Manifest]], Imported]
@@ -65,8 +45,7 @@ _KUBEFED = (
     ("types.kubefed.io", "FederatedDeployment"),
     ("types.kubefed.io", "FederatedReplicaSet"),
 )
-_ADOPTED = ("kube-downscaler", "go-kube-downscaler", "kube-green")
-PEERS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
+TOOLS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
     "kube-downscaler": (partial(import_downscaler, go=False), _DOWNSCALER),
     "go-kube-downscaler": (partial(import_downscaler, go=True), _DOWNSCALER),
     "kube-green": (import_kube_green, (SLEEP_INFO,)),
@@ -77,7 +56,7 @@ PEERS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
 
 
 class ImportOptions(RunOptions):
-    peer: str = argument("TOOL", type=click.Choice(list(PEERS)))
+    tool: str = argument("TOOL", type=click.Choice(list(TOOLS)))
     paths: tuple[str, ...] = argument("[PATH]...", nargs=-1, type=click.Path())
     fleet: bool = option(
         "Print a Fleet too; without it the policies are for one that is there.",
@@ -108,7 +87,7 @@ def import_command(options: ImportOptions) -> int:
     if not options.quiet:
         for loss in imported.losses:
             say(f"not carried over: {loss}")
-        for line in _next(options.peer, imported, options.out):
+        for line in _next(options.tool, imported, options.out):
             say(line)
     return ExitCode.DONE
 
@@ -122,14 +101,14 @@ def _imported(options: ImportOptions) -> Imported:
     paths, context = options.paths, options.context
     if bool(paths) == bool(context):
         raise UsageError("import: expected either PATH, the manifests of the tool, or --context NAME")
-    read, kinds = PEERS[options.peer]
+    read, kinds = TOOLS[options.tool]
     manifests = _of_context(context, options, kinds) if context else read_manifests(paths)
     imported = read(manifests)
     if not imported.policies:
         say_each("warning", imported.losses)
         where = context or ", ".join(paths)
         raise UsageError(
-            f"import: no policy can be made of {options.peer} in {where}: {len(manifests)} objects were read"
+            f"import: no policy can be made of {options.tool} in {where}: {len(manifests)} objects were read"
         )
     return imported
 
@@ -173,89 +152,11 @@ def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str,
     ]
 
 
-def _next(peer: str, imported: Imported, file: str | None) -> Iterable[str]:
+def _next(tool: str, imported: Imported, file: str | None) -> Iterable[str]:
     """Yield what was made, and what comes next."""
     made, lost = counted(len(imported.policies), "policy", "policies"), len(imported.losses)
     yield f"{file or 'standard output'}: {made}, {lost} not carried over"
-    steps = ["`reconciler validate`", f"stop {peer}"]
-    if peer in _ADOPTED:
-        steps.append(f"`reconciler adopt {peer}` takes over what it has idled")
+    steps = ["`reconciler validate`", f"stop {tool}"]
+    if tool in ADOPTABLE:
+        steps.append(f"`reconciler adopt {tool}` takes over what it has idled")
     yield f"next: {', '.join(steps)}, `reconciler plan` has nothing to do"
-
-
-# Adopt.
-
-
-class AdoptOptions(RunOptions):
-    tool: str = argument("TOOL", type=click.Choice(_ADOPTED))
-    path: str = policies_option()
-    auto_approve: bool = auto_approve_option()
-    output: str = output_option("text", "json", "yaml", "markdown")
-
-
-@verb("adopt", AdoptOptions, "context", *BY_HAND)
-def adopt_command(options: AdoptOptions) -> int:
-    """Give what TOOL has idled the records with which the policies wake it, with the replicas that it had.
-
-    TOOL is kube-downscaler, go-kube-downscaler or kube-green; stop it first. No replicas are changed. What the policies
-    would not idle now is left as it is, and said.
-    """
-    terminal_or(options.auto_approve, "adopt")
-    tool = options.tool
-    options = options.replace(title="Adopt in Fleet", nothing=f"Nothing to adopt: {tool} has nothing idle.")
-    found = options.policies()
-    if options.snapshot is not None and tool == "kube-green":
-        raise UsageError("--snapshot: has no Secrets, in which kube-green remembers replicas; expected live clusters")
-    approval = Approval(options.output, options, ask=not options.auto_approve)
-    with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
-        world = options.world(found.fleet)
-        remembered = _remembered(found.fleet, options, world) if tool == "kube-green" else {}
-
-        def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-            before = remembered if tool == "kube-green" else dict(_annotated(state))
-            return decide_adoption(policies, state, run, before, tool)
-
-        control = replace(options.by_hand(approval.control(shown)), wakes_early=False)
-        applied = apply(found, world, tracked_run.request(), control, decide)
-    approval.report(applied)
-    return limit.ended(exit_of_apply(applied))
-
-
-def _annotated(state: ObservedState) -> Iterator[tuple[ObjectRef, int]]:
-    """Yield what carries the annotation of kube-downscaler, and the replicas that it had."""
-    for cluster in state.clusters.values():
-        for workload in cluster.workloads:
-            before = asleep_by_downscaler(workload.annotations, workload.spec_replicas)
-            if before is not None and workload.owner is None:
-                yield workload.ref, before
-        for hpa in cluster.autoscalers:
-            if DOWNSCALER_ORIGINAL_REPLICAS in hpa.annotations:
-                had = hpa.annotations[DOWNSCALER_ORIGINAL_REPLICAS]
-                say(f"warning: {hpa.ref}: its minReplicas were {had} before kube-downscaler; set them back")
-
-
-def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[ObjectRef, int]:
-    """Return what kube-green remembers of all clusters, from the Secret of each SleepInfo.
-
-    Raises:
-        ClusterError: a cluster does not say.
-    """
-    found: dict[ObjectRef, int] = {}
-    for name, backend in options.live_backends(fleet).items():
-        assert backend.served is not None
-        infos = [Manifest(value, name) for value in backend.served.manifests(*SLEEP_INFO)]
-        secrets = [_secret(world, name, manifest) for manifest in infos]
-        for (namespace, group, kind, object_name), replicas in asleep_by_kube_green(secrets).items():
-            found[ObjectRef(name, namespace, kind, object_name, group)] = replicas
-    return found
-
-
-def _secret(world: World, cluster: str, info: Manifest) -> Manifest:
-    name = f"sleepinfo-{info.name}"
-    data: dict[str, str] = {}
-    for key in MEMORY:
-        try:
-            data[key] = world.access(cluster).cluster.secret(info.namespace, name, key)
-        except NotFoundError:
-            continue
-    return Manifest({"metadata": {"namespace": info.namespace, "name": name}, "stringData": data}, cluster)
