@@ -147,19 +147,19 @@ def _saved(
     run: TrackedRun[ApplyOptions], control: Control, approval: Approval, notifications: Notifications
 ) -> ExitCode:
     options, file = run.options, run.options.path
-    made = read_saved(file, options, options.max_plan_age)
+    saved_plan = read_saved(file, options, options.max_plan_age)
     policies, fleet = policies_at_hand(options.policies_path)
-    check_saved(made, fleet, file)
-    then = options.replace(now=made.made_at, run_id=made.run, source_revision=made.revision)
+    check_saved(saved_plan, fleet, file)
+    then = options.replace(now=saved_plan.made_at, run_id=saved_plan.run, source_revision=saved_plan.revision)
     world = run.metrics.opened(then.world(fleet), fleet)
-    not_done = {**check_world(made, world, file, live=options.live), **ended_idles(made, options.now)}
+    not_done = {**check_world(saved_plan, world, file, live=options.live), **ended_idles(saved_plan, options.now)}
 
     def compare() -> Compared:
-        return compared(made, None if policies is None else plan(policies, world, then.request()))
+        return compared(saved_plan, None if policies is None else plan(policies, world, then.request()))
 
-    differences = SavedPlanDifferences(made, file, everything=options.approve_differences)
+    differences = SavedPlanDifferences(saved_plan, file, everything=options.approve_differences)
     differences.ask(compare, ask=not options.auto_approve, known=policies is not None)
-    check_templates(made, policies or PolicySet(fleet), file)
+    check_templates(saved_plan, policies or PolicySet(fleet), file)
 
     def allowed(saved: Plan) -> tuple[Action, ...]:
         approval.choose_all(saved)
@@ -169,14 +169,14 @@ def _saved(
         seen = compare()
         found = differences.left(seen)
         approved = seen.differing.keys() - found.differing.keys()
-        there, unread = read_replicas(made, approved, world)
-        checked = [action for action in made.actions if action.id in approved and action.id not in unread]
+        there, unread = read_replicas(saved_plan, approved, world)
+        checked = [action for action in saved_plan.actions if action.id in approved and action.id not in unread]
         check_replicas(checked, policies or PolicySet(fleet), there, file)
-        check_holds(checked, seen, made.made_at, file)
+        check_holds(checked, seen, saved_plan.made_at, file)
         return replace(found, differing={**found.differing, **unread, **not_done})
 
     control = replace(control, choose=run.progress.counted(allowed), compare=left)
-    applied = apply_saved(made, fleet, world, control, options.callbacks)
+    applied = apply_saved(saved_plan, fleet, world, control, options.callbacks)
     notifications.send(applied, fleet, world)
     _report(applied, approval, run)
     return exit_of_saved(applied)

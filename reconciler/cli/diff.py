@@ -20,8 +20,8 @@ def diff_command(options: RunOptions) -> int:
     """
 
     def shown(run: TrackedRun[RunOptions]) -> ExitCode:
-        made = run.planned()
-        show(render_diff(made, color=options.color), color=options.color)
-        return exit_of_plan(made, options.fail_on, detailed=options.detailed_exitcode)
+        plan = run.planned()
+        show(render_diff(plan, color=options.color), color=options.color)
+        return exit_of_plan(plan, options.fail_on, detailed=options.detailed_exitcode)
 
     return planned_run("diff", options, shown)

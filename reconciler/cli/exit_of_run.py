@@ -58,7 +58,7 @@ def exit_line(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = (
     ended well left undone; "" where all is well.
     """
     if plan is not None and code == ExitCode.DONE:
-        notices = ", ".join(_left_alone(plan).values())
+        notices = ", ".join(_fail_on_words(plan).values())
         return f"notice: {notices}" if notices else ""
     words = _meaning(code, plan, outcomes)
     return f"exit code {int(code)}: {words}" if words else ""
@@ -70,7 +70,7 @@ def _meaning(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome]) -> 
         return fixed or ""
     if code == ExitCode.CHANGES_PENDING:
         pending = f"{_changes(action.decision for action in plan.actions)} pending" if plan.actions else ""
-        return ", ".join(filter(None, [pending, *_left_alone(plan).values()]))
+        return ", ".join(filter(None, [pending, *_fail_on_words(plan).values()]))
     if code == ExitCode.HELD_BACK and not plan.held_back:
         return "limits hold back what this change does in the days to come"
     if code == ExitCode.HELD_BACK:
@@ -79,7 +79,7 @@ def _meaning(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome]) -> 
         return "no cluster can be read" if not plan.clusters else "nothing was done"
     if code != ExitCode.PARTIAL:
         return ""
-    return f"{'partly done' if outcomes else 'incomplete'}: {', '.join(_odd(plan, outcomes))}"
+    return f"{'partly done' if outcomes else 'incomplete'}: {', '.join(_why_partial(plan, outcomes))}"
 
 
 def _stopped(plan: Plan | None) -> str:
@@ -100,7 +100,7 @@ def _changes(decisions: Iterable[Decision]) -> str:
     return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
 
 
-def _left_alone(plan: Plan) -> dict[FailOn, str]:
+def _fail_on_words(plan: Plan) -> dict[FailOn, str]:
     """Return in words what --fail-on can name, as far as the plan has it."""
     found: dict[FailOn, str] = {}
     if unknown := _unknown(plan):
@@ -112,9 +112,9 @@ def _left_alone(plan: Plan) -> dict[FailOn, str]:
     return found
 
 
-def _odd(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _why_partial(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield what makes a run partial."""
-    warnings, left = sum(notice.partial for notice in plan.notices), _left_alone(plan)
+    warnings, left = sum(notice.partial for notice in plan.notices), _fail_on_words(plan)
     undone = sum(map(_is_undone, outcomes))
     yield from left.values()
     if warnings:
@@ -142,7 +142,7 @@ def _of_plan(plan: Plan, fail_on: Collection[FailOn], detailed: bool) -> Iterato
         yield ExitCode.NOTHING_DONE
     if any(notice.partial for notice in plan.notices):
         yield ExitCode.PARTIAL
-    for left in _left_alone(plan).keys() & set(fail_on):
+    for left in _fail_on_words(plan).keys() & set(fail_on):
         yield ExitCode.HELD_BACK if left is FailOn.HELD_BACK else ExitCode.PARTIAL
     if detailed and (plan.actions or plan.held_back):
         yield ExitCode.CHANGES_PENDING

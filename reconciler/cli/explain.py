@@ -60,11 +60,11 @@ def explain_command(options: ExplainOptions) -> None:
         return
     if recursive:
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
-    made, found = _explained(options, options.policies(partly=True), subject)
+    plan, found = _explained(options, options.policies(partly=True), subject)
     if output == "text":
-        show_lines(wrapped(explanation_lines(made, found), text_width()))
+        show_lines(wrapped(explanation_lines(plan, found), text_width()))
         return
-    objects = [explanation_values(made, one) for one in found]
+    objects = [explanation_values(plan, one) for one in found]
     show_document("Explanation", {"objects": objects}, output)
 
 
@@ -108,13 +108,13 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
         if tenant is not None and name.namespace and not tenant.has_namespace(name.namespace):
             words = f"no namespace of tenant {tenant.name}, expected one of {', '.join(tenant.namespaces)}"
             raise UsageError(f"{subject}: {name.namespace} is {words}")
-    state, made = plan_and_state(policies, options.world(policies.fleet), options.request(whole=True))
-    found = list(_placed(made, state, federated) if federated else _named(made, state, policies, name))
+    state, plan = plan_and_state(policies, options.world(policies.fleet), options.request(whole=True))
+    found = list(_placed(plan, state, federated) if federated else _named(plan, state, policies, name))
     if not found:
-        check_known(made, name, subject)
+        check_known(plan, name, subject)
         check_there(state, name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
-    return made, found
+    return plan, found
 
 
 def _federated(policies: PolicySet, subject: str) -> str:
@@ -124,20 +124,20 @@ def _federated(policies: PolicySet, subject: str) -> str:
     return key if any(policy.key == key for policy in policies.federated) else ""
 
 
-def _placed(made: Plan, state: ObservedState, key: str) -> Iterator[ObjectExplanation]:
+def _placed(plan: Plan, state: ObservedState, key: str) -> Iterator[ObjectExplanation]:
     """Yield the local workload of the FederatedReplicaSet `key` on each of its clusters."""
     workloads = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
-    for explanation in made.explanations:
+    for explanation in plan.explanations:
         if explanation.job == "placement" and explanation.policy == key:
             yield ObjectExplanation(explanation.ref, workloads.get(explanation.ref))
 
 
-def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectArgument) -> Iterator[ObjectExplanation]:
+def _named(plan: Plan, state: ObservedState, policies: PolicySet, name: ObjectArgument) -> Iterator[ObjectExplanation]:
     """Yield what `name` names: what some policy considers, Services first; else the workloads that none selects."""
     cluster = state.clusters.get(name.cluster)
     workloads = {} if cluster is None else {one.ref: one for one in cluster.workloads}
     refs: dict[ObjectRef, Workload | None] = {}
-    for explanation in made.explanations:
+    for explanation in plan.explanations:
         behind = explanation.services if name.kind == "service" else ()
         if any(map(name.matches, (explanation.ref, *([explanation.written] if explanation.written else []), *behind))):
             refs |= {service: None for service in behind if name.matches(service)}
@@ -151,18 +151,18 @@ def _named(made: Plan, state: ObservedState, policies: PolicySet, name: ObjectAr
                 yield ObjectExplanation(ref, workload, closest_selector(workload, policies, cluster))
 
 
-def check_known(made: Plan, name: ObjectArgument, subject: str) -> None:
+def check_known(plan: Plan, name: ObjectArgument, subject: str) -> None:
     """Check that what `name` names could be looked at.
 
     Raises:
         ReconcilerError: its cluster, or something in it, is unknown.
     """
-    if name.cluster in made.unknown:
-        why = made.unknown[name.cluster]
+    if name.cluster in plan.unknown:
+        why = plan.unknown[name.cluster]
         raise ReconcilerError(
             f"{subject}: cluster {name.cluster} cannot be read: {why}; --snapshot DIR reads a folder instead"
         )
-    unread = {what: why for what, why in made.unknown.items() if not what.startswith(f"{name.cluster}/query of ")}
+    unread = {what: why for what, why in plan.unknown.items() if not what.startswith(f"{name.cluster}/query of ")}
     unknown = [why for what, why in unread.items() if what == name.cluster or what.startswith(f"{name.cluster}/")]
     if unknown:
         raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")

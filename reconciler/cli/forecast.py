@@ -17,7 +17,7 @@ from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import days_option, option, output_option, verb
 from reconciler.cli.output import as_text, say_each, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
-from reconciler.cli.second_process import shared
+from reconciler.cli.second_process import in_processes
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.criteria import schedules_of
 from reconciler.errors import SnapshotError, UsageError
@@ -70,13 +70,13 @@ def forecast_command(options: ForecastOptions) -> int:
     if past is None:
         opened, until = opened_snapshot(options, policies), options.now + timedelta(days=options.days)
         say_each("warning", () if options.quiet else opened.warnings())
-        made = forecast(policies, Simulation(policies, opened, options.tick), options.now, until)
+        shown = forecast(policies, Simulation(policies, opened, options.tick), options.now, until)
     else:
         with past_snapshot(options, past, policies) as with_history:
-            made = replayed(policies, with_history, past)
-    check_grouping(made, style.by)
-    show(_rendered(made, options.output, style), options.output)
-    return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
+            shown = replayed(policies, with_history, past)
+    check_grouping(shown, style.by)
+    show(_rendered(shown, options.output, style), options.output)
+    return ExitCode.PARTIAL if shown.unknown else ExitCode.DONE
 
 
 @contextmanager
@@ -87,8 +87,8 @@ def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> 
         return
     from reconciler.cli.snapshot import recorded, write_snapshot
 
-    recorders, made = recorded(options, policies, past)
-    if not made.clusters:
+    recorders, plan = recorded(options, policies, past)
+    if not plan.clusters:
         raise SnapshotError("no cluster answers, expected one to replay")
     with TemporaryDirectory(prefix="reconciler-replay-") as folder:
         target = Path(folder, "snapshot")
@@ -103,7 +103,7 @@ def replayed(policies: PolicySet, options: RunOptions, past: timedelta) -> Forec
         SnapshotError: the snapshot cannot be read, or holds no history.
     """
     opened = opened_snapshot(options, policies)
-    return replay(policies, opened, histories_of(Path(options.snapshot or ""), opened, past), past, shared)
+    return replay(policies, opened, histories_of(Path(options.snapshot or ""), opened, past), past, in_processes)
 
 
 def histories_of(top: Path, opened: Opened, past: timedelta) -> dict[str, QueryHistory]:
@@ -164,20 +164,20 @@ def prices_of(texts: tuple[str, ...]) -> Prices:
     return Prices(**found)
 
 
-def _rendered(made: Forecast, output: str, style: ForecastStyle) -> str:
+def _rendered(shown: Forecast, output: str, style: ForecastStyle) -> str:
     if output == "text":
-        return render_text(made, style)
+        return render_text(shown, style)
     if output == "markdown":
         from reconciler.forecast.text import render_markdown
 
-        return render_markdown(made, style)
+        return render_markdown(shown, style)
     if output == "html":
         from reconciler.forecast.html import render_html
 
-        return render_html(made, style)
+        return render_html(shown, style)
     from reconciler.forecast.json import forecast_to_dict
 
-    return as_text(forecast_to_dict(made, style.by, style.prices), output)
+    return as_text(forecast_to_dict(shown, style.by, style.prices), output)
 
 
 class CalendarOptions(RunOptions):

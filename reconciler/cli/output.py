@@ -136,36 +136,36 @@ def show_document(kind: str, values: Mapping[str, Any], output: str) -> None:
     show(as_text({"schemaVersion": OUTPUT_VERSION, "kind": kind, **values}, output), output)
 
 
-def _markdown(made: Plan, outcomes: Sequence[Outcome] | None, style: Style) -> str:
+def _markdown(plan: Plan, outcomes: Sequence[Outcome] | None, style: Style) -> str:
     from reconciler.report.markdown import render_markdown
 
-    return render_markdown(made, outcomes, style)
+    return render_markdown(plan, outcomes, style)
 
 
-def _html(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
+def _html(plan: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
     from reconciler.report.html import render_html
 
-    return render_html(made, outcomes)
+    return render_html(plan, outcomes)
 
 
-def _json(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str | Iterator[str]:
+def _json(plan: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str | Iterator[str]:
     from reconciler.plan.json import plan_in_parts
 
-    return plan_in_parts(made) if outcomes is None else as_text(_values_of(made, outcomes), "json")
+    return plan_in_parts(plan) if outcomes is None else as_text(_values_of(plan, outcomes), "json")
 
 
-def _yaml(made: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
-    return as_text(_values_of(made, outcomes), "yaml")
+def _yaml(plan: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
+    return as_text(_values_of(plan, outcomes), "yaml")
 
 
-def _values_of(made: Plan, outcomes: Sequence[Outcome] | None) -> dict[str, Any]:
+def _values_of(plan: Plan, outcomes: Sequence[Outcome] | None) -> dict[str, Any]:
     if outcomes is None:
         from reconciler.plan.json import plan_to_dict
 
-        return plan_to_dict(made)
+        return plan_to_dict(plan)
     from reconciler.report.json import report_to_dict
 
-    return report_to_dict(made, outcomes)
+    return report_to_dict(plan, outcomes)
 
 
 FORMATS: dict[str, Callable[[Plan, Sequence[Outcome] | None, Style], str | Iterator[str]]] = {

@@ -43,7 +43,7 @@ def _planned(run: TrackedRun[PlanOptions]) -> ExitCode:
         from reconciler.cli.review import reviewed
 
         return reviewed(run, options.base)
-    made = run.planned(call_pickers=options.call_pickers)
-    saved = save(made, options.out)
-    show(FORMATS[options.output](made, None, options.style), options.output, color=options.color)
-    return first_exit_code([saved, exit_of_plan(made, options.fail_on, detailed=options.detailed_exitcode)])
+    plan = run.planned(call_pickers=options.call_pickers)
+    saved = save(plan, options.out)
+    show(FORMATS[options.output](plan, None, options.style), options.output, color=options.color)
+    return first_exit_code([saved, exit_of_plan(plan, options.fail_on, detailed=options.detailed_exitcode)])

@@ -56,10 +56,10 @@ def read_saved(file: str, options: RunOptions, max_age: timedelta) -> Plan:
     document = json_in_file(file)
     if isinstance(document, dict) and document.get("kind") == "Report":
         raise PlanFileError(f"{file}: is the report of an apply, expected a saved plan; `reconciler show` shows it")
-    made = plan_from_dict(document, where=file)
-    check_allowed(made, file, None)
-    _check_age(made, file, options, max_age)
-    return made
+    plan = plan_from_dict(document, where=file)
+    check_allowed(plan, file, None)
+    _check_age(plan, file, options, max_age)
+    return plan
 
 
 def policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
@@ -80,17 +80,17 @@ def policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
         raise
 
 
-def check_saved(made: Plan, fleet: Fleet, file: str) -> None:
-    """Check that `made` is of the Fleet, changes only what its switches say, and writes ConfigMaps nowhere but in its
+def check_saved(plan: Plan, fleet: Fleet, file: str) -> None:
+    """Check that `plan` is of the Fleet, changes only what its switches say, and writes ConfigMaps nowhere but in its
     own namespace.
 
     Raises:
         PlanFileError: it is not.
     """
-    if made.fleet not in (fleet.name, *fleet.former_names):
-        raise PlanFileError(f'{file}: is of Fleet "{short(made.fleet)}", expected "{fleet.name}"; plan again')
-    check_allowed(made, file, fleet.switch_kinds)
-    for action in made.actions:
+    if plan.fleet not in (fleet.name, *fleet.former_names):
+        raise PlanFileError(f'{file}: is of Fleet "{short(plan.fleet)}", expected "{fleet.name}"; plan again')
+    check_allowed(plan, file, fleet.switch_kinds)
+    for action in plan.actions:
         if action.ref.kind == "ConfigMap" and action.ref.namespace != fleet.namespace:
             raise PlanFileError(
                 f'{file}: action {action.id}: object.namespace is "{action.ref.namespace}", '
@@ -98,42 +98,42 @@ def check_saved(made: Plan, fleet: Fleet, file: str) -> None:
             )
 
 
-def check_world(made: Plan, world: World, file: str, *, live: bool) -> dict[int, str]:
-    """Check that the clusters of `world` are those that `made` is for; return why actions may not be done, by id.
+def check_world(plan: Plan, world: World, file: str, *, live: bool) -> dict[int, str]:
+    """Check that the clusters of `world` are those that `plan` is for; return why actions may not be done, by id.
 
     A cluster that cannot say now which kinds it serves loses the groups with custom kinds, and nothing else.
 
     Raises:
         PlanFileError: they are not.
     """
-    if made.source == "snapshot" and world.origin == "live" and not live:
+    if plan.source == "snapshot" and world.origin == "live" and not live:
         raise PlanFileError(
             f"{file}: was made from a snapshot, expected a plan of live clusters; add --live to apply it all the same"
         )
-    for name in sorted({action.ref.cluster for action in made.actions}):
-        _check_identity(made, name, world, file)
+    for name in sorted({action.ref.cluster for action in plan.actions}):
+        _check_identity(plan, name, world, file)
     unchecked: dict[str, str] = {}
-    for action in made.actions:
+    for action in plan.actions:
         if is_custom(action.ref.group, action.ref.kind):
             try:
                 _check_served(action, world, file)
             except ClusterError as error:
                 unchecked[action.decision.group] = f"its kind cannot be checked: {error}; plan again"
-    return _of_groups(made, unchecked)
+    return _of_groups(plan, unchecked)
 
 
-def _of_groups(made: Plan, why: Mapping[str, str]) -> dict[int, str]:
+def _of_groups(plan: Plan, why: Mapping[str, str]) -> dict[int, str]:
     """Return by the id of each action what `why` says of its group."""
-    return {action.id: why[action.decision.group] for action in made.actions if action.decision.group in why}
+    return {action.id: why[action.decision.group] for action in plan.actions if action.decision.group in why}
 
 
-def read_replicas(made: Plan, approved: Collection[int], world: World) -> tuple[dict[ObjectRef, int], dict[int, str]]:
+def read_replicas(plan: Plan, approved: Collection[int], world: World) -> tuple[dict[ObjectRef, int], dict[int, str]]:
     """Return the most replicas that the objects of the `approved` actions say now (`replicas_of`), and why actions may
     not be done, by id: of an object that is gone, or cannot be read, nobody can tell.
     """
     there: dict[ObjectRef, int] = {}
     unread: dict[str, str] = {}
-    for action in made.actions:
+    for action in plan.actions:
         if action.id not in approved or action.decision.uid is None:
             continue
         ref, cluster = action.ref, world.accesses[action.ref.cluster].cluster
@@ -143,7 +143,7 @@ def read_replicas(made: Plan, approved: Collection[int], world: World) -> tuple[
                 there[ref] = replicas_of(cluster.get(resource, ref.namespace, ref.name))
         except ClusterError as error:
             unread[action.decision.group] = f"what is there cannot be checked: {error}; plan again"
-    return there, _of_groups(made, unread)
+    return there, _of_groups(plan, unread)
 
 
 def _counted(ref: ObjectRef, cluster: Cluster) -> Resource[Any] | None:
@@ -169,22 +169,22 @@ def _check_served(action: Action, world: World, file: str) -> None:
         )
 
 
-def ended_idles(made: Plan, now: datetime) -> dict[int, str]:
-    """Return why idles of `made` are not done whose schedule has ended at `now`, and what is done with them, by id.
+def ended_idles(plan: Plan, now: datetime) -> dict[int, str]:
+    """Return why idles of `plan` are not done whose schedule has ended at `now`, and what is done with them, by id.
 
-    A fresh plan for the time of `made` makes them too, so that nothing else tells.
+    A fresh plan for the time of `plan` makes them too, so that nothing else tells.
     """
     ended: dict[str, str] = {}
-    for action in made.actions:
+    for action in plan.actions:
         due = [change.after for change in action.decision.changes if change.path == _WAKE_DUE]
         at = read_time(due[0]) if due and action.decision.idles else None
         if at is not None and at <= now:
             ended[action.decision.group] = f"its schedule ended {age(now - at)} ago; plan again"
-    wakes = {planned.id for planned in made.actions if planned.decision.phase is Phase.WAKE}
-    return {number: why for number, why in _of_groups(made, ended).items() if number not in wakes}
+    wakes = {planned.id for planned in plan.actions if planned.decision.phase is Phase.WAKE}
+    return {number: why for number, why in _of_groups(plan, ended).items() if number not in wakes}
 
 
-def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
+def still_allowed(plan: Plan, fleet: Fleet) -> tuple[Action, ...]:
     """Return the actions that the Fleet still allows, by whole groups but for wakes: freezing or protecting counts at
     once.
     """
@@ -192,23 +192,23 @@ def still_allowed(made: Plan, fleet: Fleet) -> tuple[Action, ...]:
     writes = {cluster.name: cluster.writes for cluster in fleet.clusters}
     allowed = [
         action
-        for action in made.actions
+        for action in plan.actions
         if action.decision.writes <= writes.get(action.ref.cluster, Writes.EVERYTHING)
         and action.ref.namespace not in protected
     ]
-    whole = {action.decision.group for action in made.actions}
-    whole -= {action.decision.group for action in made.actions if action not in allowed}
+    whole = {action.decision.group for action in plan.actions}
+    whole -= {action.decision.group for action in plan.actions if action not in allowed}
     return doable([one for one in allowed if one.decision.group in whole or one.decision.phase is Phase.WAKE])
 
 
-def _check_age(made: Plan, file: str, options: RunOptions, max_age: timedelta) -> None:
-    old = options.now - made.made_at
+def _check_age(plan: Plan, file: str, options: RunOptions, max_age: timedelta) -> None:
+    old = options.now - plan.made_at
     if not timedelta(0) <= old <= max_age:
         when = f"{age(abs(old))} {'after now' if old < timedelta(0) else 'ago'}"
         raise PlanFileError(f"{file}: was made {when}, expected at most {spelt_duration(max_age)} ago; plan again")
 
 
-def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
+def _check_identity(plan: Plan, name: str, world: World, file: str) -> None:
     access = world.accesses.get(name)
     if access is None:
         raise PlanFileError(f'{file}: writes to cluster "{name}", expected one of {", ".join(sorted(world.accesses))}')
@@ -216,9 +216,9 @@ def _check_identity(made: Plan, name: str, world: World, file: str) -> None:
         identity = access.cluster.identity()
     except ClusterError:
         return
-    if made.clusters.get(name) != identity:
+    if plan.clusters.get(name) != identity:
         raise PlanFileError(
-            f'{file}: cluster "{name}" was {made.clusters.get(name)}, expected {identity}; it is another cluster now'
+            f'{file}: cluster "{name}" was {plan.clusters.get(name)}, expected {identity}; it is another cluster now'
         )
 
 
@@ -232,6 +232,6 @@ def show_command(options: ShowOptions) -> None:
     """Show the plan or report saved in FILE."""
     from reconciler.report.json import plan_and_outcomes
 
-    made, outcomes = plan_and_outcomes(json_in_file(options.file), where=options.file)
-    check_allowed(made, options.file, None)
-    show(FORMATS[options.output](made, outcomes, options.style), options.output, color=options.color)
+    plan, outcomes = plan_and_outcomes(json_in_file(options.file), where=options.file)
+    check_allowed(plan, options.file, None)
+    show(FORMATS[options.output](plan, outcomes, options.style), options.output, color=options.color)

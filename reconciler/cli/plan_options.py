@@ -41,8 +41,8 @@ class PlanOptions(RunOptions):
     call_pickers: bool = option("Call the pod pickers; apply calls them again.", default=False)
 
 
-def save(made: Plan, file: str | None) -> ExitCode:
-    """Write `made` for a later `apply FILE`; only we may read it, because pod templates may hold what is private.
+def save(plan: Plan, file: str | None) -> ExitCode:
+    """Write `plan` for a later `apply FILE`; only we may read it, because pod templates may hold what is private.
 
     None: that was not asked for. What goes wrong is reported beside what is shown, never instead of it.
     """
@@ -50,7 +50,7 @@ def save(made: Plan, file: str | None) -> ExitCode:
         if file is not None:
             from reconciler.plan.json import plan_in_parts
 
-            write_private(file, plan_in_parts(made))
+            write_private(file, plan_in_parts(plan))
     except OSError as error:
         say(f"error: --out: {file}: {error.strerror}, expected a file that can be written")
         return ExitCode.NOTHING_DONE

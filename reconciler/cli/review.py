@@ -15,7 +15,7 @@ from reconciler.cli.output import as_text, say, show
 from reconciler.cli.plan_options import PlanOptions, save
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
-from reconciler.cli.second_process import beside, shared
+from reconciler.cli.second_process import beside, in_processes
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import PolicyError, ReconcilerError, SnapshotError
 from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
@@ -43,39 +43,39 @@ def reviewed(run: TrackedRun[PlanOptions], base: str) -> ExitCode:
     """
     output = run.options.output
     try:
-        made, unknown = _review(run, base)
+        review, unknown = _review(run, base)
     except ReconcilerError as error:
         run.progress.close()
         if output in ("text", "markdown"):
             show(render_failure(error, markdown=output == "markdown"), output)
         raise
     run.progress.close()
-    saved = save(made.next_head, run.options.out)
-    show(_rendered(made, output), output)
-    codes = _exit_codes(made, run.options.fail_on, detailed=run.options.detailed_exitcode)
+    saved = save(review.next_head, run.options.out)
+    show(_rendered(review, output), output)
+    codes = _exit_codes(review, run.options.fail_on, detailed=run.options.detailed_exitcode)
     return first_exit_code([saved, unknown, *codes])
 
 
-def _exit_codes(made: Review, fail_on: frozenset[FailOn], *, detailed: bool) -> Iterator[ExitCode]:
+def _exit_codes(review: Review, fail_on: frozenset[FailOn], *, detailed: bool) -> Iterator[ExitCode]:
     """Yield the exit codes of a review; what limits hold back counts where the change does it, in any coming run.
 
     What is wrong with objects of the clusters does not count: no change of policies does that, and its exit code would
     hide what limits hold back.
     """
-    notices = tuple(replace(notice, partial=False) for notice in made.next_head.notices)
-    yield exit_of_plan(replace(made.next_head, held_back=(), notices=notices), fail_on)
-    if made.held_back and FailOn.HELD_BACK in fail_on:
+    notices = tuple(replace(notice, partial=False) for notice in review.next_head.notices)
+    yield exit_of_plan(replace(review.next_head, held_back=(), notices=notices), fail_on)
+    if review.held_back and FailOn.HELD_BACK in fail_on:
         yield ExitCode.HELD_BACK
-    if detailed and (made.effect or made.next_head.unknown or made.next_head.unanswered):
+    if detailed and (review.effect or review.next_head.unknown or review.next_head.unanswered):
         yield ExitCode.CHANGES_PENDING
 
 
-def _rendered(made: Review, output: str) -> str:
+def _rendered(review: Review, output: str) -> str:
     if output == "text":
-        return render_text(made)
+        return render_text(review)
     if output == "markdown":
-        return render_markdown(made)
-    return as_text(review_to_dict(made), output)
+        return render_markdown(review)
+    return as_text(review_to_dict(review), output)
 
 
 def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:
@@ -85,20 +85,20 @@ def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
     world = run.metrics.opened(_world(options, with_fleet), with_fleet.fleet)
     asked = replace(options.request(), call_pickers=options.call_pickers)
-    state, made = plan_and_state(with_fleet, world, asked)
+    state, plan = plan_and_state(with_fleet, world, asked)
     labels = labels_in(state)
-    run.metrics.decided(made)
+    run.metrics.decided(plan)
     if before is None:
         say(f"warning: {problem}")
         played = _Played(options, (with_fleet,))
-        alone = Review(played.of(with_fleet), None, made, None, snapshot_age=played.age, problem=problem)
+        alone = Review(played.of(with_fleet), None, plan, None, snapshot_age=played.age, problem=problem)
         alone = replace(alone, replayed=played.replayed(None, with_fleet))
         return narrowed(alone, options.filters, labels), ExitCode.PARTIAL
     unlifted = replace(asked, run_id="")
     state, without = plan_and_state(before, _world(options, before), unlifted)
     labels |= labels_in(state)
     played = _Played(options, (before, with_fleet))
-    found = review_of((before, head), played.both(before, with_fleet), (without, made), labels)
+    found = review_of((before, head), played.both(before, with_fleet), (without, plan), labels)
     found = narrowed(found, options.filters, labels)
     found = replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age)
     return replace(found, replayed=played.replayed(before, with_fleet)), ExitCode.DONE
@@ -168,8 +168,8 @@ class _Played:
         if self._opened is None or not histories:
             return None
         length = max(history.end - history.start for history in histories.values())
-        base = None if before is None else replay(before, self._opened, histories, length, shared)
-        return base, replay(after, self._opened, histories, length, shared)
+        base = None if before is None else replay(before, self._opened, histories, length, in_processes)
+        return base, replay(after, self._opened, histories, length, in_processes)
 
     def of(self, policies: PolicySet) -> Forecast | None:
         """Return what the runs of the coming days do, None without a snapshot."""

@@ -57,25 +57,25 @@ def savings_command(options: SavingsOptions) -> int:
         )
     stated, read = prices_of(options.price), options.policies()
     world = options.world(read.fleet)
-    made = plan(read, world, options.request())
-    start = made.made_at - length
-    days, failures = read_history(read.fleet, world, (made.made_at - KEPT).astimezone(UTC).date())
+    current_plan = plan(read, world, options.request())
+    start = current_plan.made_at - length
+    days, failures = read_history(read.fleet, world, (current_plan.made_at - KEPT).astimezone(UTC).date())
     say_each("error", map(one_line, failures))
     changes = [change for day in days for change in day.changes]
     ended = tuple(period for period in ended_periods(changes) if period.until > start)
     found = RealisedSavings(
-        made,
+        current_plan,
         start,
         min((scaled.time for scaled in changes), default=None),
-        _grouped((*ended, *lasting_periods(made, ended)), _group(by, read.fleet)),
+        _grouped((*ended, *lasting_periods(current_plan, ended)), _group(by, read.fleet)),
         stated.over(read.fleet.prices),
-        complete=not failures and not made.unknown,
+        complete=not failures and not current_plan.unknown,
     )
     if options.output == "json":
         show_document("Savings", found.values(by), options.output)
     else:
         show_lines(found.lines(by))
-    if no_cluster_read(made):
+    if no_cluster_read(current_plan):
         return ExitCode.NOTHING_DONE
     return ExitCode.DONE if found.complete else ExitCode.PARTIAL
 
@@ -84,7 +84,7 @@ class RealisedSavings(Struct, frozen=True):
     """What idling saved from `start` until the plan was made, by group; the history has nothing before
     `known_from`, and nothing at all where that is None. `complete`: all clusters and histories were read."""
 
-    made: Plan
+    plan: Plan
     start: datetime
     known_from: datetime | None
     groups: Mapping[str, tuple[IdlePeriod, ...]]
@@ -93,9 +93,9 @@ class RealisedSavings(Struct, frozen=True):
 
     def lines(self, by: str) -> Iterator[str]:
         """Yield what people read."""
-        zone = common_zone(self.made.time_zones)
-        begin, end = weekday_and_time(self.start, zone), time_and_zone(self.made.made_at, zone)
-        yield f"Savings of Fleet {one_line(self.made.fleet)}, {begin} to {end}"
+        zone = common_zone(self.plan.time_zones)
+        begin, end = weekday_and_time(self.start, zone), time_and_zone(self.plan.made_at, zone)
+        yield f"Savings of Fleet {one_line(self.plan.fleet)}, {begin} to {end}"
         if self.known_from is not None and self.known_from > self.start:
             first = weekday_and_time(self.known_from, zone)
             yield f"The history begins {first}; what ended before that is not known."
@@ -109,9 +109,9 @@ class RealisedSavings(Struct, frozen=True):
     def values(self, by: str) -> dict[str, Any]:
         """Return the same as JSON values."""
         return {
-            "fleet": self.made.fleet,
+            "fleet": self.plan.fleet,
             "from": format_time(self.start),
-            "to": format_time(self.made.made_at),
+            "to": format_time(self.plan.made_at),
             "knownFrom": None if self.known_from is None else format_time(self.known_from),
             "by": by,
             "groups": [{"name": name, **self._values(periods)} for name, periods in self._ordered()],
@@ -128,7 +128,7 @@ class RealisedSavings(Struct, frozen=True):
     def _hours(self, periods: Iterable[IdlePeriod]) -> Hours:
         found = Hours()
         for period in periods:
-            found = found.plus(period.saved(self.start, self.made.made_at))
+            found = found.plus(period.saved(self.start, self.plan.made_at))
         return found
 
     def _row(self, name: str, periods: Sequence[IdlePeriod]) -> tuple[str, ...]:

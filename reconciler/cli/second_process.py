@@ -53,7 +53,7 @@ def beside(work: Callable[[], T]) -> Callable[[], T]:
     return result
 
 
-def shared(work: Callable[[Sequence[P]], list[T]], items: Sequence[P]) -> list[T]:
+def in_processes(work: Callable[[Sequence[P]], list[T]], items: Sequence[P]) -> list[T]:
     """Return what `work` makes of all `items`, which as many processes share as there are processors, 8 at most."""
     count = min(8, len(os.sched_getaffinity(0))) if sys.platform == "linux" else 1
     others = [beside(partial(work, items[number::count])) for number in range(1, count)]

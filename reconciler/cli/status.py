@@ -70,13 +70,13 @@ def status_command(options: StatusOptions) -> int:
 
 def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
     world = options.world(policies.fleet)
-    state, made = plan_and_state(policies, world, options.request())
+    state, plan = plan_and_state(policies, world, options.request())
     changes = _last_changes(policies.fleet, world, options)
     kinds = {workload.ref.kind for cluster in state.clusters.values() for workload in cluster.workloads}
     read = [change for change in changes if change.object.partition("/")[0] in state.clusters]
     kinds |= {kind.kind for kind in (*BY_KIND.values(), *policies.fleet.switch_kinds)}
     say_each("warning", _unread(read, kinds))
-    return fleet_status(policies.fleet, state, made, _runs([change for change in changes if change.run]))
+    return fleet_status(policies.fleet, state, plan, _runs([change for change in changes if change.run]))
 
 
 def _unread(changes: Iterable[Change], kinds: Container[str]) -> Iterator[str]:

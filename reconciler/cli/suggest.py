@@ -18,7 +18,7 @@ from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
-from reconciler.cli.second_process import shared
+from reconciler.cli.second_process import in_processes
 from reconciler.errors import PolicyError, SnapshotError, UsageError
 from reconciler.exit_codes import ExitCode
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
@@ -88,14 +88,14 @@ def suggest_command(options: SuggestOptions) -> int:
             for ref, found in _windows(draft, cluster, opened, histories[cluster.name], zone)
             if not options.namespace or any(fnmatchcase(ref.namespace, pattern) for pattern in options.namespace)
         }
-        made = suggestion_of(windows)
-        if made is None:
+        suggestion = suggestion_of(windows)
+        if suggestion is None:
             show(_without_window(len(windows)))
             return ExitCode.DONE
-        documents = documents_of(made, _services(opened), str(zone), metric)
+        documents = documents_of(suggestion, _services(opened), str(zone), metric)
         policies = _policies_with(path, documents)
-        found = replay(policies, opened, histories, past, shared)
-    show("\n".join(_comment(made, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
+        found = replay(policies, opened, histories, past, in_processes)
+    show("\n".join(_comment(suggestion, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
     return ExitCode.DONE
 
 
@@ -186,9 +186,9 @@ def _without_window(number: int) -> str:
     return f"# No window found: {which} is called at all hours, or nearly never (then its metric alone is enough).\n"
 
 
-def _comment(made: Suggestion, found: Forecast, zone: tzinfo) -> Iterator[str]:
+def _comment(suggestion: Suggestion, found: Forecast, zone: tzinfo) -> Iterator[str]:
     days = counted(round((found.end - found.start) / timedelta(days=1)), "day")
-    what = counted(len(made.services), "Service")
+    what = counted(len(suggestion.services), "Service")
     yield f"# Suggested from {days} until {time_and_zone(found.end, zone)}, for {what}."
     saved = savings_of(found.selected)
     yield "# In these days it would have done this:"
@@ -196,14 +196,14 @@ def _comment(made: Suggestion, found: Forecast, zone: tzinfo) -> Iterator[str]:
     if found.replay is not None:
         yield from (f"#   {line}" for line in replay_lines(found.replay, found.tick))
         yield from (f"#   {one_line(note)}" for note in found.replay.notes)
-    for ref, window in list(made.others.items())[:_NAMED]:
+    for ref, window in list(suggestion.others.items())[:_NAMED]:
         yield f"# Another window: {_named(ref)}: {', '.join(window.downtime)}"
-    if len(made.others) > _NAMED:
-        more = counted(len(made.others) - _NAMED, "other Service")
+    if len(suggestion.others) > _NAMED:
+        more = counted(len(suggestion.others) - _NAMED, "other Service")
         yield f"# and {more} with other windows (-n looks at one namespace)"
-    if made.without:
-        names = ", ".join(map(_named, made.without[:_NAMED])) + (", ..." if len(made.without) > _NAMED else "")
-        yield f"# No window: {counted(len(made.without), 'Service')}, called at all hours or nearly never ({names})"
+    if without := suggestion.without:
+        names = ", ".join(map(_named, without[:_NAMED])) + (", ..." if len(without) > _NAMED else "")
+        yield f"# No window: {counted(len(without), 'Service')}, called at all hours or nearly never ({names})"
 
 
 def _named(ref: ObjectRef) -> str:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from reconciler.cli.second_process import beside, shared
+from reconciler.cli.second_process import beside, in_processes
 from tests.forecast.test_timelines import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux copies processes safely")
@@ -35,7 +35,7 @@ def test_what_fails_there_is_done_here(wrong: str) -> None:
 
 
 def test_what_is_shared_is_done_once_by_as_many_processes_as_there_are_processors() -> None:
-    found = shared(lambda items: [(one, os.getpid()) for one in items], range(20))
+    found = in_processes(lambda items: [(one, os.getpid()) for one in items], range(20))
     assert sorted(one for one, _ in found) == list(range(20))
     assert len({process for _, process in found}) == min(8, len(os.sched_getaffinity(0)))
 
