@@ -17,7 +17,7 @@ from reconciler.plan.json_values import json_value
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import workload_kind
 
-_VERBS = {
+_VERB_WORDS = {
     Verb.IDLE: "idle",
     Verb.WAKE: "wake",
     Verb.CREATE: "create",
@@ -41,8 +41,8 @@ def sign_of(decision: Decision) -> str:
 
 def verb_of(decision: Decision, *, moves: bool = False) -> str:
     """Return the word for what happens to the object; `moves`: the policy raises and lowers in this plan."""
-    if decision.verb in _VERBS:
-        return _VERBS[decision.verb]
+    if decision.verb in _VERB_WORDS:
+        return _VERB_WORDS[decision.verb]
     effect, idling = effect_of(decision), decision.job == "idling"
     if effect is Effect.UP:
         return "move in" if moves else "wake" if idling else "scale up"

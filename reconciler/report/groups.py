@@ -52,7 +52,7 @@ class Line(Struct, frozen=True):
         return self.action.decision
 
 
-class Group(Struct, frozen=True):
+class PolicyChanges(Struct, frozen=True):
     """What one policy does. `kind` "" is no policy; `place` its file:line, "" where that is not known.
 
     `reason` is what holds for all of it. `updates` are the metadata updates; their `reason` says what they record.
@@ -115,7 +115,7 @@ def placement_rows(view: PlacementView, plan: Plan) -> Iterator[tuple[str, ...]]
 
 def grouped(
     plan: Plan, actions: Sequence[Action], urgent: Callable[[Action], bool] = lambda _: False
-) -> tuple[Group, ...]:
+) -> tuple[PolicyChanges, ...]:
     """Return `actions` of `plan` by policy: what has anything `urgent` first, then what takes most away; inside a group
     what is urgent, then by cluster and namespace. A metadata update that is urgent is a line like the others.
     """
@@ -123,7 +123,7 @@ def grouped(
     for action in actions:
         members.setdefault(_owner(action.decision, plan), []).append(action)
     views = {(KIND_OF_JOB["placement"], one_line(view.key)): view for view in plan.placements}
-    owners = sorted(members, key=lambda owner: (_badness(members[owner], urgent), owner))
+    owners = sorted(members, key=lambda owner: (_sort_key(members[owner], urgent), owner))
     ordered = {owner: sorted(members[owner], key=lambda one: _position(one, urgent)) for owner in owners}
     words = reasons_in(plan)
     return tuple(_group(owner, ordered[owner], views.get(owner), words, urgent) for owner in owners)
@@ -135,7 +135,7 @@ def _owner(decision: Decision, plan: Plan) -> tuple[str, str]:
     return ("Fleet", one_line(plan.fleet)) if decision.job == "placement" else ("No policy", "")
 
 
-def _badness(actions: Sequence[Action], urgent: Callable[[Action], bool]) -> tuple[bool, int, int]:
+def _sort_key(actions: Sequence[Action], urgent: Callable[[Action], bool]) -> tuple[bool, int, int]:
     worst = min(_rank(action) for action in actions)
     return (not any(map(urgent, actions)), worst, -sum(action.decision.removed for action in actions))
 
@@ -156,7 +156,7 @@ def _group(
     view: PlacementView | None,
     words: ReasonWords,
     urgent: Callable[[Action], bool],
-) -> Group:
+) -> PolicyChanges:
     shown = [action for action in actions if urgent(action) or not is_metadata(action.decision)]
     updates = [action for action in actions if is_metadata(action.decision) and not urgent(action)]
     effects = {effect_of(action.decision) for action in shown}
@@ -171,7 +171,7 @@ def _group(
         *([_placement_words(view, moves), *_later(view, shown)] if view is not None and shown else []),
         ", ".join(map(words.part, common)),
     ]
-    return Group(
+    return PolicyChanges(
         *owner,
         place=next((one_line(one.decision.cause.at) for one in actions if owner[1] and one.decision.cause.at), ""),
         reason="; ".join(text for text in shared if text),
@@ -254,7 +254,7 @@ class Block(Struct, frozen=True):
 
     title: str
     entries: tuple[tuple[str, str], ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[PolicyChanges, ...] = ()
     always: bool = False
     first: bool = False
 

@@ -14,7 +14,7 @@ from reconciler.decide.decisions import PlacementView
 from reconciler.errors import Problem
 from reconciler.messages import counted
 from reconciler.plan.model import Plan
-from reconciler.report.groups import Group, blocks_of, columns, made_at, placement_rows, updates_of
+from reconciler.report.groups import PolicyChanges, blocks_of, columns, made_at, placement_rows, updates_of
 from reconciler.report.summary import Held, held_of, held_title, report_of
 from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.untrusted_text import short
@@ -167,7 +167,7 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
     )
 
 
-def _group_lines(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
+def _group_lines(groups: Iterable[PolicyChanges], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
     """Return each group under its heading, and folded away below them the metadata updates of all."""
     found = [group for group in groups if group.lines or group.updates]
     blocks = [[_title(group), "", *fence(lines_of(group.lines, outcomes))] for group in found if group.lines]
@@ -177,7 +177,7 @@ def _group_lines(groups: Iterable[Group], outcomes: Mapping[int, Outcome] | None
     return blocks
 
 
-def _title(group: Group) -> str:
+def _title(group: PolicyChanges) -> str:
     place = f" ({prose(group.place)})" if group.place else ""
     reason = f": {prose(group.reason)}" if group.reason else ""
     return f"**{group.kind}**{' ' if group.name else ''}{code(group.name)}{place}{reason}"
@@ -208,7 +208,7 @@ def _blocks(plan: Plan) -> list[list[str]]:
     ]
 
 
-def _folded(words: str, groups: Iterable[Group]) -> list[str]:
+def _folded(words: str, groups: Iterable[PolicyChanges]) -> list[str]:
     """Return `groups` folded away under `words`."""
     return details(words, [line for block in _group_lines(groups) for line in (*block, "")][:-1])
 
