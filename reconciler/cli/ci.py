@@ -21,7 +21,7 @@ from reconciler.cli.policies import annotate, checked
 from reconciler.credentials import printable_without_credentials
 from reconciler.errors import CommentError, Problem
 from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
-from reconciler.report.markdown import ReviewComment, marker_of, render_review
+from reconciler.report.review_comment import ReviewComment, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
 _MOST_ANNOTATIONS = 50

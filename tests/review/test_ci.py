@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.backends.code_host import GitHubComments, RestApi, publish
 from reconciler.errors import CommentError, Problem
-from reconciler.report.markdown import ReviewComment, marker_of, render_review, shortened
+from reconciler.report.review_comment import ReviewComment, marker_of, render_review, shortened
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
 from tests.way.calls import Folder, Said
 
