@@ -38,7 +38,7 @@ from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, Run
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.exit_codes import ExitCode, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_wakes_due, plan
-from reconciler.plan.differences import Compared, check_holds, compared
+from reconciler.plan.differences import Compared, check_keeps_awake, compared
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.saved_plan_checks import check_replicas, check_templates
 from reconciler.policy.load import read_fleet_for_wakes
@@ -146,6 +146,8 @@ def _due_only(
 def _saved(
     run: TrackedRun[ApplyOptions], control: Control, approval: Approval, notifications: Notifications
 ) -> ExitCode:
+    # It is checked as soon as there is what a check needs: the file alone, with the Fleet, with the clusters; with the
+    # policies, once its differences from a fresh plan are approved; and with what is there once the locks are held.
     options, file = run.options, run.options.path
     saved_plan = read_saved(file, options, options.max_plan_age)
     policies, fleet = policies_at_hand(options.policies_path)
@@ -172,7 +174,7 @@ def _saved(
         there, unread = read_replicas(saved_plan, approved, world)
         checked = [action for action in saved_plan.actions if action.id in approved and action.id not in unread]
         check_replicas(checked, policies or PolicySet(fleet), there, file)
-        check_holds(checked, seen, saved_plan.made_at, file)
+        check_keeps_awake(checked, seen, saved_plan.made_at, file)
         return replace(found, differing={**found.differing, **unread, **not_done})
 
     control = replace(control, choose=run.progress.counted(allowed), compare=left)

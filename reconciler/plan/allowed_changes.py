@@ -65,7 +65,8 @@ def _is_scalar(value: Any) -> bool:
     return isinstance(value, Scalar)
 
 
-def _is_map(value: Any) -> bool:
+def _is_switch_map(value: Any) -> bool:
+    """Return whether it may be the map that a switch stands in, with nothing beside it; None: there is no such map."""
     return _is_texts(value) and (value is None or len(value) == 1)
 
 
@@ -232,7 +233,7 @@ def _check_of(decision: Decision, path: _Path, switches: _Switches) -> _Check | 
     key = (ref.group, ref.kind)
     switch = switches.of(key)
     if switches.kinds is None and switches.may_be(key) and (path[0] == "spec" or path[:-1] == _ANNOTATIONS):
-        return lambda value: _is_scalar(value) or _is_map(value)
+        return lambda value: _is_scalar(value) or _is_switch_map(value)
     if switch is None and is_custom(*key) and path[0] == "spec" and len(path) > 1:
         return _is_count
     if path == _TEMPLATE and decision.verb is not Verb.OVERWRITE:

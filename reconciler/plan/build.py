@@ -23,7 +23,9 @@ _LATELY = timedelta(days=2)
 
 
 class Inputs(Struct, frozen=True):
-    """What a plan is stamped with: the digest of what was observed, and where that came from."""
+    """What a plan rests on besides policies and state: the digest of what was observed, which origin that has, and the
+    filters that leave a part of it.
+    """
 
     digest: str = ""
     source: str = "live"  # or "snapshot"

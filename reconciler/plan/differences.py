@@ -24,7 +24,7 @@ OTHERWISE = "a fresh plan makes another change of it; plan again"
 NOT_WHOLE = "a fresh plan makes other changes together with it; plan again"
 
 _WRITTEN = ("after", "manifest")
-_HOLDS = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
+_KEEP_AWAKE = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
 _SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
@@ -109,7 +109,7 @@ def _flat(content: tuple[ChangeDocument, list[str], str]) -> dict[str, Any]:
     return found
 
 
-def check_holds(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:
+def check_keeps_awake(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:
     """Check that none of `actions` sets what would keep its object from being idled, but as a fresh plan does: that is
     for people to say, on the object. `now` is when the plan was made.
 
@@ -121,9 +121,9 @@ def check_holds(actions: Iterable[Action], compared: Compared, now: datetime, wh
             kind, _, field = difference.field.partition(" ")
             if kind not in _WRITTEN or difference.saved is None:
                 continue
-            held = field.endswith(_HOLDS)
+            is_kept = field.endswith(_KEEP_AWAKE)
             at = read_time(difference.saved) if field.endswith(_SINCE) else None
-            if held or (at is not None and at > now):
+            if is_kept or (at is not None and at > now):
                 named = f"action {action.id} ({short(str(action.ref))})"
                 raise PlanFileError(f"{where}: {named}: {difference}; it would not be idled; plan again")
 

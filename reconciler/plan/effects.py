@@ -11,7 +11,7 @@ from reconciler.decide.decisions import Decision, FieldChange, Verb
 
 
 class Effect(StrEnum):
-    """What a change means for the workload, whatever its verb."""
+    """What a change means for the workload, whatever its verb; the worst first: reports sort changes by this order."""
 
     DELETE = "delete"
     OVERWRITE = "overwrite"
