@@ -330,6 +330,11 @@ class Pod:
     has_annotations: bool = field(default=True, compare=False)
     has_labels: bool = field(default=True, compare=False)
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it counts as a replica: it has not ended and is not being deleted."""
+        return not self.terminating and self.phase not in ("Succeeded", "Failed")
+
 
 class Sample(Struct, frozen=True):
     """One series of a query's answer. `value` may be NaN or infinite."""

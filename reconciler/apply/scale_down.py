@@ -28,7 +28,6 @@ from reconciler.apply.live_workload import (
 )
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
-from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, changes_since
 from reconciler.decide.downscale.victim_choice import (
     ChosenVictims,
@@ -291,7 +290,7 @@ def _verified(scale_down: ScaleDown, entry: JournalEntry | None) -> Outcome:
         return Outcome(
             scale_down.task.action.id, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}"
         )
-    there = {pod.uid for pod in now.pods if is_active(pod)}
+    there = {pod.uid for pod in now.pods if pod.is_active}
     going = {pod.uid for pod in scale_down.going}
     staying = {pod.uid for pod in scale_down.selection.candidates} - going
     missed, substituted = len(going & there), len(staying - there)
@@ -314,13 +313,13 @@ def _waited(scale_down: ScaleDown) -> tuple[LiveWorkload, bool]:
     while True:
         now = live_workload(task)
         reached = now.workload.status_replicas in (task.after, None)
-        if (reached and not any(pod.uid in going and is_active(pod) for pod in now.pods)) or limit.over:
+        if (reached and not any(pod.uid in going and pod.is_active for pod in now.pods)) or limit.over:
             return now, reached
         limit.sleep(_POLL_SECONDS)
 
 
 def _clean(task: Task, now: LiveWorkload, entry: JournalEntry) -> None:
     """Restore the deletion costs of those that stay, and close the journal."""
-    if any(pod.uid in entry.costs and is_active(pod) for pod in now.pods):
+    if any(pod.uid in entry.costs and pod.is_active for pod in now.pods):
         restore_costs(task, entry.costs)
     close_journal(task, entry)

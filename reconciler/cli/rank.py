@@ -11,7 +11,6 @@ from reconciler.cli.object_names import ObjectArgument, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.run_options import WORLD, RunOptions
-from reconciler.decide.downscale.deletion_order import is_active
 from reconciler.decide.downscale.ranking import RankedPod, Ranking, rank_questions, ranking_of
 from reconciler.errors import UsageError
 from reconciler.messages import counted
@@ -40,7 +39,7 @@ def rank_command(options: RankOptions) -> None:
     workload = workload_named(state, object_name(subject), subject)
     state = answer(state, rank_questions(workload, state), world.sources)
     pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
-    there = sum(map(is_active, pods)) or workload.spec_replicas  # as far as any pods are known
+    there = sum(pod.is_active for pod in pods) or workload.spec_replicas  # as far as any pods are known
     if to is not None and to > there:
         raise UsageError(f"--to {to}: {workload.ref} has {counted(there, 'replica')}, expected at most {there}")
     ranking = ranking_of(workload, found, state, Run(options.now), to)

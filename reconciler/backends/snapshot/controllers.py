@@ -97,9 +97,7 @@ class Controllers:
         return [
             (entry, pod)
             for entry, pod in pods
-            if pod.phase not in ("Succeeded", "Failed")
-            and not pod.terminating
-            and self._changes.changed.get(id(entry), (entry, None))[1] is not REMOVED
+            if pod.is_active and self._changes.changed.get(id(entry), (entry, None))[1] is not REMOVED
         ]
 
     def _victims(

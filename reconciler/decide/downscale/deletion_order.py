@@ -120,7 +120,7 @@ def rank_victims(
     """
     count = max(0, count)
     measure = Measure(now_ns, rules)
-    active = [pod for pod in pods if is_active(pod)]
+    active = [pod for pod in pods if pod.is_active]
     parts = list(_parts(active, siblings, measure))
     order = tuple(pod for _, part in parts for pod in part)
     if count >= len(active):
@@ -139,11 +139,6 @@ def compare(
     return by_bucket(first, other) if first != other else measure.in_bucket(left, right)
 
 
-def is_active(pod: Pod) -> bool:
-    """Return whether `pod` counts as a replica: it has not ended and is not being deleted."""
-    return not pod.terminating and pod.phase not in ("Succeeded", "Failed")
-
-
 def goes_first(pod: Pod) -> bool:
     """Return whether an active `pod` goes before all that run and are Ready, whatever its cost."""
     return not pod.node or pod.phase != "Running" or not pod.ready
@@ -156,7 +151,7 @@ def _parts(
     on_node: Counter[str] = Counter()
     if siblings is not None:
         on_node.update(pod.node for pod in active)
-        on_node.update(pod.node for pod in siblings if is_active(pod))
+        on_node.update(pod.node for pod in siblings if pod.is_active)
     buckets: dict[Bucket, list[Pod]] = {}
     for pod in active:
         buckets.setdefault(measure.bucket(pod, on_node[pod.node]), []).append(pod)

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, VictimForecast
-from reconciler.decide.downscale.deletion_order import PodRule, is_active, rank_victims
+from reconciler.decide.downscale.deletion_order import PodRule, rank_victims
 from reconciler.decide.downscale.victim_choice import PodGroup, nanoseconds_at, pod_group, relatives_in, siblings_in
 from reconciler.decide.downscale.victim_forecast import BALANCE, domains_of, with_victims
 from reconciler.model import ObservedState, PodsQuestion, Run, Workload
@@ -43,7 +43,7 @@ def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, ru
     """Return the victims when `workload` is scaled down to `to` replicas; None: to one less than its active pods."""
     observed = state.clusters[workload.ref.cluster]
     pods = observed.pods.get(workload.ref, ())
-    active = [pod for pod in pods if is_active(pod)]
+    active = [pod for pod in pods if pod.is_active]
     target = max(0, len(active) - 1) if to is None else to
     decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
     forecast = decisions[0].victims or VictimForecast(strategy="none", note="no pods are deleted")

@@ -13,7 +13,7 @@ from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicke
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, Strategy
-from reconciler.decide.downscale.deletion_order import RankingRules, deletion_cost, goes_first, is_active, rank_victims
+from reconciler.decide.downscale.deletion_order import RankingRules, deletion_cost, goes_first, rank_victims
 from reconciler.decide.selectors import (
     LocalKey,
     SelectingPolicies,
@@ -146,7 +146,7 @@ class PodGroup(Struct, frozen=True):
 
     @property
     def active(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.pods if is_active(pod))
+        return tuple(pod for pod in self.pods if pod.is_active)
 
 
 def pod_group(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None = None) -> PodGroup:
@@ -156,7 +156,7 @@ def pod_group(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None =
     """
     if workload_kind(kind).pods != "ReplicaSets":
         return PodGroup(tuple(pods), siblings)
-    owners = sorted({pod.owner_uid for pod in pods if is_active(pod)})
+    owners = sorted({pod.owner_uid for pod in pods if pod.is_active})
     if len(owners) > 1:
         return PodGroup(split=True)
     return PodGroup(

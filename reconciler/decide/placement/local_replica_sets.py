@@ -273,7 +273,7 @@ def available_replicas(workload: Workload, ready: int | None = None) -> int:
 
 def pod_counts(workload: Workload, pods: Iterable[Pod], federated: FederatedReplicaSet, now: datetime) -> PodCounts:
     """Return the counts of `workload` from its `pods`."""
-    active = [pod for pod in pods if not pod.terminating and pod.phase not in ("Succeeded", "Failed")]
+    active = [pod for pod in pods if pod.is_active]
     placed = [pod for pod in active if pod.node]
     waiting_since = _nanoseconds(now - federated.unschedulable_after)
     crashing_since = _nanoseconds(now - federated.progress_deadline)

@@ -15,7 +15,6 @@ from reconciler.decide.downscale.deletion_order import (
     age_scale,
     compare,
     deletion_cost,
-    is_active,
     rank_victims,
 )
 from reconciler.errors import PolicyError
@@ -367,7 +366,7 @@ LARGE = st.lists(
 @given(LARGE, st.integers(0, 45), ALL_RULES, st.randoms())
 def test_ranking_is_a_permutation_without_neighbours_the_wrong_way_round(pods, count, rules, random) -> None:
     ranking = rank_victims(pods, count, now_ns=NOW_NS, siblings=None, rules=rules)
-    active = [pod for pod in pods if is_active(pod)]
+    active = [pod for pod in pods if pod.is_active]
     assert sorted(pod.name for pod in ranking.order) == sorted(pod.name for pod in active)
     for first, second in zip(ranking.order, ranking.order[1:], strict=False):
         assert compare(second, first, now_ns=NOW_NS, rules=rules).sign >= 0
