@@ -20,7 +20,7 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f'"{printable(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")}"'
+    return f'"{printable(cut(text, _LONGEST))}"'
 
 
 def literal(value: Any) -> str:
@@ -29,7 +29,12 @@ def literal(value: Any) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a number of too many digits, too deep a nesting, or a class of the caller's own
         return f"a value of type {type(value).__name__}"
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return cut(text, _LONGEST)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return `text`; of one with more than `longest` characters the beginning, the last of them an ellipsis."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def printable(text: str) -> str:

@@ -28,6 +28,7 @@ from reconciler.backends.http.errors import (
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.credentials import remember_authorization, remember_header, without_credentials
 from reconciler.errors import UnauthorisedError
+from reconciler.messages import cut
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
 from reconciler.time_limit import TimeLimit
 
@@ -336,7 +337,7 @@ def _one_line(words: str) -> str:
     """Return what a server said on one line, and not more of it than can be read, without what it was sent."""
     words = without_credentials(words)
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in words[: 4 * _LONGEST_WORDS]).split())
-    return line if len(line) <= _LONGEST_WORDS else line[: _LONGEST_WORDS - 1] + "…"
+    return cut(line, _LONGEST_WORDS)
 
 
 _PUSH_SECONDS = 5.0

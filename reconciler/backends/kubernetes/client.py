@@ -104,10 +104,10 @@ class ApiClient:
     """All requests to one cluster, called `cluster`, at most `settings.in_flight` at a time.
 
     What may pass by itself (no connection, 429, 5xx) is tried again as long as there is time, eight times at most, with
-    pauses that double, of random length, or as long as the server asks for; what hung is not. Nothing is waited for
-    beyond `settings.limit`. An outage is waited out once: after that each request has one attempt, until one is
-    answered. While `fence` is set, writes go out only as long as it says so: the lock is ours. `reading` is cut once
-    nobody waits for what is read any more.
+    pauses that double, of random length, or as long as the server asks for. A request that is not answered within its
+    time limit is not tried again. Nothing is waited for beyond `settings.limit`. An outage is waited out once: after
+    that each request has one attempt, until one is answered. While `fence` is set, writes go out only as long as it
+    says so: the lock is ours. `reading` is cut once nobody waits for what is read any more.
     """
 
     def __init__(self, connection: Connection, settings: RequestSettings) -> None:

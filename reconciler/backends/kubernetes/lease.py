@@ -48,7 +48,7 @@ _POLL_SECONDS = 0.5
 _ANSWER_SECONDS = 3.0
 """How long a request about the lease may take: while it hangs the lease runs out."""
 
-_FASTER = "somebody who was faster"
+_ANOTHER = "another holder"
 
 
 class LockMetadata(Wire):
@@ -193,11 +193,11 @@ class LeaseLock:
         self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
         if not is_ours and not self._is_free(lease, began):
-            return lease.spec.holder_identity or _FASTER
+            return lease.spec.holder_identity or _ANOTHER
         try:
             self._hold(lease.metadata.resource_version, {} if is_ours else self._taking(lease.spec))
         except (ConflictError, InvalidError, NotFoundError):
-            return _FASTER
+            return _ANOTHER
         self._is_undisturbed = lease.metadata.resource_version == self._looked_at
         return ""
 
