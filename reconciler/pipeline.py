@@ -399,7 +399,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         pool=world.readers.pool,
         fleet=None if control.caller else fleet,  # a person writes under their own name
     )
-    outcomes = runs.outcomes()
+    outcomes = runs.carry_out()
     lost = (*unseen, *remember_refusals(chosen, outcomes, world.accesses, fleet, run))
     if not control.keeps_history:
         return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)

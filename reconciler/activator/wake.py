@@ -234,7 +234,7 @@ class Waker:
         actions = numbered_actions(in_order([replace(decision, wake_tier="", wait_ready="") for decision in decisions]))
         accesses = {CLUSTER: self._access}
         limit, pool = self._access.limit, WorkerPool(WRITERS)  # a namespace that hangs keeps no other one waiting
-        outcomes = ActionRuns(actions, accesses, run, self._fleet.namespace, limit, pool=pool).outcomes()
+        outcomes = ActionRuns(actions, accesses, run, self._fleet.namespace, limit, pool=pool).carry_out()
         failed: dict[str, str] = {}
         for action, outcome in zip(actions, outcomes, strict=True):
             if outcome.status is not OutcomeStatus.APPLIED:

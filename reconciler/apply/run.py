@@ -16,7 +16,7 @@ from reconciler.apply.freeze_check import FreezeCheck
 from reconciler.apply.groups import GroupRuns
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.apply.scale_down import scale_down
-from reconciler.apply.waits import Waits
+from reconciler.apply.waits import WaitingActions
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import (
     AlreadyExistsError,
@@ -67,9 +67,9 @@ class ActionRuns:
         self._done: dict[int, Outcome] = {}
         self._begun: set[int] = set()
         self._events: dict[int, Callable[[], str]] = {}  # by the action's id, what writes its Event
-        self._waits = Waits(self.actions, self.accesses, self.limit, self._done)
+        self._waiting = WaitingActions(self.actions, self.accesses, self.limit, self._done)
 
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def carry_out(self) -> tuple[Outcome, ...]:
         """Carry out all actions, as far as there is time, and return the outcome of each."""
         GroupRuns(
             self.actions,
@@ -127,7 +127,7 @@ class ActionRuns:
             if not self.limit.over and any(need not in self._done for need in action.needs):
                 return None
             why = self._why_not(action)
-            if why is None and self._waits.waits(action):
+            if why is None and self._waiting.must_wait(action):
                 return None
             return why or self._apply_one(action)
         except Exception as error:  # noqa: BLE001 - the one place where an action fails unexpectedly: it alone has failed
@@ -152,7 +152,7 @@ class ActionRuns:
         return Outcome(action.id, OutcomeStatus.SKIPPED, frozen) if frozen else None
 
     def _apply_one(self, action: Action) -> Outcome:
-        late = self._waits.remark(action)
+        late = self._waiting.remark(action)
         self._begun.add(action.id)
         access = self.accesses[action.ref.cluster]
         own = access.of(action.decision, self.fleet)

@@ -75,7 +75,7 @@ class _ScaleUnknown(ReconcilerError):
     """It is not known whether the scale was done; the deletion costs stay for the next run."""
 
 
-class ScaleDown(Struct, frozen=True):
+class ChosenScaleDown(Struct, frozen=True):
     """What was looked at, and which pods were chosen: none where the controller chooses, and the note says why."""
 
     task: Task
@@ -112,13 +112,13 @@ def scale_down(action: Action, access: Access, run: Run, namespace: str) -> Outc
 
 
 def _scaled_down(task: Task) -> Outcome:
-    chosen = scale_down_of(task, _current_workload(task))
+    chosen = chosen_scale_down(task, _current_workload(task))
     if not chosen.victims:
         return replace(_left_to_the_controller(task, chosen.note), picker_failed=chosen.picker_failed)
     return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_deletion_costs(chosen)
 
 
-def scale_down_of(task: Task, live: LiveWorkload) -> ScaleDown:
+def chosen_scale_down(task: Task, live: LiveWorkload) -> ChosenScaleDown:
     """Return which pods of `live` go when it is scaled down as `task` says; pod pickers are asked.
 
     Raises:
@@ -128,7 +128,7 @@ def scale_down_of(task: Task, live: LiveWorkload) -> ScaleDown:
         live.group, task.after, now_ns=nanoseconds_at(task.run), rules=ranking_rules(task.settings)
     )
     choice = _victims(task, selection) if selection.open else ChosenVictims(())
-    return ScaleDown(task, live, selection, choice.pods, choice.note, choice.picker_failed)
+    return ChosenScaleDown(task, live, selection, choice.pods, choice.note, choice.picker_failed)
 
 
 def _current_workload(task: Task) -> LiveWorkload:
@@ -173,11 +173,11 @@ def _left_to_the_controller(task: Task, note: str) -> Outcome:
     return task.applied(note)
 
 
-def _by_name(scale_down: ScaleDown) -> Outcome:
+def _by_name(chosen: ChosenScaleDown) -> Outcome:
     """Name the pods in the same request that scales: a CloneSet deletes those first."""
-    task = scale_down.task
+    task = chosen.task
     check_lock(task)
-    names = [pod.name for pod in scale_down.going]
+    names = [pod.name for pod in chosen.going]
     inside = PatchOperation("add", f"{_SCALE_STRATEGY}/podsToDelete", names)
     absent = PatchOperation("test", _SCALE_STRATEGY, None)
     try:
@@ -185,16 +185,16 @@ def _by_name(scale_down: ScaleDown) -> Outcome:
     except (StaleError, RefusedError):
         whole = PatchOperation("add", _SCALE_STRATEGY, {"podsToDelete": names})
         task.access.cluster.write(_with(write_of(task.action.decision), absent, whole))
-    return _verified(scale_down, None)
+    return _verified(chosen, None)
 
 
 def _with(write: Write, *operations: PatchOperation) -> Write:
     return replace(write, patch=(*write.patch, *operations))
 
 
-def _by_deletion_costs(scale_down: ScaleDown) -> Outcome:
-    task = scale_down.task
-    costs = victim_costs(scale_down)
+def _by_deletion_costs(chosen: ChosenScaleDown) -> Outcome:
+    task = chosen.task
+    costs = victim_costs(chosen)
     entry = costs.entry
     open_journal(task, entry)
     try:
@@ -203,7 +203,7 @@ def _by_deletion_costs(scale_down: ScaleDown) -> Outcome:
         if task.access.limit.over:
             raise _Deferred(f"{task.ref}: {task.access.limit.why}; {_RESTORED}")
         now = live_workload(task)
-        why = next(changes_since(now.workload, now.group, scale_down.selection, scale_down.victims, entry), "")
+        why = next(changes_since(now.workload, now.group, chosen.selection, chosen.victims, entry), "")
         if why:
             raise _Deferred(f"{task.ref}: {why}; {_RESTORED}")
         check_lock(task)
@@ -212,7 +212,7 @@ def _by_deletion_costs(scale_down: ScaleDown) -> Outcome:
         raise
     except ReconcilerError as error:
         raise _undone(task, entry, error) from error
-    return _verified(scale_down, entry)
+    return _verified(chosen, entry)
 
 
 class VictimCosts(Struct, frozen=True):
@@ -223,25 +223,23 @@ class VictimCosts(Struct, frozen=True):
     entry: JournalEntry
 
 
-def victim_costs(scale_down: ScaleDown) -> VictimCosts:
-    """Return what is written before `scale_down` is carried out: victims get a cost, and of those that stay some do.
+def victim_costs(chosen: ChosenScaleDown) -> VictimCosts:
+    """Return what is written before `chosen` is carried out: victims get a cost, and of those that stay some do.
 
     Raises:
         ReconcilerError: somebody else's costs are in the way, and they are not to be overridden.
     """
-    task = scale_down.task
-    foreign, spared = foreign_costs(scale_down.selection, scale_down.victims)
+    task = chosen.task
+    foreign, spared = foreign_costs(chosen.selection, chosen.victims)
     strangers = of_strangers((*foreign, *spared))
     if strangers and task.settings.on_foreign_cost == "Skip":
         named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in strangers[:5])
         raise _Deferred(f"{task.ref}: foreign deletion costs on {named}, expected none (onForeignCost: Skip)")
-    pods = (*scale_down.victims, *spared)
-    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {
-        pod.uid: VICTIM_COST for pod in scale_down.victims
-    }
+    pods = (*chosen.victims, *spared)
+    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in chosen.victims}
     entry = JournalEntry(
         workload=task.ref,
-        uid=scale_down.live.workload.uid,
+        uid=chosen.live.workload.uid,
         before=task.before,
         after=task.after,
         # Ours, which another choice at the same time wrote, is no former cost: nobody would take it off again.
@@ -280,35 +278,33 @@ def _scale(task: Task) -> None:
             raise
 
 
-def _verified(scale_down: ScaleDown, entry: JournalEntry | None) -> Outcome:
+def _verified(chosen: ChosenScaleDown, entry: JournalEntry | None) -> Outcome:
     """Wait until the pods are going, then clean up; whatever fails now is left to the next run, the scale is done."""
     try:
-        now, reached = _waited(scale_down)
+        now, reached = _waited(chosen)
         if entry is not None and reached:
-            _clean(scale_down.task, now, entry)
+            _clean(chosen.task, now, entry)
     except ReconcilerError as error:
         return Outcome(
-            scale_down.task.action.id, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}"
+            chosen.task.action.id, OutcomeStatus.APPLIED, f"scaled, not verified; the next run cleans up: {error}"
         )
     there = {pod.uid for pod in now.pods if pod.is_active}
-    going = {pod.uid for pod in scale_down.going}
-    staying = {pod.uid for pod in scale_down.selection.candidates} - going
+    going = {pod.uid for pod in chosen.going}
+    staying = {pod.uid for pod in chosen.selection.candidates} - going
     missed, substituted = len(going & there), len(staying - there)
-    remarks = [scale_down.note]
+    remarks = [chosen.note]
     if missed or substituted:
         remarks.append(f"{len(going) - missed} of {len(going)} victims went, {substituted} other pods went")
     if not reached:
-        remarks.append(
-            f"its status did not reach {scale_down.task.after} in {scale_down.task.settings.verify_seconds:g} s"
-        )
+        remarks.append(f"its status did not reach {chosen.task.after} in {chosen.task.settings.verify_seconds:g} s")
     message = "; ".join(part for part in remarks if part)
-    return scale_down.task.applied(message, len(going) - missed, missed, substituted)
+    return chosen.task.applied(message, len(going) - missed, missed, substituted)
 
 
-def _waited(scale_down: ScaleDown) -> tuple[LiveWorkload, bool]:
+def _waited(chosen: ChosenScaleDown) -> tuple[LiveWorkload, bool]:
     """Return what is there once all victims are going and the status says so, or time is up."""
-    task = scale_down.task
-    going = {pod.uid for pod in scale_down.going}
+    task = chosen.task
+    going = {pod.uid for pod in chosen.going}
     limit = task.access.limit.within(task.settings.verify_seconds)
     while True:
         now = live_workload(task)

@@ -32,8 +32,8 @@ PROXIES_LEARN_SECONDS = 2.0
 TIER_WAIT_SECONDS = 600.0
 
 
-class Waits:
-    """The waits of `actions`; `done` has the outcomes of those that are over, by their ids."""
+class WaitingActions:
+    """Which of `actions` wait, and until when; `done` has the outcomes of those that are over, by their ids."""
 
     def __init__(
         self, actions: Sequence[Action], accesses: Mapping[str, Access], limit: TimeLimit, done: Mapping[int, Outcome]
@@ -46,32 +46,32 @@ class Waits:
             if action.decision.wake_tier:
                 self._tiers.setdefault(action.decision.wake_tier, []).append(action)
         self._ready: dict[str, int] = {}  # how many of a tier, from the first, nobody need wait for any more
-        self._waits: dict[int, tuple[TimeLimit, float]] = {}  # how long an action waits for its tier, and its seconds
+        self._limits: dict[int, tuple[TimeLimit, float]] = {}  # how long an action waits for its tier, and its seconds
         self._readiness = Readiness()
         # The Services whose connections an activator is to accept, by the ids of the actions that say so.
         self._recorded = {action.id: action for action in actions if action.decision.phase is Phase.ANNOTATE}
         self._acceptance = Acceptance()
 
-    def waits(self, action: Action) -> bool:
+    def must_wait(self, action: Action) -> bool:
         """Return whether the action still waits for others to be ready.
 
-        It does for ten minutes at most, and for no more than half of what the run has left, so that the wake is done in
-        it.
+        It does for ten minutes at most from when this is asked first, and for no more than half of what the run has
+        left, so that the wake is done in it.
         """
         if action.decision.wait_activator and self._is_unaccepted(action):
             return True
         if self._first_not_ready(action.wait_ready) is None:
-            self._waits.pop(action.id, None)
+            self._limits.pop(action.id, None)
             return False
-        if action.id not in self._waits:
+        if action.id not in self._limits:
             seconds = min(TIER_WAIT_SECONDS, self._limit.left() / 2)
-            self._waits[action.id] = self._accesses[action.ref.cluster].limit.within(seconds), seconds
-        return not self._waits[action.id][0].over
+            self._limits[action.id] = self._accesses[action.ref.cluster].limit.within(seconds), seconds
+        return not self._limits[action.id][0].over
 
     def remark(self, action: Action) -> str:
         """Return the remark on an action that went on although what it waited for was not ready, "" where it was."""
-        if action.id in self._waits and (waiting := self._first_not_ready(action.wait_ready)) is not None:
-            waited = f"{self._waits[action.id][1] / 60:.3g} minutes"
+        if action.id in self._limits and (waiting := self._first_not_ready(action.wait_ready)) is not None:
+            waited = f"{self._limits[action.id][1] / 60:.3g} minutes"
             return f"went on after {waited}, {waiting.ref} of the tier below not ready yet"
         if not action.decision.wait_activator:
             return ""

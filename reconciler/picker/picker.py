@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access, unlocked
 from reconciler.apply.events import decrease_event
 from reconciler.apply.live_workload import Task, clean_up, live_workload, open_journal, set_costs
-from reconciler.apply.scale_down import scale_down_of, victim_costs
+from reconciler.apply.scale_down import chosen_scale_down, victim_costs
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
@@ -253,18 +253,18 @@ class _Choice:
             live = live_workload(task)
         if live.group.split or replaces_replica_sets(live.workload):
             raise _Unpicked("it is in the middle of a rollout, so which of its ReplicaSets shrinks is not known")
-        scale_down = scale_down_of(task, live)
-        if not scale_down.selection.open:
+        chosen = chosen_scale_down(task, live)
+        if not chosen.selection.open:
             self._write_down(task)
             return ReviewAnswer(Result.PASSED)
-        if not scale_down.victims:
-            raise _Unpicked(scale_down.note)
-        costs = victim_costs(scale_down)
+        if not chosen.victims:
+            raise _Unpicked(chosen.note)
+        costs = victim_costs(chosen)
         open_journal(task, costs.entry)
         set_costs(task, costs.pods, costs.values)
         self._limit.sleep(min(_SETTLE_SECONDS, task.settings.settle_seconds))
-        names = ", ".join(pod.name for pod in scale_down.going)
-        note = f"; {scale_down.note}" if scale_down.note else ""
+        names = ", ".join(pod.name for pod in chosen.going)
+        note = f"; {chosen.note}" if chosen.note else ""
         why = f"deletes {names} ({task.settings.policy}, {task.settings.strategy}){note}"
         return ReviewAnswer(Result.PICKED, why, _event(self._review, self._run, why, picked=True))
 

@@ -82,7 +82,7 @@ def apply(
 ) -> tuple[Outcome, ...]:
     access: Any = Access(Server(writes), None, Held(), Picker(), TimeLimit(clock=Clock()))  # type: ignore[arg-type]
     accesses = dict.fromkeys(CLUSTERS, access)
-    return ActionRuns(actions, accesses, a_run(), "reconciler", limit or TimeLimit(), pool=pool).outcomes()
+    return ActionRuns(actions, accesses, a_run(), "reconciler", limit or TimeLimit(), pool=pool).carry_out()
 
 
 def an_action(

@@ -162,7 +162,7 @@ class World:
         decisions = self.decided(run, cluster)
         actions = numbered_actions(in_order(decisions))
         runs = ActionRuns(actions, {"east": self.access(cluster)}, run, "reconciler", self.limit)
-        return decisions, runs.outcomes()
+        return decisions, runs.carry_out()
 
     def decided(self, run: Run, cluster: Any = None) -> tuple[Decision, ...]:
         sources = {"east": Backend("east", cluster or self.cluster)}

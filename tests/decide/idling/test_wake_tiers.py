@@ -100,7 +100,7 @@ def apply(actions: Sequence[Action], found: Access, done: list[str] | None = Non
             done.append(action.ref.name)
 
     runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit, told, pool=WorkerPool(8))
-    return Counter(outcome.status for outcome in runs.outcomes())
+    return Counter(outcome.status for outcome in runs.carry_out())
 
 
 def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_h8_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     found = replace(found, cluster=NeverReady(cluster), limit=TimeLimit(math.inf if left is None else left, clock))
     actions = numbered_actions([wakes("db")[0], wakes("api", after="db")[0]])
     runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit)
-    outcomes = runs.outcomes()
+    outcomes = runs.carry_out()
     assert (
         outcomes[1].message
         == f"went on after {waited / 60:.3g} minutes, {a_ref('db-0')} of the tier below not ready yet"
@@ -182,7 +182,7 @@ def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) 
     found = replace(found, cluster=Refusing(found.cluster))
     actions = numbered_actions([wakes("db")[0], wakes("api", after="db")[0]])
     runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit)
-    _, failed = runs.outcomes()
+    _, failed = runs.carry_out()
     assert failed.status is OutcomeStatus.FAILED
     assert failed.message == (
         f"east: quota exceeded; went on after 10 minutes, {a_ref('db-0')} of the tier below not ready yet"
