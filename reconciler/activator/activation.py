@@ -13,7 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.activator.connection import ActivatorContext, HeldConnection, connected
+from reconciler.activator.connection import HeldConnection, connected
+from reconciler.activator.context import ActivatorContext
 from reconciler.activator.listener import Listener, PortsTakenError, open_listener
 from reconciler.activator.objects import (
     EndpointAddress,
@@ -114,7 +115,7 @@ class Activation:
 
     @property
     def spliced(self) -> int:
-        """Return how many connections are joined with a pod."""
+        """Return how many connections are spliced with a pod."""
         return len(self._spliced)
 
     @property
@@ -203,7 +204,7 @@ class Activation:
             self._answer()
             return
         for connection in tuple(self._held):
-            connection.join()
+            connection.begin_splice()
 
     async def _probe(self) -> None:
         """Note that pods answer once one accepts a connection: then clients can connect too."""
@@ -319,12 +320,12 @@ class Activation:
         if self._pods is PodsPhase.NOT_READY:
             return
         if not self._observed.restricted:
-            made.join()
+            made.begin_splice()
         elif self._is_withdrawn:
             self._loop.call_later(_REFUSES_AFTER, made.refuse, "network-policy")
 
-    def joined(self, connection: HeldConnection) -> bool:
-        """Note that a pod answers; return whether a connection may be joined with one."""
+    def admit(self, connection: HeldConnection) -> bool:
+        """Note that a pod answers; return whether a connection may be spliced with one: others are evicted for it."""
         self._answer()
         spliced, namespace = self._context.spliced, self.name[0]
         while not spliced.has_room():
@@ -351,7 +352,7 @@ class Activation:
         self._traffic(port)
 
     def spoke(self, connection: HeldConnection) -> None:
-        """Take a connection as traffic; where pods answer it, and it may not be handed over, its client tries again."""
+        """Take a connection as traffic; where pods answer it, and it may not be spliced, its client tries again."""
         self._traffic(connection.port)
         if self._pods is not PodsPhase.NOT_READY and self._observed.restricted and not self._is_withdrawn:
             connection.refuse("network-policy")

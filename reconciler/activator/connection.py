@@ -1,85 +1,21 @@
-"""One accepted connection: it waits for its first byte, then for a pod, then their sockets are joined."""
+"""One accepted connection: it waits for its first byte, then for a pod, then their sockets are spliced."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Protocol
 
-from msgspec import Struct
-
-from reconciler.activator.limits import SharedLimit
-from reconciler.activator.listener import PortRange
-from reconciler.activator.metrics import ActivatorMetrics
+from reconciler.activator.context import ActivatorContext
 from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
 from reconciler.activator.splice import Splice, proxy_header, reset
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
-
-
-class ActivatorPod(Struct, frozen=True):
-    """The Pod of this process; `addresses` are its IPs, at most one of each family."""
-
-    namespace: str
-    name: str
-    uid: str
-    addresses: tuple[str, ...]
-
-
-class ActivatorSettings(Struct, frozen=True):
-    """What an activator may have, and how it treats connections. Times are seconds.
-
-    `held` and `held_per_service` count connections that wait for a pod, `spliced` those that are joined with one,
-    `listeners` ports that are listened on, `kept` bytes that a slow receiver has not taken yet. Each is for all
-    namespaces together, but `held_per_service`; beyond it the namespace with the most gives way.
-
-    `silent` is how long an open connection on which nothing came yet is before it counts as traffic. `grace` is how
-    long connections have after SIGTERM. `proxy_protocol`: pods are told who the client is. `never_splices`: no
-    connection is joined with a pod.
-    """
-
-    held: int = 10_000
-    held_per_service: int = 100
-    spliced: int = 10_000
-    listeners: int = 10_000
-    kept: int = 256 << 20
-    hold_timeout: float = 60.0
-    silent: float = 2.0
-    ports: range = range(20_000, 30_000)
-    grace: float = 30.0
-    proxy_protocol: bool = False
-    never_splices: bool = False
-
-
-@dataclass
-class ActivatorContext:
-    """What all activations and connections of one activator share. `signal` wakes a Service; `changed` is called when
-    its slices are to be looked at. `is_pods` says whether a backend is what it says it is: a Pod of the namespace.
-
-    `held` are all connections that wait for a pod, `spliced` all that are joined with one, `kept` the bytes that slow
-    receivers have not taken yet; of `listeners` each activation has one for each port.
-    """
-
-    pod: ActivatorPod
-    settings: ActivatorSettings
-    metrics: ActivatorMetrics
-    signal: Callable[[NamespacedName], None]
-    changed: Callable[[NamespacedName], None]
-    is_pods: Callable[[str, EndpointAddress], Awaitable[bool]]
-
-    def __post_init__(self) -> None:
-        settings = self.settings
-        self.ports = PortRange(settings.ports)
-        self.held: SharedLimit[Any] = SharedLimit(settings.held)
-        self.spliced: SharedLimit[Any] = SharedLimit(settings.spliced)
-        self.kept: SharedLimit[Any] = SharedLimit(settings.kept)
-        self.listeners: SharedLimit[Any] = SharedLimit(settings.listeners)
 
 
 class ConnectionPhase(Enum):
@@ -96,8 +32,8 @@ class ConnectionOwner(Protocol):
     def spoke(self, connection: HeldConnection) -> None:
         """Called once it counts as traffic."""
 
-    def joined(self, connection: HeldConnection) -> bool:
-        """Called before it is joined with a pod, which is there; return whether it may be."""
+    def admit(self, connection: HeldConnection) -> bool:
+        """Called before it is spliced with a pod, which is there; return whether it may be."""
 
     def over(self, connection: HeldConnection) -> None:
         """Called when it is closed."""
@@ -124,18 +60,18 @@ class HeldConnection:
         self._accepted_at = self._loop.time()
         self._first_byte_at: float | None = None
         self._splice: Splice | None = None
-        self._joining: asyncio.Task[None] | None = None
-        # Set after the handshake, so that the connection can still be fast once it is joined with a pod.
+        self._connecting: asyncio.Task[None] | None = None
+        # Set after the handshake, so that the connection can still be fast once it is spliced with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
         settings = context.settings
         self._loop.add_reader(client, self._read_first_byte)
         self._silent = self._loop.call_later(settings.silent, self._signal)
         self._timeout = self._loop.call_later(settings.hold_timeout, self.refuse, "timeout")
 
-    def join(self) -> None:
+    def begin_splice(self) -> None:
         """Begin to connect to a pod, where that has not begun; there is one that is ready."""
-        if self.phase is ConnectionPhase.HELD and self._joining is None:
-            self._joining = self._loop.create_task(self._join())
+        if self.phase is ConnectionPhase.HELD and self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect_and_splice())
 
     def refuse(self, reason: str) -> None:
         """End it with a reset, for `reason`, one of REFUSALS."""
@@ -174,19 +110,19 @@ class HeldConnection:
         self._loop.remove_reader(self._client)
         self._silent.cancel()
         self._timeout.cancel()
-        if self._joining is not None and self._joining is not asyncio.current_task(self._loop):
-            self._joining.cancel()
+        if self._connecting is not None and self._connecting is not asyncio.current_task(self._loop):
+            self._connecting.cancel()
 
     def _end(self) -> None:
         self.phase = ConnectionPhase.OVER
         self._owner.over(self)
 
-    async def _join(self) -> None:
+    async def _connect_and_splice(self) -> None:
         """Connect to one pod after another until one accepts; it is over with the hold at the latest."""
         try:
             pod = await self._connected()
         finally:
-            self._joining = None
+            self._connecting = None
         if pod is None:
             return  # no pod is ready any more
         try:
@@ -195,7 +131,7 @@ class HeldConnection:
             pod.close()
             self.refuse("timeout")
             return
-        if not self._owner.joined(self):
+        if not self._owner.admit(self):
             pod.close()
             self.refuse("limit")
             return

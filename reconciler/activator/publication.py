@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.activator.activation import Activation
 from reconciler.activator.background import BackgroundTasks
-from reconciler.activator.connection import ActivatorPod
+from reconciler.activator.context import ActivatorPod
 from reconciler.activator.objects import NamespacedName, WatchedSlice
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.wire import micro_time

@@ -13,7 +13,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.activator.activator import Activator
-from reconciler.activator.connection import ActivatorPod, ActivatorSettings
+from reconciler.activator.context import ActivatorPod, ActivatorSettings
 from reconciler.activator.publication import Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
 from reconciler.backends.http.server import serve

@@ -10,7 +10,7 @@ import signal
 import sys
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.connection import ActivatorContext, ActivatorPod, ActivatorSettings
+from reconciler.activator.context import ActivatorContext, ActivatorPod, ActivatorSettings
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
 from reconciler.cli.activator import within_descriptors

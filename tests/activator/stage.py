@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.activator.activation import Activation
 from reconciler.activator.activator import Activator
-from reconciler.activator.connection import ActivatorPod, ActivatorSettings
+from reconciler.activator.context import ActivatorPod, ActivatorSettings
 from reconciler.errors import ForbiddenError
 from reconciler.time_limit import TimeLimit
 from tests.activator.services import IDLE, a_watched_service

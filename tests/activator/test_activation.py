@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService, PodsPhase
-from reconciler.activator.connection import ActivatorContext, ActivatorPod, ActivatorSettings
+from reconciler.activator.context import ActivatorContext, ActivatorPod, ActivatorSettings
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.activator.connection import ActivatorPod
+from reconciler.activator.context import ActivatorPod
 from reconciler.activator.publication import Publication
 from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiRequest
