@@ -1,4 +1,4 @@
-"""The nine steps, over a snapshot cluster whose controller obeys costs."""
+"""A scale-down from its deletion costs to the cleanup, over a snapshot cluster whose controller obeys them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from reconciler.policy.types import Logarithm, ZoneBalanced
 from tests.builders import a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
 
-MARKED_KINDS = ["Deployment", "ReplicaSet", "Rollout", "ReplicationController"]
-KINDS = [*MARKED_KINDS, "CloneSet"]
+KINDS_WITH_COSTS = ["Deployment", "ReplicaSet", "Rollout", "ReplicationController"]
+KINDS = [*KINDS_WITH_COSTS, "CloneSet"]
 
 # By age the controller would take web-0, web-1 and web-2; the zones say web-2, web-3 and web-4.
 ZONED = [{"zone": zone, "days": 2.0 ** (index - 3)} for index, zone in enumerate("abcccc")]
@@ -53,13 +53,13 @@ def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> No
 @pytest.mark.parametrize(
     ("fields", "left"),
     [
-        pytest.param({"strategy": "NewestFirst"}, ["web-0", "web-1", "web-2"], id="23 the newest"),
+        pytest.param({"strategy": "NewestFirst"}, ["web-0", "web-1", "web-2"], id="the newest"),
         pytest.param(
-            {"strategy": "Logarithmic", "logarithm": Logarithm(10)}, ["web-0", "web-4", "web-5"], id="23 base 10"
+            {"strategy": "Logarithmic", "logarithm": Logarithm(10)}, ["web-0", "web-4", "web-5"], id="base 10"
         ),
     ],
 )
-def test_what_the_controller_has_no_setting_for_is_done_by_marks(
+def test_what_the_controller_has_no_setting_for_is_done_by_deletion_costs(
     tmp_path: Path, kind: str, fields: dict[str, Any], left: list[str]
 ) -> None:
     """To base 2 all six have one scale, and the controller would take web-0, web-1 and web-2 by their uids."""
@@ -73,8 +73,8 @@ def test_what_the_controller_has_no_setting_for_is_done_by_marks(
     assert_clean(world)
 
 
-@pytest.mark.parametrize("kind", MARKED_KINDS)
-def test_without_zones_nothing_is_marked(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS_WITH_COSTS)
+def test_without_zones_no_costs_are_written(tmp_path: Path, kind: str) -> None:
     world = a_world(tmp_path, kind, pods=ZONED, to=3, zone_balanced=ZoneBalanced("rack"))
     decisions, [outcome] = world.run()
     assert decisions[0].victims is not None
@@ -204,7 +204,7 @@ def delete(name: str) -> Callable[[World], None]:
     return lambda world: world.cluster.write(Write("delete", ObjectRef("east", "shop", "Pod", name), "v1"))
 
 
-@pytest.mark.parametrize("kind", MARKED_KINDS)
+@pytest.mark.parametrize("kind", KINDS_WITH_COSTS)
 @pytest.mark.parametrize(
     ("happens", "words"),
     [
@@ -214,7 +214,7 @@ def delete(name: str) -> Callable[[World], None]:
         pytest.param(delete("web-3"), "web-3 is gone", id="a victim is gone"),
         pytest.param(delete("web-0"), "web-0 is gone", id="another pod is gone"),
         pytest.param(lambda world: world.scale(9), "replicas are 9, expected 7", id="somebody scaled"),
-        pytest.param(cost_of("web-3", "5"), "web-3 is no longer marked", id="somebody wrote over a mark"),
+        pytest.param(cost_of("web-3", "5"), "web-3 is no longer marked", id="somebody wrote over a cost"),
     ],
 )
 def test_what_changes_while_it_settles_undoes_it(
@@ -496,7 +496,7 @@ class Lagging:
         return tuple(replace(one, status_replicas=6) if resource.model_type is Workload else one for one in found)
 
 
-def test_marks_stay_while_the_status_lags(tmp_path: Path) -> None:
+def test_costs_stay_while_the_status_lags(tmp_path: Path) -> None:
     pods = [ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]]
     world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
     outcome = outcome_of(world, through=Lagging(world.cluster))
@@ -565,7 +565,7 @@ def test_a_lost_answer_to_the_scale_is_found_out(tmp_path: Path, done: bool, sta
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
-def test_errors_at_any_call_leave_nothing_dead_or_marked(tmp_path: Path, kind: str) -> None:
+def test_errors_at_any_call_leave_nothing_dead_and_no_costs(tmp_path: Path, kind: str) -> None:
     """From the nth call on the cluster answers no more, then it does again."""
     (tmp_path / "whole").mkdir()
     whole = a_world(tmp_path / "whole", kind, pods=ZONED, to=3)
@@ -585,7 +585,7 @@ def test_errors_at_any_call_leave_nothing_dead_or_marked(tmp_path: Path, kind: s
         assert world.costs() == {}
 
 
-def test_one_pod_that_cannot_be_marked_undoes_the_others(tmp_path: Path) -> None:
+def test_one_pod_that_takes_no_cost_undoes_the_others(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
 
     class Refusing:
@@ -604,7 +604,7 @@ def test_one_pod_that_cannot_be_marked_undoes_the_others(tmp_path: Path) -> None
     assert world.costs() == {}
 
 
-def test_a_mark_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None:
+def test_a_cost_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     theirs = PatchOperation("replace", "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost", "5")
 
@@ -627,7 +627,7 @@ def test_a_mark_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None
     assert_clean(world)
 
 
-def test_marks_are_one_patch_with_cost_and_label(tmp_path: Path) -> None:
+def test_a_choice_is_one_patch_with_cost_and_label(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
     seen: list[tuple[str, str | None, str | None]] = []
 
@@ -640,7 +640,7 @@ def test_marks_are_one_patch_with_cost_and_label(tmp_path: Path) -> None:
     assert seen == [(name, "-2147483647", "run-7") for name in ("web-2", "web-3", "web-4")]
 
 
-def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_marks_off(tmp_path: Path) -> None:
+def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_costs_off(tmp_path: Path) -> None:
     world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
     world.clock.while_asleep = lambda: world.limit.cut("stopped by SIGTERM")
     outcome = outcome_of(world)

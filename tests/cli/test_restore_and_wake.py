@@ -161,22 +161,22 @@ class TestNames:
                 ["--policy", "nihgts"],
                 '--policy: no idle object records policy "nihgts", expected one of 2: nights, weekends; '
                 'did you mean "nights"?',
-                id="row20 a policy",
+                id="a policy",
             ),
             pytest.param(
                 ["--policy", "nights", "--policy", "prod-*"],
                 '--policy: no idle object records policy "prod-*", expected one of 2: nights, weekends',
-                id="row20 one of two policies",
+                id="one of two policies",
             ),
             pytest.param(
                 ["--run", "zzzz"],
                 '--run: no idle object records run "zzzz", expected one of 2: run-1, run-7',
-                id="row20 a run",
+                id="a run",
             ),
             pytest.param(
                 ["west/shop", "--policy", "weekends"],
                 '--policy: no idle object below west/shop records policy "weekends", expected nights',
-                id="row20 a policy that idled nothing there",
+                id="a policy that idled nothing there",
             ),
         ],
     )

@@ -132,7 +132,7 @@ PART = 17
         *(
             pytest.param(
                 range(part * PART, (part + 1) * PART),
-                id=f"23 two hundred of each strategy, part {part + 1} of 4",
+                id=f"two hundred of each strategy, part {part + 1} of 4",
                 marks=pytest.mark.soak,
             )
             for part in range(4)

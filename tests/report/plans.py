@@ -50,7 +50,7 @@ def a_wake(name: str = "api", *, replicas: int = 3, cause: Cause = IDLE_DEV, **f
     return a_decision(Verb.WAKE, Phase.WAKE, ref, cause, changes, **(defaults | fields))
 
 
-def a_mark(name: str = "api", **fields: Any) -> Decision:
+def a_record(name: str = "api", **fields: Any) -> Decision:
     ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a", kind="Service")
     at = FieldChange(("metadata", "annotations", "idling.kubernetes.io/idled-at"), None, "2026-11-20T15:41:23Z")
     defaults: dict[str, Any] = {"group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}"}

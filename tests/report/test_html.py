@@ -16,7 +16,7 @@ from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text
 from tests.builders import a_ref, said
 from tests.laws import tries
-from tests.report.plans import a_create, a_mark, a_plan, a_scale, an_idle
+from tests.report.plans import a_create, a_plan, a_record, a_scale, an_idle
 from tests.report.rendered import page_of_html
 from tests.report.strategies import outcomes_of, plans
 
@@ -73,7 +73,7 @@ def _without(plan, text):
 
 
 def test_the_page_says_what_the_text_says():
-    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), a_create(), observed=(an_idle("seen"),), held_back=(HELD,))
+    plan = a_plan(a_scale(6, 2), an_idle(), a_record(), a_create(), observed=(an_idle("seen"),), held_back=(HELD,))
     shown = reads(page_of_html(render_html(plan)).text)
     for line in render_text(plan).splitlines():
         assert reads(line.replace(" (-v lists them)", "").replace(" (-v)", "")) in shown
@@ -105,7 +105,7 @@ def test_an_apply_shows_what_went_wrong_first():
 
 
 def test_the_distribution_of_everything_the_plan_changes():
-    plan = a_plan(a_scale(6, 2), an_idle(replicas=3), a_scale(2, 5, "db", cluster="us-east"), a_create(4), a_mark())
+    plan = a_plan(a_scale(6, 2), an_idle(replicas=3), a_scale(2, 5, "db", cluster="us-east"), a_create(4), a_record())
     changed = distributions_of(plan)[0]
     assert [(bar.cluster, bar.current, bar.spec_replicas) for bar in changed.bars] == [
         ("ap-south", 0, 4),

@@ -16,7 +16,7 @@ from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, joi
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said
 from tests.laws import tries
-from tests.report.plans import a_mark, a_plan, a_scale, an_idle
+from tests.report.plans import a_plan, a_record, a_scale, an_idle
 from tests.report.rendered import page_of_markdown
 from tests.report.strategies import outcomes_of, plans, texts
 
@@ -88,7 +88,7 @@ ORIGIN = "<sub>Run <code>0123456789ab</code>, planned from live clusters at Fri 
 
 def test_a_plan():
     view = PlacementView("shop/web", 8, (PlacementRow("eu-west", 2, 2, 6, 5, None, 0, said("weight 1 of 4")),))
-    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), placements=(view,), revision="3f2c1ab")
+    plan = a_plan(a_scale(6, 2), an_idle(), a_record(), placements=(view,), revision="3f2c1ab")
     assert render_markdown(plan) == (
         f"## {HEADING}\n"
         "\n"

@@ -35,7 +35,7 @@ from reconciler.plan.json import plan_document, plan_from_dict, plan_in_parts, p
 from reconciler.plan.json_values import json_value
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
-from tests.report.plans import PLACE_WEB, a_create, a_mark, a_plan, a_scale, an_idle
+from tests.report.plans import PLACE_WEB, a_create, a_plan, a_record, a_scale, an_idle
 from tests.report.strategies import json_values, plans
 from tests.report.validators import validator_of
 
@@ -152,7 +152,7 @@ def test_a_time_in_another_zone_is_written_in_utc():
 
 
 def test_counts():
-    plan = a_plan(an_idle(replicas=3), a_mark(), a_scale(6, 2), a_scale(2, 5, "db"), a_create(4), dropped=2)
+    plan = a_plan(an_idle(replicas=3), a_record(), a_scale(6, 2), a_scale(2, 5, "db"), a_create(4), dropped=2)
     counts = {name: value for name, value in plan_to_dict(plan)["counts"].items() if value}
     assert counts == {
         "toIdle": 1,
@@ -195,7 +195,7 @@ def test_json_values_stay_what_they_are(value):
 
 def _broken(*path, value):
     """The document of a plan with the value at `path` replaced; `...` takes it out."""
-    document = plan_to_dict(a_plan(a_scale(6, 2), an_idle(), a_mark()))
+    document = plan_to_dict(a_plan(a_scale(6, 2), an_idle(), a_record()))
     inside = document
     for key in path[:-1]:
         inside = inside[key]
@@ -208,7 +208,7 @@ def _broken(*path, value):
 
 def _circular():
     """The document of a plan where a tier that is waited for gets one more wake afterwards."""
-    document = plan_to_dict(a_plan(a_scale(6, 2), an_idle(), a_mark()))
+    document = plan_to_dict(a_plan(a_scale(6, 2), an_idle(), a_record()))
     for n, tiers in enumerate([{"wakeTier": "db"}, {"waitReady": "db"}, {"wakeTier": "db"}]):
         document["actions"][n] |= tiers
     return document

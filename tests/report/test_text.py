@@ -40,7 +40,7 @@ from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
-from tests.report.plans import IDLE_DEV, a_create, a_decision, a_mark, a_plan, a_scale, a_wake, an_idle
+from tests.report.plans import IDLE_DEV, a_create, a_decision, a_plan, a_record, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans, reasons
 
 REQUESTS = reason(Code.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
@@ -92,7 +92,7 @@ def test_a_plan_is_a_diff_grouped_by_policy():
     )
     plan = a_plan(
         idle,
-        a_mark(),
+        a_record(),
         suspend,
         wake,
         scale,
@@ -177,7 +177,9 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
     ("plan", "expected"),
     [
         pytest.param(a_plan(), "No changes. The clusters match the policies.", id="nothing"),
-        pytest.param(a_plan(a_mark(), a_mark("b")), "No scale changes. 2 metadata updates (-v).", id="metadata only"),
+        pytest.param(
+            a_plan(a_record(), a_record("b")), "No scale changes. 2 metadata updates (-v).", id="metadata only"
+        ),
         pytest.param(
             a_plan(observed=(an_idle(),)),
             "No changes; 1 change observed only, never applied (mode: Observe).",
@@ -194,7 +196,7 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             id="all are too young",
         ),
         pytest.param(
-            a_plan(a_mark(), kept_up=kept_up("minAge", 12)),
+            a_plan(a_record(), kept_up=kept_up("minAge", 12)),
             "No scale changes. 1 metadata update (-v). 1 workload waits for minAge for another 12m.",
             id="one is too young, and something is recorded",
         ),
@@ -216,7 +218,7 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             id="undecided",
         ),
         pytest.param(
-            a_plan(a_mark(), unknown={"us-east": "connection refused"}, limits=()),
+            a_plan(a_record(), unknown={"us-east": "connection refused"}, limits=()),
             f"{ZERO}; 1 unknown.\nReplicas: no change. 1 metadata update (-v).",
             id="unknown",
         ),
@@ -232,7 +234,7 @@ def test_no_changes_is_said_only_where_nothing_is_pending(plan, expected):
 
 
 def test_metadata_updates_are_shown_with_verbose_and_say_what_they_record():
-    plan = a_plan(an_idle(), a_mark(), limits=())
+    plan = a_plan(an_idle(), a_record(), limits=())
     assert "Service" not in text_of(plan)
     lines = [line for line in text_of(plan, verbose=True).splitlines() if not line.startswith("      ")]
     assert lines[3:] == [
@@ -330,7 +332,7 @@ def test_everything_beside_the_changes_has_a_block():
 
 
 def test_a_summary_has_headings_with_counts():
-    plan = a_plan(*(an_idle(f"api-{n}") for n in range(600)), a_wake("w"), a_mark(), undecided=(undecided("y"),))
+    plan = a_plan(*(an_idle(f"api-{n}") for n in range(600)), a_wake("w"), a_record(), undecided=(undecided("y"),))
     assert text_of(plan, summary=True) == (
         f"{HEADING}\n"
         "\n"
@@ -760,7 +762,7 @@ def test_verbose_shows_every_field():
 
 
 def test_an_apply_has_the_same_lines_and_what_did_not_go_as_planned():
-    plan = a_plan(a_scale(6, 2), an_idle(), a_mark(), a_scale(9, 8, "db"), a_scale(2, 4, "up"), an_idle("fine"))
+    plan = a_plan(a_scale(6, 2), an_idle(), a_record(), a_scale(9, 8, "db"), a_scale(2, 4, "up"), an_idle("fine"))
     ids = {action.ref.name + action.ref.kind: action.id for action in plan.actions}
     outcomes = (
         Outcome(ids["webDeployment"], OutcomeStatus.APPLIED, hit=3, missed=1, substituted=1),
@@ -799,7 +801,7 @@ def test_an_apply_has_the_same_lines_and_what_did_not_go_as_planned():
 
 
 def test_colour_adds_nothing_but_colour():
-    plan = a_plan(an_idle(), a_mark(), a_scale(2, 4), a_scale(4, 2, "less"), a_create(), unknown={"x": "y"})
+    plan = a_plan(an_idle(), a_record(), a_scale(2, 4), a_scale(4, 2, "less"), a_create(), unknown={"x": "y"})
     colored = text_of(plan, color=True)
     assert "\x1b[31m3 -> 0\x1b[0m" in colored
     assert "\x1b[32m2 -> 4\x1b[0m" in colored
@@ -823,7 +825,9 @@ def test_every_change_is_said_on_lines_that_can_be_printed(plan, verbose):
 
 def test_our_own_characters_are_ascii():
     held = HeldBack("idle-dev", WHY, (an_idle("x"), an_idle("y")))
-    plan = a_plan(an_idle(), a_wake("w"), a_scale(6, 2), a_create(), a_mark(), held_back=(held,), observed=(an_idle(),))
+    plan = a_plan(
+        an_idle(), a_wake("w"), a_scale(6, 2), a_create(), a_record(), held_back=(held,), observed=(an_idle(),)
+    )
     assert text_of(plan, verbose=True).isascii()
     assert text_of(plan, [Outcome(1, OutcomeStatus.FAILED, "no")], verbose=True).isascii()
 

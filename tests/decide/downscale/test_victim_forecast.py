@@ -122,19 +122,17 @@ CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod
 @pytest.mark.parametrize(
     ("policy", "of", "pods", "rules"),
     [
-        pytest.param(by("NewestFirst"), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="23 newest first"),
+        pytest.param(by("NewestFirst"), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="newest first"),
+        pytest.param(by("NewestFirst"), CROWDED, ("b", "a"), ("pods on the same node",) * 2, id="older, on one node"),
         pytest.param(
-            by("NewestFirst"), CROWDED, ("b", "a"), ("pods on the same node",) * 2, id="23 older, on one node"
-        ),
-        pytest.param(
-            by("Logarithmic", logarithm=Logarithm(1.05)), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="23 a finer base"
+            by("Logarithmic", logarithm=Logarithm(1.05)), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="a finer base"
         ),
         pytest.param(
             by("Logarithmic", logarithm=Logarithm(100)),
             CLOSE,
             ("x", "y"),
             ("smaller uid among equal ages",) * 2,
-            id="23 a coarser base",
+            id="a coarser base",
         ),
     ],
 )
@@ -165,9 +163,9 @@ def test_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy:
 @pytest.mark.parametrize(
     ("seconds", "certain"),
     [
-        pytest.param(60, False, id="23 it grows into the scale of the others a minute later"),
-        pytest.param(2 * 3_600, True, id="23 not before the plan is too old to be applied"),
-        pytest.param(-5, False, id="23 it has just done so, and the controller's clock may be behind"),
+        pytest.param(60, False, id="it grows into the scale of the others a minute later"),
+        pytest.param(2 * 3_600, True, id="not before the plan is too old to be applied"),
+        pytest.param(-5, False, id="it has just done so, and the controller's clock may be behind"),
     ],
 )
 def test_what_changes_before_it_can_be_applied_is_not_certain(seconds: int, certain: bool) -> None:

@@ -1,4 +1,4 @@
-"""Every row of the table "What the run does" of the design, on one pass."""
+"""What one pass does: objects are missing, refused, in conflict, stuck or left out, or replicas move."""
 
 from __future__ import annotations
 

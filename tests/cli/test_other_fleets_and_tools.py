@@ -1,4 +1,4 @@
-"""What somebody reads who tries it for the first time: what waits, what another Fleet idled, habits of other tools."""
+"""What waits, what another Fleet idled, and what those read who come from other tools."""
 
 from __future__ import annotations
 

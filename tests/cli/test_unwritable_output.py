@@ -1,4 +1,4 @@
-"""Calls at the edge: no arguments, nobody listening, a file that cannot be written, names that are used twice."""
+"""Output without a place: nobody listening, a file that cannot be written; and names that are used twice."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def without_reader(folder: Path, closed: str, *arguments: str, **variables: str)
 
 
 BUFFERED = pytest.mark.parametrize(
-    "variables", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["1 a bare environment", "without buffers"]
+    "variables", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["a bare environment", "without buffers"]
 )
 
 

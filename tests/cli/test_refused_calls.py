@@ -1,4 +1,4 @@
-"""Calls that once went wrong."""
+"""Calls that are refused or cut short: saved plans that do not fit, values that cannot be meant, time limits."""
 
 from __future__ import annotations
 
