@@ -26,8 +26,14 @@ def calls_in(text: str) -> Iterator[list[str]]:
     """Yield the arguments of each call of `reconciler` that a page names; a usage line is no call."""
     for found in _CALL.finditer(text):
         words = shlex.split(found[1].replace("$(date -u +%F)", "2026-11-20"))[1:]
-        if cli.get_command(click.Context(cli), words[0]) is not None and not {"...", "[OPTIONS]"} & set(words):
+        command = cli.get_command(click.Context(cli), words[0])
+        if command is not None and not usage_of(command).startswith(" ".join(words[1:])):
             yield words
+
+
+def usage_of(command: click.Command) -> str:
+    """Return the arguments as the reference has them: "TOOL [PATH]..."."""
+    return " ".join(piece for piece in command.collect_usage_pieces(click.Context(command)) if piece != "[OPTIONS]")
 
 
 @pytest.mark.parametrize("page", NAMED, ids=lambda page: page.relative_to(ROOT).as_posix())
