@@ -12,10 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.activator.in_cluster import ActivatorProcess, our_slices
-from tests.activator.town import PATIENCE, Town, accepts, activators, ask, is_consistent, run, town
+from tests.activator.town import PATIENCE, Town, accepts, ask, is_consistent, run
 from tests.real.worlds import deployment_path, wait_until
-
-__all__ = ["activators", "town"]
 
 pytestmark = pytest.mark.soak
 

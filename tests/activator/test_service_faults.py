@@ -20,13 +20,11 @@ from tests.activator.town import (
     PATIENCE,
     Town,
     accepts,
-    activators,
     answers,
     ask,
     is_consistent,
     run,
     service_of,
-    town,
 )
 from tests.real import faults
 from tests.real.api import ApiError
@@ -34,8 +32,6 @@ from tests.real.objects import a_deployment, an_object
 from tests.real.proxy import Proxy, Request
 from tests.real.service_network import POD_PORT
 from tests.real.worlds import create, deployment_path, scale, wait_until
-
-__all__ = ["activators", "town"]
 
 pytestmark = pytest.mark.soak
 
