@@ -317,8 +317,8 @@ class Pod:
     restarts: int = 0  # the highest of any one container
     sidecar_restarts: int = 0  # the highest of any one sidecar
     deletion_cost: str | None = None  # the annotation's text
-    cost_writer: str = ""  # the field manager that wrote it last, "" where nobody is recorded
     terminating: bool = False
+    cost_writer: str = ""  # the field manager that wrote its cost last, "" where nobody is recorded
     namespace: str = ""
     cluster: str = ""
     labels: Mapping[str, str] = field(default=NOTHING, hash=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler import api
-from reconciler.api import Plan, SnapshotError, UsageError, plan, validate
+from reconciler.api import Plan, Pod, SnapshotError, UsageError, plan, validate
 from tests.way.calls import Folder
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
@@ -52,6 +52,23 @@ def test_what_can_be_no_path(path):
     [problem] = validate(path).problems
     assert problem.message == "does not exist, expected a directory with policy files"
     assert str(problem).encode()
+
+
+def test_the_fields_of_a_pod_stand_where_other_programs_give_them():
+    pod = Pod("web-1", "u1", "n1", "Running", False, 1, 2, 3, 4, "5", True)
+    assert pod == Pod(
+        name="web-1",
+        uid="u1",
+        node="n1",
+        phase="Running",
+        ready=False,
+        ready_since_ns=1,
+        created_ns=2,
+        restarts=3,
+        sidecar_restarts=4,
+        deletion_cost="5",
+        terminating=True,
+    )
 
 
 def test_every_error_it_raises_is_one_of_its_names():
