@@ -100,7 +100,9 @@ def option(help: str, *flags: str, default: Any = None, **settings: Any) -> Any:
     of click, and of `_Option`.
     """
     default = () if settings.get("multiple") and default is None else default
-    return Field(default, {"help": help, "default": default, **settings}, flags)
+    # To click a default of None is a value, with which nothing is required.
+    given = settings if default is None else {"default": default, **settings}
+    return Field(default, {"help": help, **given}, flags)
 
 
 def shared(words: str, *flags: str, **settings: Any) -> Any:

@@ -91,6 +91,19 @@ def test_an_option_that_is_malformed_is_refused_also_where_it_is_not_used(quicks
 
 
 @pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        pytest.param(("freeze",), "--for", id="a freeze without its length"),
+        pytest.param(("freeze", "--for", "4h"), "--reason", id="a freeze without its reason"),
+        pytest.param(("activator", "--pod-name", "a", "--pod-uid", "u"), "--pod-ips", id="an activator without a Pod"),
+    ],
+)
+def test_an_option_that_is_required(quickstart, arguments, missing):
+    said = quickstart.call(*arguments)
+    assert (said.code, said.err) == (64, f"error: Missing option '{missing}'.\n")
+
+
+@pytest.mark.parametrize(
     ("timeout", "ending", "code", "words"),
     [
         pytest.param(
