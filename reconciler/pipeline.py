@@ -38,7 +38,6 @@ from reconciler.world import World
 if TYPE_CHECKING:  # what only apply needs is imported by it
     from reconciler.apply.cluster_locks import LeftOut, Locks
     from reconciler.apply.run import OutcomeProgress
-    from reconciler.plan.differences import Compared
 
 _ROUNDS = 8
 
@@ -90,14 +89,12 @@ class Control(Struct, frozen=True):
     """How an apply is steered.
 
     `approve` sees the plan made without locks; `choose` gets the one made under the locks and returns what may be done.
-    `compare` is called under the locks of a saved plan, and says how that differs from a fresh one.
     """
 
     choose: Callable[[Plan], tuple[Action, ...]]
     progress: OutcomeProgress = lambda _, __: None
     approve: Callable[[Plan], bool] = lambda _: True
     lock_timeout: float = 30.0
-    compare: Callable[[], Compared] | None = None
     wakes_early: bool = True  # False: a person is asked before anything is written
     commit: str = ""  # at which the policies are checked out, for the history where no revision is given
     caller: str = ""  # the user of this machine, where a person wakes or restores by hand

@@ -22,28 +22,18 @@ from reconciler.cli.options import (
     verb,
 )
 from reconciler.cli.output import FORMATS, failure_lines, say, say_each
-from reconciler.cli.plan_file import (
-    check_saved,
-    check_world,
-    ended_idles,
-    policies_at_hand,
-    read_replicas,
-    read_saved,
-    still_allowed,
-)
 from reconciler.cli.policy_source import commit_of
 from reconciler.cli.progress import TrackedRun, tracked_run
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
+from reconciler.cli.show import json_in_file
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.exit_codes import ExitCode, first_exit_code
-from reconciler.pipeline import Applied, Control, apply, apply_wakes_due, plan
-from reconciler.plan.differences import Compared, check_keeps_awake, compared
+from reconciler.pipeline import Applied, Control, apply, apply_wakes_due
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.saved_plan_checks import check_replicas, check_templates
-from reconciler.policy.load import read_fleet_for_wakes
-from reconciler.policy.types import PolicySet
-from reconciler.saved_plan import apply_saved
+from reconciler.policy.load import read_fleet, read_fleet_for_wakes, read_policies
+from reconciler.policy.types import Fleet, PolicySet
+from reconciler.saved_plan import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 
 
 class ApplyOptions(RunOptions):
@@ -146,42 +136,45 @@ def _due_only(
 def _saved(
     run: TrackedRun[ApplyOptions], control: Control, approval: Approval, notifications: Notifications
 ) -> ExitCode:
-    # It is checked as soon as there is what a check needs: the file alone, with the Fleet, with the clusters; with the
-    # policies, once its differences from a fresh plan are approved; and with what is there once the locks are held.
     options, file = run.options, run.options.path
-    saved_plan = read_saved(file, options, options.max_plan_age)
-    policies, fleet = policies_at_hand(options.policies_path)
-    check_saved(saved_plan, fleet, file)
-    then = options.replace(now=saved_plan.made_at, run_id=saved_plan.run, source_revision=saved_plan.revision)
+    plan = read_saved(json_in_file(file), file, options.now, options.max_plan_age)
+    policies, fleet = _policies_at_hand(options.policies_path)
+    check_fleet(plan, fleet, file)
+    then = options.replace(now=plan.made_at, run_id=plan.run, source_revision=plan.revision)
     world = run.metrics.opened(then.world(fleet), fleet)
-    not_done = {**check_world(saved_plan, world, file, live=options.live), **ended_idles(saved_plan, options.now)}
+    saved = SavedPlan(plan, file, fleet, policies, world, then.request())
+    not_doable = saved.not_doable(options.now, live=options.live)
+    differences = SavedPlanDifferences(plan, file, everything=options.approve_differences)
+    differences.ask(saved.compared, ask=not options.auto_approve, known=policies is not None)
+    saved.check_policies()
 
-    def compare() -> Compared:
-        return compared(saved_plan, None if policies is None else plan(policies, world, then.request()))
+    def allowed(made: Plan) -> tuple[Action, ...]:
+        approval.choose_all(made)
+        return still_allowed(made, fleet)
 
-    differences = SavedPlanDifferences(saved_plan, file, everything=options.approve_differences)
-    differences.ask(compare, ask=not options.auto_approve, known=policies is not None)
-    check_templates(saved_plan, policies or PolicySet(fleet), file)
-
-    def allowed(saved: Plan) -> tuple[Action, ...]:
-        approval.choose_all(saved)
-        return still_allowed(saved, fleet)
-
-    def left() -> Compared:
-        seen = compare()
-        found = differences.left(seen)
-        approved = seen.differing.keys() - found.differing.keys()
-        there, unread = read_replicas(saved_plan, approved, world)
-        checked = [action for action in saved_plan.actions if action.id in approved and action.id not in unread]
-        check_replicas(checked, policies or PolicySet(fleet), there, file)
-        check_keeps_awake(checked, seen, saved_plan.made_at, file)
-        return replace(found, differing={**found.differing, **unread, **not_done})
-
-    control = replace(control, choose=run.progress.counted(allowed), compare=left)
-    applied = apply_saved(saved_plan, fleet, world, control, options.callbacks)
+    control = replace(control, choose=run.progress.counted(allowed))
+    applied = apply_saved(saved, control, differences.left, not_doable, options.callbacks)
     notifications.send(applied, fleet, world)
     _report(applied, approval, run)
     return exit_of_saved(applied)
+
+
+def _policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
+    """Return what a saved plan is compared with, None where there is nothing, and the Fleet.
+
+    `policies` is the flag of this name. Of a file that does not hold all policies only the Fleet is read.
+
+    Raises:
+        PolicyError: they, or the Fleet, cannot be used.
+    """
+    place = policies or DEFAULT_PATH
+    fleet = read_fleet(place)
+    try:
+        return read_policies(place, partly=True), fleet
+    except PolicyError:
+        if Path(place).is_file():
+            return None, fleet
+        raise
 
 
 def _report(applied: Applied, approval: Approval, run: TrackedRun[ApplyOptions]) -> None:

@@ -62,7 +62,6 @@ MODULES = {
     "history": "status",
     "import": "import_policies",
     "init": "test",
-    "show": "plan_file",
     "compile": "policies",
     "schema": "policies",
     "validate": "policies",

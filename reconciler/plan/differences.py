@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct, structs
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, CAUSE, CONTESTED, json_object, read_time
+from reconciler.decide.annotations import CAUSE, json_object
 from reconciler.decide.decisions import Decision, Verb
-from reconciler.errors import PlanFileError
 from reconciler.model import NOTHING
 from reconciler.plan.documents import CauseDocument, ChangeDocument
 from reconciler.plan.json import change_document
@@ -23,9 +21,9 @@ NOT_PLANNED = "a fresh plan does not make this change; plan again"
 OTHERWISE = "a fresh plan makes another change of it; plan again"
 NOT_WHOLE = "a fresh plan makes other changes together with it; plan again"
 
-_WRITTEN = ("after", "manifest")
-_KEEP_AWAKE = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
-_SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))
+WRITTEN = ("after", "manifest")
+"""What the names of the fields of a change that is written begin with."""
+
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
 
@@ -89,7 +87,7 @@ def _fields(saved: Plan, here: Mapping[str, Any], there: Mapping[str, Any]) -> d
         key = action.decision.key
         ours, fresh = _flat(here[key]), _flat(there[key]) if key in there else None
         if fresh is None:
-            ours, fresh = {name: value for name, value in ours.items() if name.startswith(_WRITTEN)}, {}
+            ours, fresh = {name: value for name, value in ours.items() if name.startswith(WRITTEN)}, {}
         names = [name for name in {**ours, **fresh} if ours.get(name) != fresh.get(name)]
         found[action.id] = tuple(Difference(name, ours.get(name), fresh.get(name)) for name in names)
     return found
@@ -107,25 +105,6 @@ def _flat(content: tuple[ChangeDocument, list[str], str]) -> dict[str, Any]:
         else:
             found[name] = json_value(inside)
     return found
-
-
-def check_keeps_awake(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:
-    """Check that none of `actions` sets what would keep its object from being idled, but as a fresh plan does: that is
-    for people to say, on the object. `now` is when the plan was made.
-
-    Raises:
-        PlanFileError: one does; nobody can approve of that.
-    """
-    for action in actions:
-        for difference in compared.fields.get(action.id, ()):
-            kind, _, field = difference.field.partition(" ")
-            if kind not in _WRITTEN or difference.saved is None:
-                continue
-            is_kept = field.endswith(_KEEP_AWAKE)
-            at = read_time(difference.saved) if field.endswith(_SINCE) else None
-            if is_kept or (at is not None and at > now):
-                named = f"action {action.id} ({short(str(action.ref))})"
-                raise PlanFileError(f"{where}: {named}: {difference}; it would not be idled; plan again")
 
 
 def _groups(actions: Iterable[Action], odd: Container[str]) -> set[str]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from reconciler.decide.annotations import (
+    AWAKE_SINCE,
+    AWAKE_UNTIL,
+    CONTESTED,
     FEDERATED_LABEL,
     IDLED_TO,
     ON_DELETE,
@@ -18,6 +22,7 @@ from reconciler.decide.annotations import (
     PREVIOUS_SCALE,
     SCALE_PREVIOUS,
     UNIDLE_TARGETS,
+    read_time,
 )
 from reconciler.decide.decisions import Decision
 from reconciler.decide.placement.local_replica_sets import Form, form_of
@@ -31,8 +36,9 @@ from reconciler.model import (
     Service,
     Workload,
 )
+from reconciler.plan.differences import WRITTEN, Compared
 from reconciler.plan.json_values import json_value
-from reconciler.plan.model import Action, Plan
+from reconciler.plan.model import Action, Plan, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import short, whole_number_in
 from reconciler.workload_kinds import (
@@ -41,6 +47,8 @@ from reconciler.workload_kinds import (
 )
 
 _ANNOTATIONS = ("metadata", "annotations")
+_KEEP_AWAKE = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
+_SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))
 _RECORDS = (
     *(PREVIOUS_SCALE, OPENSHIFT_PREVIOUS_SCALE, SCALE_PREVIOUS, IDLED_TO, PLACED),
     *(UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS),
@@ -97,6 +105,25 @@ def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mappin
                 f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
                 f"expected at most {allowed}, which its record or its FederatedReplicaSet says; plan again"
             )
+
+
+def check_keeps_awake(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:
+    """Check that none of `actions` sets what would keep its object from being idled, but as a fresh plan does: that is
+    for people to say, on the object. `now` is when the plan was made.
+
+    Raises:
+        PlanFileError: one does; nobody can approve of that.
+    """
+    for action in actions:
+        for difference in compared.fields.get(action.id, ()):
+            kind, _, field = difference.field.partition(" ")
+            if kind not in WRITTEN or difference.saved is None:
+                continue
+            is_kept = field.endswith(_KEEP_AWAKE)
+            at = read_time(difference.saved) if field.endswith(_SINCE) else None
+            if is_kept or (at is not None and at > now):
+                named = f"action {action.id} ({short(str(action.ref))})"
+                raise PlanFileError(f"{where}: {named}: {difference}; it would not be idled; plan again")
 
 
 def replicas_of(found: Workload | HorizontalPodAutoscaler | Service | Endpoints) -> int:
