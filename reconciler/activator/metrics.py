@@ -12,7 +12,7 @@ FIRST_BYTE_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 HELP = {
     "reconciler_activator_listening": ("gauge", "Services whose connections this activator accepts."),
     "reconciler_activator_held": ("gauge", "Connections that wait for a pod."),
-    "reconciler_activator_spliced": ("gauge", "Connections that are joined with a pod."),
+    "reconciler_activator_spliced": ("gauge", "Connections that are proxied to a pod."),
     "reconciler_activator_connections_total": ("counter", "Connections that were accepted."),
     "reconciler_activator_datagrams_total": (
         "counter",

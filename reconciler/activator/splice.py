@@ -1,4 +1,4 @@
-"""A client and a pod, joined: the sockets of both, and the header that says to a pod who the client is."""
+"""A client proxied to a pod: the sockets of both, and the header that says to a pod who the client is."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Direction:
 
 
 class Splice:
-    """A client and a pod, joined until both have ended; a reset on one side is one on the other."""
+    """The connections of a client and a pod, proxied until both have ended; a reset on one side is one on the other."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class ActivatorOptions(RunOptions):
     port_range: str = option("The ports to listen on for idle Services.", metavar="FIRST-LAST", default="20000-29999")
     held: int = option("Most connections that wait for a pod.", type=click.IntRange(1, _MOST), default=10_000)
     held_per_service: int = option("Most of them of one Service.", type=click.IntRange(1, _MOST), default=100)
-    spliced: int = option("Most connections that are joined with pods.", type=click.IntRange(1, _MOST), default=10_000)
+    spliced: int = option("Most connections that are proxied to pods.", type=click.IntRange(1, _MOST), default=10_000)
     hold_timeout: float = option("After so long a waiting connection is reset.", type=seconds, default=60.0)
     splice: str = option(
         "Auto hands connections to pods, except where a NetworkPolicy may select them.",
@@ -141,7 +141,7 @@ def _ports(text: str, http_port: int) -> range:
 def within_descriptors(wanted: ActivatorSettings, addresses: int) -> ActivatorSettings:
     """Let this process have all descriptors it may, and return `wanted` so that some of them are always left.
 
-    A connection takes one while it waits, a second one while it is joined with a pod; a port takes one for each of the
+    A connection takes one while it waits, a second one while it is proxied to a pod; a port takes one for each of the
     `addresses`, and one more for a moment when its pods are ready. Those that are left are for the API server, that is
     the wakes, the Lease and the watches, and for health.
     """
@@ -161,6 +161,6 @@ def within_descriptors(wanted: ActivatorSettings, addresses: int) -> ActivatorSe
     )
     say(
         f"warning: this process may have {most} open files, expected {needed + _DESCRIPTORS_BESIDE}: at most {held} "
-        f"connections wait, {spliced} are joined with pods, and {listeners} ports are listened on"
+        f"connections wait, {spliced} are proxied to pods, and {listeners} ports are listened on"
     )
     return replace(wanted, held=held, spliced=spliced, listeners=listeners)

@@ -38,13 +38,13 @@ from reconciler.cli.output import say, show_lines
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
-from reconciler.decide.annotations import format_time
 from reconciler.errors import ReconcilerError, UsageError, reason_on
 from reconciler.exit_codes import ExitCode
 from reconciler.messages import nearest
 from reconciler.model import ServiceAccount
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import FleetCluster, PolicySet, Writes
+from reconciler.report.reason_words import ReasonWords
 from reconciler.worker_pool import WorkerPool
 
 _SECRET = "reconciler-kubeconfig"
@@ -227,7 +227,7 @@ def _connected(
             done.append(f"{line} (applied)")
         if expires is None:
             expires = setup.written(place, before, life)
-    show_lines([f"{where}: its token expires at {format_time(expires)}"])
+    show_lines([f"{where}: its token expires at {ReasonWords(setup.now, names_zone=True).time(expires)}"])
     return ExitCode.DONE
 
 
@@ -330,14 +330,15 @@ def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
     claims = claims_of(entry.token)
     if claims is None or claims.account is None:
         return Renewal("left as it is, it has no token of a ServiceAccount that expires")
-    until = format_time(claims.expires)
+    words = ReasonWords(options.now, names_zone=True)
+    until = words.time(claims.expires)
     if options.now < claims.half_life:
-        return Renewal(f"left as it is until {format_time(claims.half_life)}, its token expires at {until}")
+        return Renewal(f"left as it is until {words.time(claims.half_life)}, its token expires at {until}")
     client, *_ = verified_client(entry.context, options, context=entry.context, kubeconfig=file)
     issued = request_token(client, claims.account, claims.life)
     if issued.expires <= claims.expires:
         return Renewal(f"left as it is, the server gives no token beyond {until}, when it expires")
-    return Renewal(f"renewed, its token expires at {format_time(issued.expires)}", issued.token)
+    return Renewal(f"renewed, its token expires at {words.time(issued.expires)}", issued.token)
 
 
 def verified_client(

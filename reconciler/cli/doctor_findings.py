@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import TokenClaims
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
-from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, format_time
+from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL
 from reconciler.decide.downscale.every_decrease import replicas_in, seen_replicas
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
@@ -26,7 +26,7 @@ from reconciler.messages import counted
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ServiceAccount
 from reconciler.observe.needed_objects import Scope
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.report.reason_words import age
+from reconciler.report.reason_words import ReasonWords, age
 
 State = Literal["OK", "WARN", "FAIL"]
 
@@ -139,7 +139,8 @@ def state_findings(case: ClusterCheck) -> Iterator[Finding]:
     cluster = frozen(case.policies.fleet, case.state, case.now).cluster(case.name)
     for freeze in () if cluster is None else cluster.freezes:
         where = f"namespace {freeze.namespace}: " if freeze.namespace else ""
-        yield Finding("freeze", "WARN", f"{where}{freeze_reason(freeze)}; only wakes are written")
+        words = ReasonWords(case.now, names_zone=True).reason((freeze_reason(freeze),))
+        yield Finding("freeze", "WARN", f"{where}{words}; only wakes are written")
 
 
 def objects_findings(case: ClusterCheck) -> Iterator[Finding]:
@@ -169,7 +170,7 @@ def credentials_findings(case: ClusterCheck) -> Iterator[Finding]:
 
 def token_finding(cluster: str, claims: TokenClaims, now: datetime) -> Finding:
     """Return what is to be known of a token: soon it expires, which is a warning, or not."""
-    at = format_time(claims.expires)
+    at = ReasonWords(now, names_zone=True).time(claims.expires)
     if now < max(claims.half_life, claims.expires - EXPIRES_SOON):
         return Finding("credentials", "OK", f"the token expires at {at}")
     todo = f"`reconciler connect {cluster}`, or have it renewed by deploy/components/rotation"

@@ -21,6 +21,7 @@ from reconciler.errors import UsageError, reason_of, reason_on
 from reconciler.exit_codes import ExitCode
 from reconciler.messages import counted, nearest
 from reconciler.policy.types import Fleet, Freeze
+from reconciler.report.reason_words import ReasonWords
 from reconciler.world import World
 
 _LONGEST_REASON = 500
@@ -81,7 +82,8 @@ def freeze_command(options: FreezeOptions) -> int:
         show_document("Freeze", value, options.output)
     else:
         where = f"{counted(len(written), 'cluster')}: {', '.join(written) or 'none'}"
-        show(f"{named}: {freeze_reason(freeze)}\nWritten to {where}.\n")
+        words = ReasonWords(records.now, names_zone=True).reason((freeze_reason(freeze),))
+        show(f"{named}: {words}\nWritten to {where}.\n")
     return ended(written, failures)
 
 
@@ -205,6 +207,10 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
     if output == "json":
         show_document("Unfreeze", {"ended": json.loads(freezes_text(over)), "writtenTo": written}, output)
     else:
-        lines = [f"{scope_of(freeze, records.fleet)}: no longer {freeze_reason(freeze)}\n" for freeze in over]
+        words = ReasonWords(records.now, names_zone=True)
+        lines = [
+            f"{scope_of(freeze, records.fleet)}: no longer {words.reason((freeze_reason(freeze),))}\n"
+            for freeze in over
+        ]
         show("".join(lines), output)
     return ended(written, failures)

@@ -77,13 +77,13 @@ class RunMetrics:
         Raises:
             ReconcilerError: the history cannot be read.
         """
-        made = self._measured.plan
-        if made is None or self._world is None or self._fleet is None:
+        plan = self._measured.plan
+        if plan is None or self._world is None or self._fleet is None:
             return ()
         from reconciler.apply.history import History
 
         home = History(self._world.access(self._fleet.home).cluster, self._fleet.namespace)
-        return home.last(made.made_at.astimezone(UTC).date()).saved_in_all()
+        return home.last(plan.made_at.astimezone(UTC).date()).saved_in_all()
 
     def _end_stage(self) -> None:
         if self._now is not None:

@@ -69,11 +69,11 @@ def fleet_of_contexts(contexts: Sequence[str], namespace: str | None) -> Fleet:
 
 
 def _checked(given: Loaded, fleet: str, where: str) -> PolicySet:
-    made = read_documents(_WHERE, fleet)
+    stated = read_documents(_WHERE, fleet)
     loaded = Loaded(
-        documents=(*made.found, *given.documents),
-        problems=(*made.problems, *given.problems),
-        complete=made.complete and given.complete,
+        documents=(*stated.found, *given.documents),
+        problems=(*stated.problems, *given.problems),
+        complete=stated.complete and given.complete,
         digest=hashlib.sha256(f"{given.digest}\n{fleet}".encode()).hexdigest(),
     )
     policies, wrong = check_loaded(loaded, where)

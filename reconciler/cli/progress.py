@@ -89,10 +89,10 @@ class Progress:
     def counted(self, choose: Choose) -> Choose:
         """Return `choose`; how many actions it chooses is how many are to come."""
 
-        def chosen(made: Plan) -> tuple[Action, ...]:
+        def chosen(plan: Plan) -> tuple[Action, ...]:
             with self._lock:
                 self.hide()
-            actions = choose(made)
+            actions = choose(plan)
             with self._lock:
                 self._chosen, self._written = len(actions), 0
             return actions
@@ -294,17 +294,18 @@ class TrackedRun(Struct, Generic[O], frozen=True):
     def planned(self, *, call_pickers: bool = False) -> Plan:
         """Return the plan of the policies and clusters that the options name; nothing more of the progress is shown."""
         policies = self.options.policies(partly=True)
-        made = plan(policies, self.world(policies.fleet), replace(self.options.request(), call_pickers=call_pickers))
-        self.metrics.decided(made)
+        request = replace(self.options.request(), call_pickers=call_pickers)
+        current_plan = plan(policies, self.world(policies.fleet), request)
+        self.metrics.decided(current_plan)
         self.progress.close()
-        return made
+        return current_plan
 
     def ended(self, code: ExitCode) -> ExitCode:
         """Return what the run ends with; what that means is said on stderr, unless all is well."""
         code = self.options.limit.ended(code)
         self.metrics.ended(code)
-        made = self.metrics.measured()
-        line = exit_line(code, made.plan, made.outcomes)
+        measured = self.metrics.measured()
+        line = exit_line(code, measured.plan, measured.outcomes)
         if line and not self.options.quiet:
             say(line)
         return code

@@ -11,7 +11,7 @@ from reconciler.cli.object_names import ObjectArgument, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.run_options import WORLD, RunOptions
-from reconciler.decide.downscale.ranking import RankedPod, Ranking, rank_questions, ranking_of
+from reconciler.decide.downscale.pod_ranking import PodRanking, RankedPod, pod_ranking_of, pods_to_rank
 from reconciler.errors import UsageError
 from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedState, Run, Workload
@@ -37,12 +37,12 @@ def rank_command(options: RankOptions) -> None:
     world = options.world(found.fleet)
     state = observe(found, world.sources, scope=options.scope, readers=world.readers)
     workload = workload_named(state, object_name(subject), subject)
-    state = answer(state, rank_questions(workload, state), world.sources)
+    state = answer(state, pods_to_rank(workload, state), world.sources)
     pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
     there = sum(pod.is_active for pod in pods) or workload.spec_replicas  # as far as any pods are known
     if to is not None and to > there:
         raise UsageError(f"--to {to}: {workload.ref} has {counted(there, 'replica')}, expected at most {there}")
-    ranking = ranking_of(workload, found, state, Run(options.now), to)
+    ranking = pod_ranking_of(workload, found, state, Run(options.now), to)
     if output == "json":
         show_document("Ranking", _values(ranking), output)
     else:
@@ -66,7 +66,7 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
     return found[0]
 
 
-def _lines(ranking: Ranking) -> list[str]:
+def _lines(ranking: PodRanking) -> list[str]:
     forecast = ranking.forecast
     if not ranking.pods:
         replicas = counted(ranking.workload.spec_replicas, "replica")
@@ -93,7 +93,7 @@ def _line(position: int, pod: RankedPod, width: int, domain: int) -> str:
     return f"{position:>4}  {'delete' if pod.goes else 'keep  '}  {pod.name:<{width}}  {place}{pod.rule}".rstrip()
 
 
-def _values(ranking: Ranking) -> dict[str, Any]:
+def _values(ranking: PodRanking) -> dict[str, Any]:
     forecast = ranking.forecast
     return {
         "object": str(ranking.workload.ref),

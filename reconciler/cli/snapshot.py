@@ -70,18 +70,18 @@ def snapshot_command(options: SnapshotOptions) -> int:
         raise UsageError("--namespace: narrows nothing that is read of a Fleet, expected it beside --context")
     target = Path(options.directory)
     check_target(target, options.overwrite)
-    recorders, made = recorded(options, options.policies(), options.past)
-    if not (options.quiet and made.clusters):
-        for what in sorted(made.unknown):
-            say(f"warning: {what}: {made.unknown[what]}")
-    if not made.clusters:
+    recorders, current_plan = recorded(options, options.policies(), options.past)
+    if not (options.quiet and current_plan.clusters):
+        for what in sorted(current_plan.unknown):
+            say(f"warning: {what}: {current_plan.unknown[what]}")
+    if not current_plan.clusters:
         say(f"error: {options.directory}: nothing was written, expected a cluster that answers")
         return ExitCode.NOTHING_DONE
     at = format_time(options.now)
     write_snapshot(target, {name: recorder.files(at) for name, recorder in recorders.items()})
     if not options.quiet:
         show_lines(_told(target, recorders, at))
-    return ExitCode.PARTIAL if made.unknown else ExitCode.DONE
+    return ExitCode.PARTIAL if current_plan.unknown else ExitCode.DONE
 
 
 def recorded(
@@ -102,9 +102,9 @@ def recorded(
         name: replace(source, metrics=RecordedMetrics(source.metrics or NoMetrics(), recorders[name]))
         for name, source in world.sources.items()
     }
-    made = plan(policies, replace(world, sources=sources), options.request(whole=True))
+    found = plan(policies, replace(world, sources=sources), options.request(whole=True))
     if past is None:
-        return recorders, made
+        return recorders, found
     asked = {name: one.metrics for name, one in world.sources.items() if isinstance(one.metrics, PrometheusMetrics)}
     if not asked:
         what = "no cluster has a Prometheus, expected prometheus: {url: ...} in one"
@@ -114,14 +114,14 @@ def recorded(
     count, end = past // step, _EPOCH + (options.now - _EPOCH) // step * step
     for name, metrics in asked.items():
         queries = [render_query(key) for key in policies.query_keys(name)]
-        found = recorded_history(metrics, queries, end - count * step, count, step)
-        recorders[name].history = found
-        failures |= {f"{name}: history of {query}": said.error for query, said in found.answers.items() if said.error}
+        history = recorded_history(metrics, queries, end - count * step, count, step)
+        recorders[name].history = history
+        failures |= {f"{name}: history of {query}": said.error for query, said in history.answers.items() if said.error}
         with suppress(ClusterError):
             cluster = sources[name].cluster
             if cluster is not None:
                 cluster.list(PODS)
-    return recorders, replace(made, unknown={**made.unknown, **failures})
+    return recorders, replace(found, unknown={**found.unknown, **failures})
 
 
 def check_target(target: Path, overwrite: bool) -> None:

@@ -21,13 +21,13 @@ from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
-from reconciler.decide.idling.criteria import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import (
     IdleWorkload,
     idle_workloads,
     of_every_fleet,
 )
+from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT
 from reconciler.errors import ReconcilerError, UsageError, reason_of
 from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write

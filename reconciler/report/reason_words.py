@@ -56,14 +56,15 @@ def age(length: timedelta) -> str:
 
 
 class ReasonWords(Struct, frozen=True):
-    """Reasons as a person reads them `now`, their times in `zone`."""
+    """Reasons as a person reads them `now`, their times in `zone`, which each names where no heading does."""
 
     now: datetime
     zone: tzinfo = UTC
+    names_zone: bool = False
 
     def time(self, at: datetime) -> str:
-        """Return `at` as calendar and clock show it: "Fri 2026-11-20 20:00"."""
-        return weekday_and_time(at, self.zone)
+        """Return `at` as calendar and clock show it: "Fri 2026-11-20 20:00", or "Fri 2026-11-20 20:00 UTC"."""
+        return f"{weekday_and_time(at, self.zone)} {self.zone}" if self.names_zone else weekday_and_time(at, self.zone)
 
     def reason(self, reasons: Iterable[Reason]) -> str:
         """Return `reasons` as one phrase."""

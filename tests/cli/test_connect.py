@@ -224,11 +224,11 @@ def test_what_a_token_says_of_itself(token: str, expected: TokenClaims | None) -
 @pytest.mark.parametrize(
     ("life", "left", "state", "words"),
     [
-        pytest.param(90, 7.1, "OK", "the token expires at 2027-02-18T12:00:00Z", id="more than a week"),
-        pytest.param(90, 7, "WARN", "the token expires at 2027-02-18T12:00:00Z, in 7d", id="a week"),
+        pytest.param(90, 7.1, "OK", "the token expires at Thu 2027-02-18 12:00 UTC", id="more than a week"),
+        pytest.param(90, 7, "WARN", "the token expires at Thu 2027-02-18 12:00 UTC, in 7d", id="a week"),
         pytest.param(8, 4.1, "OK", "", id="a short one in its first half"),
         pytest.param(8, 4, "WARN", "", id="in its second"),
-        pytest.param(90, 0, "FAIL", "the token expired at 2027-02-18T12:00:00Z", id="over"),
+        pytest.param(90, 0, "FAIL", "the token expired at Thu 2027-02-18 12:00 UTC", id="over"),
     ],
 )
 def test_a_token_is_warned_of_a_week_before_it_expires(life: float, left: float, state: str, words: str) -> None:

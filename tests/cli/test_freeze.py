@@ -31,7 +31,7 @@ def test_a_week_with_a_freeze_has_no_decrease_and_every_wake_on_time(week: Folde
     said = brake(week, "2026-11-16 22:00")
     assert (said.code, said.err) == (0, "")
     assert said.out == (
-        "Fleet week: frozen by alice until 2026-11-20T21:00:00Z: load test\nWritten to 1 cluster: dev.\n"
+        "Fleet week: frozen by alice until Fri 2026-11-20 21:00 UTC: load test\nWritten to 1 cluster: dev.\n"
     )
     for moment in (
         "2026-11-17 06:55",
@@ -78,7 +78,7 @@ def test_unfreeze_ends_one_scope_and_says_what_else_is_frozen(week: Folder) -> N
     assert refused.code == 64
     assert "the Fleet is not frozen; dev-1 is" in refused.err
     assert brake(week, "2026-11-16 19:10", "unfreeze", "dev-1").out == (
-        "dev-1: no longer frozen by alice until 2026-11-20T18:00:00Z: load test\n"
+        "dev-1: no longer frozen by alice until Fri 2026-11-20 18:00 UTC: load test\n"
     )
     run(week, at("2026-11-16 20:05"))
     assert state(week) == "dark"

@@ -17,8 +17,8 @@ OWNER = "reconciler/owner"
 WEB = a_ref("web")
 
 
-def pinned(minimum: int | None, maximum: int, previous: Bounds | None, floor: int | None, **fields: Any):
-    return PinnedAutoscaler(an_hpa(minimum=minimum, maximum=maximum), previous, floor, **fields)
+def pinned(minimum: int | None, maximum: int, previous: Bounds | None, idle_replicas: int | None, **fields: Any):
+    return PinnedAutoscaler(an_hpa(minimum=minimum, maximum=maximum), previous, idle_replicas, **fields)
 
 
 class TestWhichControls:
@@ -67,10 +67,10 @@ class TestBounds:
 
 
 class TestPinned:
-    """Pinned: both bounds are the floor, and were not before."""
+    """Pinned: both bounds are idleReplicas, and were not before."""
 
     @pytest.mark.parametrize(
-        ("bounds", "previous", "floor", "expected"),
+        ("bounds", "previous", "idle_replicas", "expected"),
         [
             pytest.param((1, 1), Bounds(2, 10), 1, True, id="pinned"),
             pytest.param((2, 10), None, None, False, id="never was"),
@@ -78,23 +78,23 @@ class TestPinned:
             pytest.param((1, 5), Bounds(2, 10), 1, False, id="its maximum was changed"),
             pytest.param((0, 1), Bounds(2, 10), 1, False, id="its minimum was changed"),
             pytest.param((1, 1), Bounds(1, 1), 1, False, id="was there before"),
-            pytest.param((1, 1), Bounds(2, 10), None, False, id="no floor is known"),
+            pytest.param((1, 1), Bounds(2, 10), None, False, id="idleReplicas are not known"),
             pytest.param((1, 1), None, 1, False, id="no bounds are known"),
         ],
     )
-    def test_is_pinned(self, bounds, previous, floor, expected):
-        assert pinned(*bounds, previous, floor).is_pinned is expected
+    def test_is_pinned(self, bounds, previous, idle_replicas, expected):
+        assert pinned(*bounds, previous, idle_replicas).is_pinned is expected
 
-    def test_by_us_at_this_floor_or_at_another_one_of_ours(self):
+    def test_by_us_at_these_idle_replicas_or_at_another_one_of_ours(self):
         held = pinned(1, 1, Bounds(2, 10), 1)
         assert held.is_pinned_by_us(1)
         assert held.is_pinned_by_us(2)
-        moved = pinned(2, 2, Bounds(2, 10), 1)  # by a crash between the bounds and the floor's annotation
+        moved = pinned(2, 2, Bounds(2, 10), 1)  # by a crash between the bounds and the annotation of idleReplicas
         assert moved.is_pinned_by_us(2)
         assert not moved.is_pinned_by_us(1)
 
     @pytest.mark.parametrize(
-        ("bounds", "previous", "floor", "begun", "expected"),
+        ("bounds", "previous", "idle_replicas", "begun", "expected"),
         [
             pytest.param((2, 10), None, None, False, Bounds(2, 10), id="not held"),
             pytest.param((1, 1), Bounds(2, 10), 1, False, Bounds(2, 10), id="held"),
@@ -104,22 +104,24 @@ class TestPinned:
             pytest.param((1, 2), Bounds(2, 10), 1, False, Bounds(2, 2), id="to the minimum before"),
             pytest.param((3, 4), Bounds(5, 10), 3, False, Bounds(4, 4), id="to less than the minimum before"),
             pytest.param((2, 5), Bounds(2, 10), 5, False, Bounds(2, 10), id="the minimum was changed"),
-            pytest.param((0, 12), Bounds(2, 10), 12, False, Bounds(0, 10), id="the minimum, below a high floor"),
+            pytest.param((0, 12), Bounds(2, 10), 12, False, Bounds(0, 10), id="the minimum, below many idleReplicas"),
             pytest.param((11, 12), Bounds(2, 10), 12, False, Bounds(11, 11), id="to more than the maximum before"),
-            pytest.param((None, 1), Bounds(2, 10), 1, False, Bounds(2, 10), id="an absent minimum is a floor of 1"),
+            pytest.param(
+                (None, 1), Bounds(2, 10), 1, False, Bounds(2, 10), id="an absent minimum is idleReplicas of 1"
+            ),
             pytest.param((1, 5), Bounds(2, 10), 1, True, Bounds(1, 5), id="the wake began: what is there is theirs"),
             pytest.param((1, 1), Bounds(2, 10), 1, True, Bounds(2, 10), id="the wake began, and nothing came of it"),
-            pytest.param((1, 5), Bounds(2, 10), None, False, Bounds(1, 5), id="no floor is known"),
+            pytest.param((1, 5), Bounds(2, 10), None, False, Bounds(1, 5), id="idleReplicas are not known"),
         ],
     )
-    def test_the_bounds_it_gets_back(self, bounds, previous, floor, begun, expected):
-        found = pinned(*bounds, previous, floor, wake_begun=begun)
+    def test_the_bounds_it_gets_back(self, bounds, previous, idle_replicas, begun, expected):
+        found = pinned(*bounds, previous, idle_replicas, wake_begun=begun)
         assert found.own_bounds == expected
         assert found.gets_back is (expected != Bounds(*bounds))
 
 
 class TestPutBack:
-    """Somebody else gave the bounds back, after we idled to a floor of 1 or more."""
+    """Somebody else gave the bounds back, after we idled to 1 replica or more."""
 
     since = NOW - timedelta(hours=1)
 
@@ -128,18 +130,18 @@ class TestPutBack:
         return an_hpa(bounds_writer=FieldWriter(manager, at))
 
     @pytest.mark.parametrize(
-        ("found", "floor", "expected"),
+        ("found", "idle_replicas", "expected"),
         [
             pytest.param(pinned(2, 10, Bounds(2, 10), 1), 1, True, id="ours, and given back"),
             pytest.param(pinned(1, 1, Bounds(2, 10), 1), 1, False, id="still held"),
             pytest.param(pinned(2, 10, Bounds(2, 10), 1, wake_begun=True), 1, False, id="by the wake"),
-            pytest.param(pinned(2, 10, Bounds(2, 10), 1), 0, False, id="a floor of 0 holds none"),
+            pytest.param(pinned(2, 10, Bounds(2, 10), 1), 0, False, id="idleReplicas of 0 hold none"),
             pytest.param(pinned(2, 10, Bounds(2, 10), 1, problem="unreadable"), 1, False, id="what cannot be read"),
             pytest.param(PinnedAutoscaler(an_hpa()), 1, False, id="nobody is recorded"),
         ],
     )
-    def test_by_our_annotations(self, found, floor, expected):
-        assert found.is_restored_by_others(floor, self.since) is expected
+    def test_by_our_annotations(self, found, idle_replicas, expected):
+        assert found.is_restored_by_others(idle_replicas, self.since) is expected
 
     @pytest.mark.parametrize(
         ("manager", "minutes", "expected"),
@@ -177,7 +179,7 @@ class TestRead:
     @pytest.mark.parametrize(
         ("minimum", "maximum", "expected"), [(3, 3, 3), (1, 3, None), (None, 1, None)], ids=["one", "two", "absent"]
     )
-    def test_a_floor_that_is_not_written_is_told_by_bounds_of_one_number(self, minimum, maximum, expected):
+    def test_idle_replicas_that_are_not_written_are_told_by_bounds_of_one_number(self, minimum, maximum, expected):
         assert self.read(minimum=minimum, maximum=maximum).idled_to == expected
 
     @pytest.mark.parametrize(
@@ -203,7 +205,7 @@ class TestRead:
             text = json.dumps(previous, sort_keys=True, separators=(",", ":"))
             assert found.problem == f"{PREVIOUS} is {text}, expected minReplicas and maxReplicas"
 
-    def test_a_floor_that_cannot_be_read(self):
+    def test_idle_replicas_that_cannot_be_read(self):
         found = self.read(idled_to="x")
         assert (found.previous, found.idled_to) == (None, None)
         assert FLOOR in found.problem

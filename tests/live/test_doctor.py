@@ -331,8 +331,9 @@ def test_what_freezes_who_lives_and_who_else_writes_is_told_in_a_line_each(
     assert said.code == 0, said
     lines = said.out.splitlines()
     assert [line for line in lines if line.split()[2] == "freeze"] == [
-        "WARN  east  freeze     frozen by alice until 2099-01-01T00:00:00Z: incident; only wakes are written",
-        "WARN  east  freeze     namespace shop: frozen by bob until 2099-01-01T00:00:00Z: move; only wakes are written",
+        "WARN  east  freeze     frozen by alice until Thu 2099-01-01 00:00 UTC: incident; only wakes are written",
+        "WARN  east  freeze     namespace shop: frozen by bob until Thu 2099-01-01 00:00 UTC: move; "
+        "only wakes are written",
     ]
     assert "OK    east  activator  1 live, renewed 0 s ago, 0 EndpointSlices" in lines
     assert (

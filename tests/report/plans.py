@@ -28,18 +28,18 @@ def a_decision(
 
 
 def an_idle(
-    name: str = "api", *, replicas: int = 3, floor: int = 0, cause: Cause = IDLE_DEV, **fields: Any
+    name: str = "api", *, replicas: int = 3, idle_replicas: int = 0, cause: Cause = IDLE_DEV, **fields: Any
 ) -> Decision:
     ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a")
     record = FieldChange(("metadata", "annotations", "idling.kubernetes.io/previous-scale"), None, str(replicas))
     defaults: dict[str, Any] = {
         "replicas_before": replicas,
-        "replicas_after": floor,
+        "replicas_after": idle_replicas,
         "idles": True,
         "event": "Idled",
         "group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}",
     }
-    changes = fields.pop("changes", (record, replicas_change(replicas, floor)))
+    changes = fields.pop("changes", (record, replicas_change(replicas, idle_replicas)))
     return a_decision(Verb.IDLE, Phase.DECREASE, ref, cause, changes, **(defaults | fields))
 
 

@@ -143,7 +143,9 @@ def test_idled_workloads(plan: Any, outcomes: tuple[OutcomeStatus, ...], idled: 
 
 def test_replicas_asleep_are_those_of_what_was_idle_and_of_what_this_run_idles() -> None:
     cron = an_idle("job", replicas=1, ref=a_ref("job", cluster="eu-west", kind="CronJob"))
-    plan = a_plan(an_idle("a", replicas=5, floor=1), cron, explanations=[considered("b", "idle-dev", "idle-dev")])
+    plan = a_plan(
+        an_idle("a", replicas=5, idle_replicas=1), cron, explanations=[considered("b", "idle-dev", "idle-dev")]
+    )
     there = replace(plan, places={"IdlingPolicy idle-dev": "p.yaml:1"})
     done = [Outcome(action.id, OutcomeStatus.APPLIED) for action in plan.actions]
     assert of(render_metrics(Measured(there, done)), "reconciler_idled_replicas") == {("eu-west", "idle-dev"): 6}

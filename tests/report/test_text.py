@@ -641,7 +641,9 @@ def placed(verb, kind, name, changes=(), **fields):
 @pytest.mark.parametrize(
     ("decision", "expected"),
     [
-        pytest.param(an_idle(floor=1), "~ eu-west/dev-a/Deployment/api replicas 3 -> 1 idle", id="idle to a floor"),
+        pytest.param(
+            an_idle(idle_replicas=1), "~ eu-west/dev-a/Deployment/api replicas 3 -> 1 idle", id="idle to one replica"
+        ),
         pytest.param(a_wake(), "~ eu-west/dev-a/Deployment/api replicas 0 -> 3 wake", id="wake"),
         pytest.param(
             a_create(1), "+ ap-south/shop/ReplicaSet/web replicas 0 -> 1 create weight 1 of 4, max 2", id="create"

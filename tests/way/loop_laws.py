@@ -262,11 +262,11 @@ class Laws:
         for ref, names in self._lists().items():
             if names <= before.get(ref, frozenset()):
                 continue
-            floor = int(self.world.annotations(ref).get(IDLED_TO, "0"))
+            idled_to = int(self.world.annotations(ref).get(IDLED_TO, "0"))
             apps = ("web", "api") if ref.name == "all" else (ref.name,)
             found = [self.world.workload(ref_of(ref.cluster, kind, name)) for kind in BEHIND for name in apps]
             paused = PAUSED in self.world.annotations(JOBS)
-            up = [one for one in found if one is not None and one.spec_replicas > floor]
+            up = [one for one in found if one is not None and one.spec_replicas > idled_to]
             up = [one for one in up if not (paused and one.ref == QUEUE)]
             check(12, not up, f"{ref} lists {names} while {[told(one) for one in up]} run")
 
@@ -279,8 +279,8 @@ class Laws:
                 continue
             for name in {"web", "api"} - {ref.name}:
                 other = self.world.workload(ref_of(ref.cluster, "Deployment", name))
-                floor = int(found.annotations[IDLED_TO])
-                runs = other is not None and other.spec_replicas > floor and IDLED_AT not in other.annotations
+                idled_to = int(found.annotations[IDLED_TO])
+                runs = other is not None and other.spec_replicas > idled_to and IDLED_AT not in other.annotations
                 check(12, not runs, f"{ref} goes idle behind Service/all while {name} runs: {told(other)}")
 
     # federated ReplicaSets

@@ -24,7 +24,7 @@ SEEDS = share_of(120)
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {
-    "a lower floor, and a Service in front, that a limit of replicas holds back": (
+    "fewer idleReplicas, and a Service in front, that a limit of replicas holds back": (
         ("idling", "a", 4), ("run", 130), ("run", 60), ("limits", 3), ("idling", "c", 10), ("run", 60),
     ),
     "what a removed policy released, in a cluster that the next one does not name": (
@@ -53,7 +53,7 @@ EXAMPLES: dict[str, History] = {
     "a ScaledObject that is made anew beside an idle target": (
         ("idling", "a", 5), ("run", 4000), ("run", 1), ("keda", "delete"), ("keda", "create"), ("rest",),
     ),
-    "two policies with two floors, and a ScaledObject made anew": (
+    "two policies with two idleReplicas, and a ScaledObject made anew": (
         ("idling", "a", 4), ("idling", "b", 0), ("night",), ("run", 900), ("keda", "delete"), ("keda", "create"),
         ("crash", 4000, 5, (0,)),
     ),

@@ -25,10 +25,11 @@ from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import change_if_restricted
 from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, unnamed_kind
 from reconciler.decide.idling.contested import excluding_contest
-from reconciler.decide.idling.criteria import CriterionResult, Evaluation, PolicyVerdict, schedules_of
+from reconciler.decide.idling.criteria import CriterionResult, Evaluation, schedules_of
 from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
+from reconciler.decide.idling.verdicts import PolicyVerdict
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import named_by

@@ -1,11 +1,11 @@
-"""What policies say, idle, busy or unknown: each by its schedules and metrics, all that select a workload as one."""
+"""What the criteria of a policy say: idle, busy or unknown by `idleWhen`, and whether `wakeWhen` holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain
 
 from msgspec import Struct
@@ -13,7 +13,6 @@ from msgspec import Struct
 from reconciler.decide.query_answers import Answers, Series, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
-from reconciler.decide.selectors import of_highest_priority
 from reconciler.policy.types import (
     AllOf,
     Calendar,
@@ -237,156 +236,3 @@ def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:
     """Return when the last schedule window of `policy` that is open at `now` ends, None where none is open."""
     ends = [open_until(calendar, now) for calendar in schedules_of(policy.idle_when)]
     return max((end for end in ends if end is not None), default=None)
-
-
-# What policies say of a workload: each by its criteria, and all of them as one.
-
-MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
-
-
-class PolicyVerdict(Struct, frozen=True):
-    """What `policy` says of what it selects: of the Service named `service`; with None of a scalable itself, or alike
-    of all that it selects in a namespace.
-
-    `equal_policies` are the names of all policies of the same, highest priority, () where there is just this one.
-    """
-
-    policy: IdlingPolicy
-    service: str | None
-    evaluation: Evaluation
-    wake_when: WakeWhen
-    equal_policies: tuple[str, ...] = ()
-
-    @property
-    def wakes(self) -> bool:
-        """Whether what it says wakes: not with `wake: OnSignal`."""
-        return self.policy.wake == "Automatic"
-
-
-Exclusions = Mapping[str, Reason]
-"""The policies that exclude something which they select otherwise, each with how."""
-
-
-class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
-    """What all policies say of a Service or a scalable: `won` counts, `lost` is of those that others win over.
-
-    Without any that won, no policy selects it, or all that do exclude it.
-    """
-
-    won: tuple[PolicyVerdict, ...] = ()
-    lost: tuple[PolicyVerdict, ...] = ()
-    without_policies: bool = False  # the policies are not known: nothing can be said of what they want
-    excluded: tuple[Reason, ...] = ()  # by which policies that would select it otherwise
-
-    @cached_property
-    def policy(self) -> IdlingPolicy | None:
-        """The policy that owns the records: of the highest priority, then the first by name."""
-        highest = of_highest_priority([verdict.policy for verdict in self.won])
-        return min(highest, key=lambda policy: policy.name, default=None)
-
-    @cached_property
-    def policies(self) -> tuple[IdlingPolicy, ...]:
-        """Every policy that verdicts, once, by name."""
-        found = {verdict.policy.name: verdict.policy for verdict in self.won}
-        return tuple(found[name] for name in sorted(found))
-
-    @cached_property
-    def result(self) -> CriterionResult:
-        """Idle where all verdicts are, busy where any is, else unknown."""
-        if self.without_policies:
-            return CriterionResult.UNKNOWN
-        if not self.won:
-            return CriterionResult.NOT_SELECTED
-        said = {verdict.evaluation.result for verdict in self.won}
-        if CriterionResult.BUSY in said:
-            return CriterionResult.BUSY
-        return CriterionResult.IDLE if said == {CriterionResult.IDLE} else CriterionResult.UNKNOWN
-
-    @cached_property
-    def deciding(self) -> tuple[Evaluation, ...]:
-        """The verdicts that make it say what it says."""
-        return tuple(verdict.evaluation for verdict in self.won if verdict.evaluation.result is self.result)
-
-    @cached_property
-    def deciding_names(self) -> tuple[str, ...]:
-        """The policies of these verdicts, each once."""
-        names = (verdict.policy.name for verdict in self.won if verdict.evaluation.result is self.result)
-        return tuple(dict.fromkeys(names))
-
-    @cached_property
-    def reasons(self) -> Reasons:
-        if self.without_policies:
-            return (reason(ReasonCode.POLICIES_UNREADABLE),)
-        said = dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in self.deciding))
-        return tuple(said) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
-
-    @cached_property
-    def until(self) -> datetime | None:
-        """When the first schedule that keeps it idle ends."""
-        return first_end(self.won)
-
-    @cached_property
-    def wakes_on_requests_only(self) -> bool:
-        """Whether policies select it, and all of them have `wake: OnSignal`."""
-        return bool(self.won) and not any(verdict.wakes for verdict in self.won)
-
-    @cached_property
-    def busy(self) -> PolicyVerdict | None:
-        """The first verdict of a policy that wakes automatically and calls it busy, None where none does."""
-        return next(
-            (verdict for verdict in self.won if verdict.wakes and verdict.evaluation.result is CriterionResult.BUSY),
-            None,
-        )
-
-    @cached_property
-    def wake_when(self) -> PolicyVerdict | None:
-        """The first verdict of a policy that wakes automatically and whose `wakeWhen` holds, None for none."""
-        return next((verdict for verdict in self.won if verdict.wakes and verdict.wake_when.holds), None)
-
-    @cached_property
-    def wake_when_blocker(self) -> WakeWhen | None:
-        """A `wakeWhen` that holds or is unknown, of any policy."""
-        return next((verdict.wake_when for verdict in self.won if verdict.wake_when.may_hold), None)
-
-    @cached_property
-    def equal_policies(self) -> tuple[str, ...]:
-        """The policies of equal priority that select the same object, () where no two do."""
-        return next((verdict.equal_policies for verdict in self.won if verdict.equal_policies), ())
-
-    @cached_property
-    def observing(self) -> tuple[PolicyVerdict, ...]:
-        """The verdicts of policies that only observe: it is not idled while there is one."""
-        return tuple(verdict for verdict in self.won if verdict.policy.mode == "Observe")
-
-    @cached_property
-    def enforcing(self) -> tuple[PolicyVerdict, ...]:
-        return tuple(verdict for verdict in self.won if verdict.policy.mode == "Enforce")
-
-    @cached_property
-    def idle_replicas(self) -> int:
-        return max((verdict.policy.idle_replicas for verdict in self.won), default=0)
-
-    @cached_property
-    def lowers_minimum(self) -> bool:
-        """Whether only the minimum of its autoscaler is lowered: one policy says so, and none leaves it."""
-        said = {policy.autoscalers.hpa for policy in self.policies}
-        return "LowerMinimum" in said and "Leave" not in said
-
-    @cached_property
-    def min_age(self) -> timedelta:
-        return max((verdict.policy.min_age for verdict in self.won), default=timedelta(0))
-
-    @cached_property
-    def min_awake(self) -> timedelta:
-        return max((verdict.policy.min_awake for verdict in self.won), default=MIN_AWAKE_BY_DEFAULT)
-
-    def window_end(self, now: datetime) -> datetime | None:
-        """Return when the last of the schedule windows open now ends."""
-        ends = [window_end(policy, now) for policy in self.policies]
-        return max((end for end in ends if end is not None), default=None)
-
-
-def first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
-    """Return when the first schedule ends that keeps something idle, None where none does."""
-    ends = (verdict.evaluation.until for verdict in verdicts)
-    return min((end for end in ends if end is not None), default=None)

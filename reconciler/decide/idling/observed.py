@@ -19,13 +19,13 @@ from reconciler.decide.autoscalers import (
     pinned_autoscaler,
 )
 from reconciler.decide.change_codes import ChangeIfCode, change_if
-from reconciler.decide.idling.criteria import Verdict
 from reconciler.decide.idling.records import Evidence, awake_since, evidence_on, most_by_owner, read_record
 from reconciler.decide.idling.selection import ClusterVerdicts, without
 from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import Scale, ServiceState, Subject, WakeRequest
+from reconciler.decide.idling.verdicts import Verdict
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, exclusions, key_of, namespace_annotations, namespace_labels

@@ -11,15 +11,13 @@ from msgspec.structs import replace
 from reconciler.decide.idling.criteria import (
     Evaluation,
     Evaluator,
-    Exclusions,
-    PolicyVerdict,
-    Verdict,
     WakeEvaluator,
     WakeWhen,
     evaluator_of,
     wake_evaluator_of,
 )
 from reconciler.decide.idling.subjects import Scale, ServiceState
+from reconciler.decide.idling.verdicts import Exclusions, PolicyVerdict, Verdict
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namespace_labels, of_highest_priority

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from reconciler.decide.idling.conditions import IdlingCondition
-from reconciler.decide.idling.criteria import Verdict, first_end, schedules_of
+from reconciler.decide.idling.criteria import schedules_of
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import IdleState
+from reconciler.decide.idling.verdicts import Verdict, first_end
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet, WakeOrder

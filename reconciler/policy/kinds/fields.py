@@ -170,17 +170,9 @@ def scalar_of(kind: Any, value: Any) -> Duration | Share:
     raise ValueError(f"{value!r} is no {kind.__name__.lower()}")
 
 
-def scalar_text(value: Any) -> str:
-    """Return a Duration or a Share as policies write it.
-
-    Raises:
-        NotImplementedError: it is neither.
-    """
-    if isinstance(value, Duration):
-        return spelt_duration(value)
-    if isinstance(value, Share):
-        return spelt_share(value)
-    raise NotImplementedError(f"{type(value).__name__} is no value of a policy")
+def scalar_text(value: Duration | Share) -> str:
+    """Return a Duration or a Share as policies write it."""
+    return spelt_share(value) if isinstance(value, Share) else spelt_duration(value)
 
 
 T = TypeVar("T")

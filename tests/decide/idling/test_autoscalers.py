@@ -67,21 +67,21 @@ class TestIdledToZero:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "floor", "expected"),
+    ("minimum", "idle_replicas", "expected"),
     [
         pytest.param(2, 0, 0, id="at zero, from which no autoscaler raises it"),
         pytest.param(1, 1, 1, id="at the minimum of its autoscaler"),
         pytest.param(2, 1, 5, id="below the minimum of its autoscaler"),
     ],
 )
-def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(minimum, floor, expected):
-    policy = a_policy(idle_replicas=floor)
+def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(minimum, idle_replicas, expected):
+    policy = a_policy(idle_replicas=idle_replicas)
     world = the_world(minimum=minimum)
     run_in(world, policy)
     world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
     world.add(a_workload("api", replicas=5, template_labels={"app": "web"}))
     run_in(world, policy)
-    assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (floor, expected)
+    assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (idle_replicas, expected)
 
 
 class TestAMinimumOfZero:
@@ -156,7 +156,7 @@ class TestIdledToAFloor:
             assert bounds(world) == (1, 1)
             world.objects[HPA] = replace(world.objects[HPA], target=("Deployment", "web"))
 
-    def test_a_broken_record_at_its_floor_keeps_nothing_else_awake(self):
+    def test_a_broken_record_at_its_idle_replicas_keeps_nothing_else_awake(self):
         world = the_world()
         run_in(world, FLOOR)
         world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
@@ -329,17 +329,17 @@ class TestKeda:
         world.apply(decisions)
         assert marks(world, WEB) == marks(world, self.jobs) == []
 
-    @pytest.mark.parametrize("floor", [0, 1])
-    def test_a_target_that_is_idle_by_itself_stays_so_until_keda_raises_it(self, floor):
+    @pytest.mark.parametrize("idle_replicas", [0, 1])
+    def test_a_target_that_is_idle_by_itself_stays_so_until_keda_raises_it(self, idle_replicas):
         world = self.idle_world()
         world.add(replace(self.world().objects[self.jobs], uid="uid-new"))
         for _ in range(2):
-            run_in(world, a_policy(idle_replicas=floor))
+            run_in(world, a_policy(idle_replicas=idle_replicas))
             assert marks(world, WEB) != []
             assert marks(world, self.jobs) == []
-        assert run_in(world, a_policy(idle_replicas=floor)).desired.decisions == ()
+        assert run_in(world, a_policy(idle_replicas=idle_replicas)).desired.decisions == ()
         world.now = MONDAY
-        run_in(world, a_policy(idle_replicas=floor))
+        run_in(world, a_policy(idle_replicas=idle_replicas))
         assert world.replicas(WEB) == 3
 
     def test_a_scaled_object_that_is_made_anew_takes_its_target_back(self):

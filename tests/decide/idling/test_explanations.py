@@ -119,7 +119,7 @@ class TestExplanations:
         [
             pytest.param({}, 0, id="it runs"),
             pytest.param({"replicas": 0, "annotations": RECORD}, 3, id="idle"),
-            pytest.param({"replicas": 1, "annotations": {**RECORD, "reconciler/idled-to": "1"}}, 2, id="a floor"),
+            pytest.param({"replicas": 1, "annotations": {**RECORD, "reconciler/idled-to": "1"}}, 2, id="at one"),
             pytest.param({"replicas": 2, "annotations": RECORD}, 0, id="somebody scaled it up"),
             pytest.param({"replicas": 0, "annotations": OC_RECORD}, 0, id="idled by somebody else"),
             pytest.param(

@@ -270,7 +270,7 @@ class TestIdleReplicasThatDiffer:
     def counts(self, world) -> list[int]:
         return [world.replicas(a_ref(name)) for name in ("web", "batch")]
 
-    def floor(self, world) -> str:
+    def idled_to(self, world) -> str:
         return world.objects[SERVICE.ref].annotations["reconciler/idled-to"]
 
     @pytest.mark.parametrize("replicas", [5, 2, 1])
@@ -278,7 +278,7 @@ class TestIdleReplicasThatDiffer:
         world = self.world(WEB, replace(self.batch, replicas=replicas))
         run_in(world, *self.policies)
         assert self.counts(world) == [0, min(replicas, 2)]
-        assert self.floor(world) == str(min(replicas, 2))
+        assert self.idled_to(world) == str(min(replicas, 2))
         assert run_in(world, *self.policies).desired.decisions == ()
 
     @pytest.mark.parametrize("mode", ["Enforce", "Observe"])
@@ -289,7 +289,7 @@ class TestIdleReplicasThatDiffer:
         new = a_policy("new", idle_replicas=2, mode=mode)
         run_in(world, new)
         assert self.counts(world) == [2 if mode == "Enforce" else 0, 2]
-        assert (written_list(world), self.floor(world)) == (["web"], "2")
+        assert (written_list(world), self.idled_to(world)) == (["web"], "2")
         assert run_in(world, new).desired.decisions == ()
 
     def test_and_holds_nothing_back_that_goes_idle_in_the_same_run(self):

@@ -198,13 +198,13 @@ class TestFederated:
         assert self.run(self.world(west=1), a_policy(selector=selector)).desired.decisions == ()
 
     @pytest.mark.parametrize(("west", "expected"), [(0, [1, 0]), (1, [1, 1]), (2, [1, 1])])
-    def test_what_stands_at_the_floor_on_one_cluster_holds_no_other_one_up(self, west, expected):
+    def test_what_stands_at_its_idle_replicas_on_one_cluster_holds_no_other_one_up(self, west, expected):
         world = self.world(west=west)
         self.run(world, a_policy(idle_replicas=1))
         assert self.replicas(world) == expected
         assert self.run(world, a_policy(idle_replicas=1)).desired.decisions == ()
 
-    def test_what_stands_above_the_floor_and_cannot_be_idled_does(self):
+    def test_what_stands_above_its_idle_replicas_and_cannot_be_idled_does(self):
         world = self.world(west=2)
         world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
         self.run(world, a_policy(idle_replicas=1))

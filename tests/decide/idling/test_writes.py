@@ -138,8 +138,8 @@ def ran(world: World, *policies: IdlingPolicy) -> World:
 
 
 def held(minimum: int = 1, maximum: int = 1) -> World:
-    """Idle at a floor of 1, where its autoscaler was held; the autoscaler has these bounds now."""
-    world = idle(an_hpa(), of=[FLOOR])
+    """Idle at 1 replica, where its autoscaler was held; the autoscaler has these bounds now."""
+    world = idle(an_hpa(), of=[AT_ONE_REPLICA])
     world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
     return world
 
@@ -222,9 +222,9 @@ def owned(world: World) -> World:
 
 
 def half_freed() -> World:
-    """Idle at its floor, and its autoscaler has its bounds back from a run that died then."""
+    """Idle at its idleReplicas, and its autoscaler has its bounds back from a run that died then."""
     world = at(held(), MONDAY)
-    run_in(world, FLOOR, writes=1)
+    run_in(world, AT_ONE_REPLICA, writes=1)
     return at(world, MONDAY + MINUTE)
 
 
@@ -256,7 +256,7 @@ KEYS = {
     "asked": "reconciler/wake-requested-at",
     "awake": "reconciler/awake-since",
     "owner": "reconciler/owner",
-    "floor": "reconciler/idled-to",
+    "idled_to": "reconciler/idled-to",
     "undone": "reconciler/undone",
     "reason": "scale.kubernetes.io/scale-reason",
     "released": "scale.kubernetes.io/previous-scale",
@@ -265,7 +265,7 @@ KEYS = {
     "at": "idling.kubernetes.io/idled-at",
     "targets": "idling.kubernetes.io/unidle-targets",
 }
-FLOOR = a_policy(idle_replicas=1)
+AT_ONE_REPLICA = a_policy(idle_replicas=1)
 OTHER = a_policy("other")
 MARKS = a_policy(mark_endpoints=True)
 SUNDAY = ScheduleCriterion(Calendar(PARIS, "Europe/Paris", (WeeklyWindow(4, 20 * 60, 2, 7 * 60),), name="sunday"))
@@ -307,30 +307,35 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "taken over, beside what goes idle, with Endpoints": lambda: wanted(
         taken_over(idle(an_endpoints(), of=[MARKS])).add(another("new")), MARKS
     ),
-    "a higher floor": lambda: wanted(idle(of=[FLOOR]), a_policy(idle_replicas=2)),
-    "a lower floor": lambda: wanted(idle(of=[a_policy(idle_replicas=2)]), FLOOR),
-    "a lower floor, at which it stands": lambda: wanted(scaled(idle(of=[a_policy(idle_replicas=2)]), 1), FLOOR),
-    "another floor, on a frozen cluster": lambda: wanted(
-        idle(of=[a_policy(idle_replicas=2)]), FLOOR, fleet=of_state("Frozen")
+    "more idleReplicas": lambda: wanted(idle(of=[AT_ONE_REPLICA]), a_policy(idle_replicas=2)),
+    "fewer idleReplicas": lambda: wanted(idle(of=[a_policy(idle_replicas=2)]), AT_ONE_REPLICA),
+    "fewer idleReplicas, at which it stands": lambda: wanted(
+        scaled(idle(of=[a_policy(idle_replicas=2)]), 1), AT_ONE_REPLICA
     ),
-    "another floor, where a policy observes": lambda: wanted(idle(of=[a_policy(idle_replicas=2)]), FLOOR, WATCHED),
-    "another floor, of two policies of one priority": lambda: wanted(
-        idle(of=[a_policy(idle_replicas=2)]), FLOOR, a_policy("same", SUNDAY, idle_replicas=1)
+    "other idleReplicas, on a frozen cluster": lambda: wanted(
+        idle(of=[a_policy(idle_replicas=2)]), AT_ONE_REPLICA, fleet=of_state("Frozen")
+    ),
+    "other idleReplicas, where a policy observes": lambda: wanted(
+        idle(of=[a_policy(idle_replicas=2)]), AT_ONE_REPLICA, WATCHED
+    ),
+    "other idleReplicas, of two policies of one priority": lambda: wanted(
+        idle(of=[a_policy(idle_replicas=2)]), AT_ONE_REPLICA, a_policy("same", SUNDAY, idle_replicas=1)
     ),
     "another schedule": lambda: wanted(idle(), a_policy("idle-dev", SUNDAY)),
     "a schedule no longer": lambda: wanted(measured(idle()), a_policy("idle-dev", a_metric())),
     "a schedule that is over, and no traffic": lambda: wanted(at(measured(idle()), MONDAY), EITHER),
     "a schedule that is over, of one of two": lambda: wanted(at(measured(idle()), MONDAY), EITHER, QUIET),
     "another policy": lambda: wanted(idle(), OTHER),
-    "another policy after another floor": lambda: wanted(
-        at(ran(idle(of=[FLOOR]), a_policy(idle_replicas=2)), NIGHT + 2 * MINUTE), a_policy("other", idle_replicas=2)
+    "another policy after other idleReplicas": lambda: wanted(
+        at(ran(idle(of=[AT_ONE_REPLICA]), a_policy(idle_replicas=2)), NIGHT + 2 * MINUTE),
+        a_policy("other", idle_replicas=2),
     ),
     "another policy that does not know": lambda: wanted(idle(), a_policy("other", a_metric())),
     "another policy wins": lambda: wanted(idle(), a_policy(), a_policy("other", priority=5)),
     "another name of the Fleet": lambda: wanted(
         idle(another("api")), fleet=a_fleet(name="prod", former_names=("production",))
     ),
-    "its record is lost": lambda: wanted(without_any(idle(of=[FLOOR]), WEB), FLOOR),
+    "its record is lost": lambda: wanted(without_any(idle(of=[AT_ONE_REPLICA]), WEB), AT_ONE_REPLICA),
     "its record is broken, and another policy's": lambda: wanted(texts(idle(), WEB, previous="x"), OTHER),
     "its record came back": lambda: wanted(scaled(texts(idle(), WEB, awake="2026-11-20T22:00:30Z"), 5)),
     "its record is broken, and it runs": lambda: wanted(texts(scaled(idle(another("api")), 5), WEB, previous="x")),
@@ -338,7 +343,7 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "a list without proof, adopted": lambda: restored(
         unproven(idle(another("api"))), objects=lambda ref: ref == WEB, adopt=True
     ),
-    "a list without proof, alone": lambda: wanted(unproven(scaled(idle(of=[FLOOR]), 0)), FLOOR),
+    "a list without proof, alone": lambda: wanted(unproven(scaled(idle(of=[AT_ONE_REPLICA]), 0)), AT_ONE_REPLICA),
     "a list that cannot be read": lambda: wanted(at(texts(idle(), SERVICE, targets="[{"), MONDAY)),
     "idled by others": lambda: wanted(foreign()),
     "idled by others, and it runs": lambda: wanted(scaled(foreign(), 3)),
@@ -388,34 +393,38 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "Endpoints, the mark on the Service is lost": lambda: wanted(
         without_any(idle(an_endpoints(), of=[MARKS]), SERVICE), MARKS
     ),
-    "an autoscaler": lambda: wanted(running(an_hpa()), FLOOR),
-    "an autoscaler, due": lambda: wanted(at(held(), MONDAY), FLOOR),
+    "an autoscaler": lambda: wanted(running(an_hpa()), AT_ONE_REPLICA),
+    "an autoscaler, due": lambda: wanted(at(held(), MONDAY), AT_ONE_REPLICA),
     "an autoscaler with another owner, at none, due": lambda: wanted(
         at(texts(idle(an_hpa()), HPA, owner="production/FederatedReplicaSet/shop/web"), MONDAY)
     ),
-    "an autoscaler, half woken": lambda: wanted(half_freed(), FLOOR),
-    "an autoscaler that was not held yet": lambda: wanted(idle(an_hpa(), of=[FLOOR], writes=2), FLOOR),
+    "an autoscaler, half woken": lambda: wanted(half_freed(), AT_ONE_REPLICA),
+    "an autoscaler that was not held yet": lambda: wanted(
+        idle(an_hpa(), of=[AT_ONE_REPLICA], writes=2), AT_ONE_REPLICA
+    ),
     "an autoscaler that was not held yet and raised it": lambda: wanted(
-        scaled(idle(an_hpa(), of=[FLOOR], writes=2), 2, "kube-controller-manager"), FLOOR
+        scaled(idle(an_hpa(), of=[AT_ONE_REPLICA], writes=2), 2, "kube-controller-manager"), AT_ONE_REPLICA
     ),
     "an autoscaler that was not held yet, and nothing is restored": lambda: restored(
-        idle(an_hpa(), of=[FLOOR], writes=2), objects=lambda _: False
+        idle(an_hpa(), of=[AT_ONE_REPLICA], writes=2), objects=lambda _: False
     ),
-    "an autoscaler with another number for its floor": lambda: wanted(texts(held(), HPA, floor="2"), FLOOR),
-    "an autoscaler with another number for its floor, due": lambda: wanted(
-        at(texts(held(), HPA, floor="2"), MONDAY), FLOOR
+    "an autoscaler with another number for its idleReplicas": lambda: wanted(
+        texts(held(), HPA, idled_to="2"), AT_ONE_REPLICA
     ),
-    "an autoscaler, a list without proof": lambda: wanted(unproven(held()), FLOOR),
-    "an autoscaler whose bounds were restored": lambda: wanted(held(2, 10), FLOOR),
-    "an autoscaler with a bound that was changed": lambda: wanted(held(1, 4), FLOOR),
-    "an autoscaler, scaled by hand": lambda: wanted(scaled(held(), 3), FLOOR),
+    "an autoscaler with another number for its idleReplicas, due": lambda: wanted(
+        at(texts(held(), HPA, idled_to="2"), MONDAY), AT_ONE_REPLICA
+    ),
+    "an autoscaler, a list without proof": lambda: wanted(unproven(held()), AT_ONE_REPLICA),
+    "an autoscaler whose bounds were restored": lambda: wanted(held(2, 10), AT_ONE_REPLICA),
+    "an autoscaler with a bound that was changed": lambda: wanted(held(1, 4), AT_ONE_REPLICA),
+    "an autoscaler, scaled by hand": lambda: wanted(scaled(held(), 3), AT_ONE_REPLICA),
     "an autoscaler, scaled by hand, without its policy": lambda: without_policies(scaled(held(), 3)),
     "an autoscaler, another policy": lambda: wanted(held(), a_policy("other", idle_replicas=1)),
-    "an autoscaler, taken over": lambda: wanted(taken_over(held()), FLOOR),
-    "an autoscaler, a floor of none": lambda: wanted(held()),
+    "an autoscaler, taken over": lambda: wanted(taken_over(held()), AT_ONE_REPLICA),
+    "an autoscaler, idleReplicas of none": lambda: wanted(held()),
     "an autoscaler, at none, taken over": lambda: wanted(taken_over(idle(an_hpa()))),
-    "an autoscaler, a higher floor": lambda: wanted(held(), a_policy(idle_replicas=2)),
-    "an autoscaler, held for nothing": lambda: wanted(without_any(without_any(held(), WEB), SERVICE), FLOOR),
+    "an autoscaler, more idleReplicas": lambda: wanted(held(), a_policy(idle_replicas=2)),
+    "an autoscaler, held for nothing": lambda: wanted(without_any(without_any(held(), WEB), SERVICE), AT_ONE_REPLICA),
     "a CronJob": lambda: wanted(a_world(NIGHTLY, now=NIGHT), CRON),
     "a CronJob, due": lambda: wanted(at(a_cron_world(), MONDAY), CRON),
     "a CronJob, taken over": lambda: wanted(texts(a_cron_world(), NIGHTLY.ref, reason=""), CRON),

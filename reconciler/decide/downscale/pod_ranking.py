@@ -24,7 +24,7 @@ class RankedPod(Struct, frozen=True):
     domain: str = ""
 
 
-class Ranking(Struct, frozen=True):
+class PodRanking(Struct, frozen=True):
     """`pods` are all active pods, first to go first; `forecast` is what a plan would say of the decrease."""
 
     workload: Workload
@@ -33,13 +33,15 @@ class Ranking(Struct, frozen=True):
     pods: tuple[RankedPod, ...]
 
 
-def rank_questions(workload: Workload, state: ObservedState) -> list[PodsQuestion]:
-    """Return the pods that `ranking_of` needs: those of `workload`, and of the ReplicaSets beside it."""
+def pods_to_rank(workload: Workload, state: ObservedState) -> list[PodsQuestion]:
+    """Return the pods that `pod_ranking_of` needs: those of `workload`, and of the ReplicaSets beside it."""
     relatives = relatives_in(state.clusters[workload.ref.cluster].workloads).get(workload.ref, ())
     return [PodsQuestion(ref) for ref in (workload.ref, *relatives)]
 
 
-def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, run: Run, to: int | None) -> Ranking:
+def pod_ranking_of(
+    workload: Workload, policies: PolicySet, state: ObservedState, run: Run, to: int | None
+) -> PodRanking:
     """Return the victims when `workload` is scaled down to `to` replicas; None: to one less than its active pods."""
     observed = state.clusters[workload.ref.cluster]
     pods = observed.pods.get(workload.ref, ())
@@ -55,7 +57,7 @@ def ranking_of(workload: Workload, policies: PolicySet, state: ObservedState, ru
         domains = domains_of(observed.nodes, keys[0])
         placed = {pod.name: domains.get(pod.node, "") for pod in pods}
         ranked = tuple(replace(pod, domain=placed[pod.name]) for pod in ranked)
-    return Ranking(workload, target, forecast, ranked)
+    return PodRanking(workload, target, forecast, ranked)
 
 
 def _decrease(workload: Workload, active: int, target: int) -> Decision:

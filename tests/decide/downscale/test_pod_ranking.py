@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.decide.decide import decide
-from reconciler.decide.downscale.ranking import rank_questions, ranking_of
+from reconciler.decide.downscale.pod_ranking import pod_ranking_of, pods_to_rank
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
@@ -43,12 +43,12 @@ def test_pods_of_the_same_controller_count_on_their_nodes(owner, beside, first, 
     ranked, other = a_replica_set("web-2", owner), a_replica_set("web-1", beside)
     asked = {ranked.ref: PODS, other.ref: BESIDE}
     unread = a_state(a_cluster(workloads=(ranked, other)))
-    answered = {question.workload: asked[question.workload] for question in rank_questions(ranked, unread)}
+    answered = {question.workload: asked[question.workload] for question in pods_to_rank(ranked, unread)}
     state = a_state(a_cluster(workloads=(ranked, other), pods=answered))
-    ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
+    ranking = pod_ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
     assert [(pod.name, pod.rule) for pod in ranking.pods if pod.goes] == [(first, rule)]
     assert ranking.forecast.certain
-    assert (PodsQuestion(other.ref) in rank_questions(ranked, unread)) is (owner == beside)
+    assert (PodsQuestion(other.ref) in pods_to_rank(ranked, unread)) is (owner == beside)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_pods_of_the_same_controller_count_on_their_nodes(owner, beside, first, 
 def test_when_all_go_each_is_told(pods, to, target, ranked):
     web = a_replica_set("web", None)
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: pods}))
-    ranking = ranking_of(web, a_policy_set(a_fleet()), state, a_run(), to)
+    ranking = pod_ranking_of(web, a_policy_set(a_fleet()), state, a_run(), to)
     assert (ranking.to, [(pod.name, pod.rule) for pod in ranking.pods if pod.goes]) == (target, ranked)
     assert len(ranking.pods) == len(ranked)
 
@@ -72,14 +72,14 @@ def test_c2_a_replica_set_of_another_namespace_is_no_relative():
     ranked = a_replica_set("web-2", DEPLOYMENT)
     claiming = a_workload("web-1", kind="ReplicaSet", namespace="dev-evil", owner=DEPLOYMENT)
     state = a_state(a_cluster(workloads=(ranked, claiming)))
-    assert rank_questions(ranked, state) == [PodsQuestion(ranked.ref)]
+    assert pods_to_rank(ranked, state) == [PodsQuestion(ranked.ref)]
 
 
 def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
     ranked = a_replica_set("web-1", DEPLOYMENT)
     pods = (a_pod_on("young", "x", 1), *(a_pod_on(name, "y", 99) for name in ("a", "b")))
     state = a_state(a_cluster(workloads=(ranked,), pods={ranked.ref: pods}))
-    ranking = ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
+    ranking = pod_ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
     assert [pod.rule for pod in ranking.pods if pod.goes] == ["order of the controller's cache"]
     assert not ranking.forecast.certain
 
@@ -89,7 +89,7 @@ def test_rank_promises_nothing_that_apply_refuses():
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
     policy = a_downscale_policy("Deployment", target=None, strategy="NewestFirst")
-    ranking = ranking_of(web, a_policy_set(a_fleet(), downscale=(policy,)), state, a_run(), None)
+    ranking = pod_ranking_of(web, a_policy_set(a_fleet(), downscale=(policy,)), state, a_run(), None)
     assert [pod.goes for pod in ranking.pods] == [False, False]
     assert (ranking.forecast.count, ranking.forecast.certain) == (0, False)
     assert "foreign deletion costs on a (7), expected none" in ranking.forecast.note
