@@ -27,8 +27,15 @@ from reconciler.observe.clusters import Observation, ReadProgress, no_progress
 from reconciler.observe.identities import identified
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, asked_pickers, with_activators_read
-from reconciler.plan.build import Inputs, in_order, make_plan, numbered_actions
-from reconciler.plan.digest import digest_with_activators, run_id, state_digest
+from reconciler.plan.build import (
+    Inputs,
+    digest_with_activators,
+    in_order,
+    make_plan,
+    numbered_actions,
+    run_id,
+    state_digest,
+)
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, PolicySet

@@ -28,8 +28,7 @@ from reconciler.activator.objects import (
 )
 from reconciler.activator.pods import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher, slices_problem
-from reconciler.activator.wake import Waker
-from reconciler.activator.wake_queue import WakeQueue, wake_problem
+from reconciler.activator.wake import WakeQueue, Waker, wake_problem
 from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers

@@ -1,4 +1,4 @@
-"""`reconciler plan`: what would change now."""
+"""`reconciler plan` and `reconciler diff`: what would change now."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from reconciler.cli.options import verb
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.plan_options import REVIEW_OUTPUTS, PlanOptions, check_out, save
 from reconciler.cli.progress import TrackedRun, planned_run
-from reconciler.cli.run_options import OF_PLANS, PROGRESS, STYLE, WORLD
+from reconciler.cli.run_options import OF_PLANS, PROGRESS, STYLE, WORLD, RunOptions
 from reconciler.errors import UsageError
 from reconciler.exit_codes import ExitCode, first_exit_code
+from reconciler.report.diff import render_diff
 
 
 @verb("plan", PlanOptions, "path", "context", *WORLD, "tick", *OF_PLANS, *STYLE, *PROGRESS)
@@ -47,3 +48,19 @@ def _planned(run: TrackedRun[PlanOptions]) -> ExitCode:
     saved = save(plan, options.out)
     show(FORMATS[options.output](plan, None, options.style), options.output, color=options.color)
     return first_exit_code([saved, exit_of_plan(plan, options.fail_on, detailed=options.detailed_exitcode)])
+
+
+@verb("diff", RunOptions, "path", "context", *WORLD, *OF_PLANS, "color_choice", *PROGRESS)
+def diff_command(options: RunOptions) -> int:
+    """Show what the policies below PATH would change now, as a unified diff of YAML.
+
+    The diff has the fields of each object that the plan reads or writes, annotations included, and created objects
+    whole. Values of environment variables are masked. Exit codes are those of plan.
+    """
+
+    def shown(run: TrackedRun[RunOptions]) -> ExitCode:
+        plan = run.planned()
+        show(render_diff(plan, color=options.color), color=options.color)
+        return exit_of_plan(plan, options.fail_on, detailed=options.detailed_exitcode)
+
+    return planned_run("diff", options, shown)

@@ -58,6 +58,7 @@ FIRST = ("validate", "plan", "apply", "status")
 MODULES = {
     "calendar": "forecast",
     "completion": "app",
+    "diff": "plan",
     "unfreeze": "freeze",
     "history": "status",
     "import": "import_policies",

@@ -12,8 +12,7 @@ from reconciler.decide.decisions import Decision, Verb
 from reconciler.model import NOTHING
 from reconciler.plan.documents import CauseDocument, ChangeDocument
 from reconciler.plan.json import change_document
-from reconciler.plan.json_values import json_value
-from reconciler.plan.model import Action, Plan, pointer
+from reconciler.plan.model import Action, Plan, json_value, pointer
 from reconciler.untrusted_text import short
 
 NO_POLICIES = "there are no policies to compare it with"

@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from reconciler.decide.decisions import Job, Strategy, Verb
 from reconciler.decide.reasons import ReasonCode
-from reconciler.plan.json_values import json_value
+from reconciler.plan.model import json_value
 
 PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
 PLAN_SCHEMA = Meta(

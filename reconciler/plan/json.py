@@ -54,8 +54,7 @@ from reconciler.plan.documents import (
     VictimsDocument,
 )
 from reconciler.plan.effects import Effect, effect_of, fewer, more
-from reconciler.plan.json_values import json_value
-from reconciler.plan.model import Action, Plan, pointer
+from reconciler.plan.model import Action, Plan, json_value, pointer
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")

@@ -37,8 +37,7 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.plan.differences import WRITTEN, Compared
-from reconciler.plan.json_values import json_value
-from reconciler.plan.model import Action, Plan, pointer
+from reconciler.plan.model import Action, Plan, json_value, pointer
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import short, whole_number_in
 from reconciler.workload_kinds import (

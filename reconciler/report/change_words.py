@@ -13,7 +13,7 @@ from reconciler.decide.placement.status import STATUS_PREFIX
 from reconciler.messages import counted
 from reconciler.model import JOURNAL, ObjectRef
 from reconciler.plan.effects import Effect, effect_of, is_acted_on
-from reconciler.plan.json_values import json_value
+from reconciler.plan.model import json_value
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import workload_kind
 

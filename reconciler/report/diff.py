@@ -9,8 +9,7 @@ from itertools import groupby, zip_longest
 from typing import Any
 
 from reconciler.decide.decisions import Decision, FieldChange, Verb
-from reconciler.plan.json_values import json_value
-from reconciler.plan.model import Plan
+from reconciler.plan.model import Plan, json_value
 from reconciler.report.change_words import name_of, value_text
 from reconciler.untrusted_text import one_line
 

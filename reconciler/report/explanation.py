@@ -11,8 +11,7 @@ from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, Workload
-from reconciler.plan.json_values import json_value
-from reconciler.plan.model import Plan
+from reconciler.plan.model import Plan, json_value
 from reconciler.report.change_words import (
     field_name,
     field_of,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.freeze_check import BATCH, FreezeCheck
+from reconciler.apply.run import BATCH, FreezeCheck
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Phase

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from reconciler.plan.json_values import json_value
+from reconciler.plan.model import json_value
 
 
 class Word(StrEnum):

@@ -32,7 +32,7 @@ from reconciler.exit_codes import ExitCode
 from reconciler.plan import documents
 from reconciler.plan import json as plan_json
 from reconciler.plan.json import plan_document, plan_from_dict, plan_in_parts, plan_to_dict, plan_to_json
-from reconciler.plan.json_values import json_value
+from reconciler.plan.model import json_value
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
 from tests.report.plans import PLACE_WEB, a_create, a_plan, a_record, a_scale, an_idle
