@@ -52,8 +52,9 @@ built-where-possible: $(STAMP)
 check: built-where-possible
 	$(BIN)/pytest $(PYTEST) -n auto --dist loadgroup --no-loadscope-reorder -m "not soak and not bench"
 
-# Once more without real parts and without the laws, which try many cases: with the lowest releases of all direct
-# dependencies, and on every later interpreter that this machine has.
+# With the lowest releases of all direct dependencies, and on every later interpreter that this machine has: what differs
+# there shows in one case of each test, and in all of those about what a library reads or says (`every_case`). No real
+# parts, and no laws.
 others: $(OTHERS:%=again-%) docs
 
 others-ready: $(OTHERS:%=.venvs/%/.installed) .venvs/docs/.installed
@@ -61,7 +62,7 @@ others-ready: $(OTHERS:%=.venvs/%/.installed) .venvs/docs/.installed
 .PRECIOUS: .venvs/%/.installed
 
 again-%: .venvs/%/.installed
-	.venvs/$*/bin/python -m pytest $(PYTEST) -m "not real and not laws and not soak and not bench"
+	.venvs/$*/bin/python -m pytest $(PYTEST) --first-cases -m "not real and not laws and not soak and not bench"
 
 .venvs/lowest/.installed: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv --clear $(@D)

@@ -47,7 +47,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--first-cases", action="store_true", help="of each test its first case, if not `every_case`")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    _prepare(config, items)
+    yield
+    if config.option.first_cases:  # of those that -m leaves
+        first = set({item.nodeid.partition("[")[0]: item for item in reversed(items)}.values())
+        items[:] = [item for item in items if item in first or item.get_closest_marker("every_case")]
+
+
+def _prepare(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("laws")

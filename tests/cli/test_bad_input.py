@@ -106,6 +106,7 @@ WRONG_CALLS = {
 }
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(("call", "code", "line"), WRONG_CALLS.values(), ids=WRONG_CALLS)
 def test_a_wrong_call(quickstart, monkeypatch, call, code, line):
     monkeypatch.setattr("sys.stdin", io.StringIO())

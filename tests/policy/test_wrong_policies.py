@@ -23,6 +23,7 @@ def cases(part: str) -> list[Any]:
     ]
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(("file", "old", "new", "told"), cases("wrong"))
 def test_a_wrong_policy_is_told_with_its_place(tmp_path, file, old, new, told):
     assert problems_in(tmp_path, edited(file, old, new)) == ([told] if isinstance(told, str) else told)

@@ -214,6 +214,7 @@ def _circular():
     return document
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("document", "message"),
     [

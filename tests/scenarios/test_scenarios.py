@@ -12,6 +12,7 @@ import pytest
 from tests.scenarios.running import Scenario, scenarios
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
 def test_scenario(scenario: Scenario, tmp_path: Path):
     ran = scenario.run(tmp_path)

@@ -28,6 +28,7 @@ def said(text: str) -> list[str]:
     return [str(problem) for problem in read(text)[1]]
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -133,6 +134,7 @@ def test_anchors_aliases_and_merge_keys(text, value):
     assert only(text).value == value
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -22,6 +22,7 @@ def only(text: str) -> Any:
     return read.found[0].value
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -357,6 +357,7 @@ BEGINNING = (
 NO_FILE: dict[str, Any] = {}
 
 
+@pytest.mark.every_case
 @pytest.mark.parametrize(
     ("content", "words"),
     [
