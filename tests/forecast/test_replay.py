@@ -30,6 +30,7 @@ from reconciler.policy.types import PolicySet
 from tests.forecast.test_timelines import a_deployment, a_service
 from tests.forecast.traffic import NOISE, OFFICE, PARIS, SHOP, Calls, Shape, calls, history_of
 from tests.forecast.worlds import document, first_of, policy_set
+from tests.laws import share_of
 
 START = datetime(2026, 10, 23, tzinfo=UTC)  # the clocks go back on the 25th
 STEP = timedelta(minutes=10)
@@ -162,7 +163,8 @@ def compared(count: int, days: int, namespaces: int, seed: object) -> tuple[Fore
     return replayed(policies, opened_of(made), history, end - START), cron(policies, made, end), end
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(share_of(3)))
 def test_a_replay_is_what_a_cron_would_have_done(seed: int) -> None:
     """Every step of every workload is the same, and so are wakes and the number of those that waited."""
     found, past, end = compared(8, 7, 2, seed)
@@ -195,6 +197,7 @@ VARIANTS: list[Any] = [
 ]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("fields", VARIANTS)
 def test_each_step_is_that_of_a_cron_whatever_the_policies_say(fields: dict[str, Any]) -> None:
     end = START + timedelta(days=3)

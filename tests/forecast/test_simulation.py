@@ -78,6 +78,7 @@ def differing(before: Steps, after: Steps) -> set[Workload]:
     return {key for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(
     ("season", "seed", "days"), [("a week", 5, 3), ("the clocks go back", 3, 7), ("the clocks go forward", 1, 7)]
 )
@@ -85,11 +86,13 @@ def test_runs_in_between_do_nothing(tmp_path: Path, season: str, seed: int, days
     check_forecast(tmp_path, season, f"some {seed}", 10, timedelta(days=days))
 
 
+@pytest.mark.laws
 def test_what_a_limit_held_back_goes_idle_once_a_day_has_passed(tmp_path: Path) -> None:
     """24 hours after the idles that count, which is at no edge of a calendar."""
     check_forecast(tmp_path, "the clocks go back", "events 10", 50, timedelta(days=2))
 
 
+@pytest.mark.laws
 def test_a_review_says_what_runs_of_both_do(tmp_path: Path) -> None:
     check_review(tmp_path, "a week", "some 1", 5, timedelta(days=2))
 

@@ -25,6 +25,7 @@ from reconciler.forecast.suggest import (
 )
 from reconciler.model import ObjectRef
 from tests.forecast.traffic import NOISE, PARIS, SHOP, Shape, calls, history_of
+from tests.laws import share_of
 from tests.way.calls import Folder
 
 END = datetime(2026, 11, 20, 15, tzinfo=UTC)
@@ -66,7 +67,7 @@ NOISES = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(share_of(10)))
 @pytest.mark.parametrize("shape", NOISES)
 def test_noise_has_no_window(shape: Shape, seed: int) -> None:
     assert found_in(shape, seed) is None

@@ -39,7 +39,7 @@ EVENING, MORNING = DAYS[0] + OFF_AT, DAYS[1] + ON_AT
 WRITES = 62
 """How many writes a run makes at most that switches all of them."""
 
-EVERY = 12
+EVERY = 31
 """Of how many writes `make test` takes one."""
 
 ALL = [f"{one.kind}.{one.group}" for one in SWITCHES.values()]
