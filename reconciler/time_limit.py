@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
 
 STEP_SECONDS = 0.2
 """A cut is heard after so long: a signal ends no wait of another thread."""
@@ -14,15 +13,7 @@ GRACE_SECONDS = 3.0
 """What is in flight has this long once a run is over: with giving the locks back it ends within five."""
 
 
-class Clock(Protocol):
-    """Time for the rooms that act."""
-
-    def monotonic(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...
-
-
-class RealClock:
+class Clock:
     """Time as it passes, also while the machine sleeps, where the system can tell: a lock runs out meanwhile."""
 
     def monotonic(self) -> float:
@@ -33,7 +24,7 @@ class RealClock:
         time.sleep(seconds)
 
 
-class SettledClock:
+class SettledClock(Clock):
     """Time of a snapshot, which settles at once: waiting takes none, and is over all the same."""
 
     def __init__(self) -> None:
@@ -55,7 +46,7 @@ class TimeLimit:
 
     def __init__(self, seconds: float = inf, clock: Clock | None = None, ended: str = "its time is over") -> None:
         """`ended` is why it is over where nobody cut it."""
-        self._clock = clock or RealClock()
+        self._clock = clock or Clock()
         self._end = self._clock.monotonic() + seconds
         self._ended = ended
         self._why = ""

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.backends.config_map_store import ConfigMapStore
-from reconciler.backends.protocols import Cluster, Lock, PodPickerClient, StateStore
+from reconciler.backends.protocols import Cluster, Lock, PodPickerClient
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.annotations import OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, Phase
@@ -27,7 +27,7 @@ class Access(Struct, frozen=True):
     """
 
     cluster: Cluster
-    store: StateStore
+    store: ConfigMapStore
     lock: Lock
     picker: PodPickerClient
     limit: TimeLimit

@@ -1,4 +1,4 @@
-"""`StateStore` as one ConfigMap of a cluster, through the cluster's own protocol."""
+"""What one run keeps for the next, small texts by key, as one ConfigMap of a cluster."""
 
 from __future__ import annotations
 

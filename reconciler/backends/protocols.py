@@ -220,19 +220,6 @@ class Lock(Protocol):
         """Give it back; nothing happens when it is not ours."""
 
 
-class StateStore(Protocol):
-    """What one run keeps for the next: small JSON texts by key, in one cluster."""
-
-    def read(self, key: str) -> str | None: ...
-
-    def write(self, key: str, value: str | None, expected: str | None) -> None:
-        """Set `key` to `value` (None removes it) where it holds `expected` (None: absent).
-
-        Raises:
-            StaleError: it holds something else.
-        """
-
-
 class RequestSettings(Struct, frozen=True):
     """How much a run may ask of a cluster, and how long it waits.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
@@ -50,7 +50,7 @@ def uninstall_command(options: UninstallOptions) -> int:
     with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
         world = options.world(fleet)
 
-        def done(decide: Decide, title: str, *, again: bool = False) -> Applied:
+        def done(decide: Decide, title: str, again: bool) -> Applied:
             asks = not options.auto_approve and not again
             nothing = f"{title.partition(' ')[0]}: nothing is to be done."
             approval = Approval(options.output, options.replace(title=title, nothing=nothing), ask=asks)
@@ -62,21 +62,16 @@ def uninstall_command(options: UninstallOptions) -> int:
         return limit.ended(_uninstalled(removal, done, world))
 
 
-class Done(Protocol):
-    def __call__(self, decide: Decide, title: str, *, again: bool = False) -> Applied:
-        """Return what was done of a plan, once it was approved; `again`: it was, but controllers copied old keys."""
-
-
 _MOST_PASSES = 5
 """So often keys are taken off: until the controller of a Deployment sees that, it copies them to its ReplicaSets."""
 
 
-def _uninstalled(removal: _Removal, done: Done, world: World) -> ExitCode:
+def _uninstalled(removal: _Removal, done: Callable[[Decide, str, bool], Applied], world: World) -> ExitCode:
     """Wake, then take the keys off, then delete what is ours alone, the locks last; what fails stops what follows."""
     codes: list[ExitCode] = []
     for number in range(_MOST_PASSES + 1):
         decide, title = (removal.cleared, "Uninstall from Fleet") if number else (removal.woken, "Wake in Fleet")
-        applied = done(decide, title, again=number > 1)
+        applied = done(decide, title, number > 1)  # approved once, where controllers copied old keys
         codes.append(exit_of_apply(applied))
         if not _is_whole(applied):
             say("error: not everything was done, so the records stay; call uninstall again")

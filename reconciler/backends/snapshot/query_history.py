@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,6 +27,9 @@ from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.errors import Problem, SnapshotError
 from reconciler.model import RangeAnswer, RangeSeries
 from reconciler.yaml.files import read_bytes
+
+if TYPE_CHECKING:
+    from reconciler.backends.prometheus import PrometheusMetrics
 
 HISTORY_FILE = "query-history.jsonl"
 SCRAPES = "count(up)"
@@ -36,11 +39,6 @@ SCRAPES_IN_AN_HOUR = "avg(count_over_time(up[1h]))"
 _DIGITS = 6
 _SECOND = timedelta(seconds=1)
 _Value = float | str | None
-
-
-class RangeSource(Protocol):
-    def query_range(self, text: str, start: datetime, count: int, step: timedelta) -> RangeAnswer:
-        """Return the values of one rendered query at `count` times from `start` on, `step` apart."""
 
 
 class QueryHistory:
@@ -105,7 +103,7 @@ class QueryHistory:
 
 
 def recorded_history(
-    metrics: RangeSource, queries: Iterable[str], start: datetime, count: int, step: timedelta
+    metrics: PrometheusMetrics, queries: Iterable[str], start: datetime, count: int, step: timedelta
 ) -> QueryHistory:
     """Ask `metrics` for each of the rendered `queries` at `count` times from `start` on, and for its averages."""
     texts = dict.fromkeys(map(one_spaced, queries))
