@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import DEFAULTS, RequestSettings, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
-from reconciler.model import NOTHING, Pod
+from reconciler.model import JOURNAL, NOTHING, Pod
 from reconciler.observe.sources import Readers
 from reconciler.policy.types import Fleet
 from reconciler.time_limit import SettledClock, TimeLimit
@@ -92,11 +93,10 @@ def open_world(
         live = LiveSettings(now, fleet.namespace, settings, recorders, fleet.switch_kinds)
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
         return _world(fleet, opened, Readers(limit=settings.limit), settings.limit)
-    from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
+    from reconciler.backends.snapshot.cluster import open_snapshot
 
-    opening = SnapshotSettings(fleet.namespace, now, fleet.switch_kinds)
     names = [cluster.name for cluster in fleet.clusters]
-    opened = open_snapshot(snapshot, names, victim_order(lambda: now), opening)
+    opened = open_snapshot(snapshot, names, victim_order(lambda: now), now, fleet.switch_kinds)
     readers = Readers(WorkerPool(0), limit=settings.limit)  # files, which take no threads
     return replace(_world(fleet, opened, readers, settings.limit.within(clock=SettledClock())), origin="snapshot")
 
@@ -132,11 +132,11 @@ def _holder(fleet: Fleet) -> str:
 
 
 def _access(fleet: Fleet, backend: Backend, readers: Readers, limit: TimeLimit) -> Access | None:
-    if backend.cluster is None or backend.store is None:
+    if backend.cluster is None:
         return None
     return Access(
         cluster=backend.cluster,
-        store=backend.store,
+        store=ConfigMapStore(backend.cluster, fleet.namespace, JOURNAL),
         lock=backend.lock(_holder(fleet)),
         picker=HttpPodPicker(backend.cluster.secret, fleet.pod_pickers.allowed_hosts, readers.limit),
         limit=limit,

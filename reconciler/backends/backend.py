@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import ApiTraffic, Cluster, Lock, MetricsSource
 from reconciler.errors import UsageError
 from reconciler.time_limit import TimeLimit
@@ -26,7 +25,6 @@ class Backend(Struct, frozen=True):
     name: str
     cluster: Cluster | None = None
     metrics: MetricsSource | None = None
-    store: ConfigMapStore | None = None
     make_lock: Callable[[str], Lock] | None = None
     traffic: Callable[[], ApiTraffic] | None = None  # None: nothing is exchanged, it lies in files
     preflight: Preflight | None = None  # None: there is no server

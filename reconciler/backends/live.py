@@ -9,7 +9,6 @@ from functools import partial
 from msgspec import Struct
 
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.credential_sources import with_allowed_files
 from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
 from reconciler.backends.kubernetes.client import ApiClient
@@ -22,7 +21,7 @@ from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError
-from reconciler.model import JOURNAL, NOTHING
+from reconciler.model import NOTHING
 from reconciler.workload_kinds import WorkloadKind
 
 
@@ -66,7 +65,6 @@ def _open_server(
         name=settings.name,
         cluster=cluster,
         metrics=_open_metrics(settings, live),
-        store=ConfigMapStore(cluster, live.namespace, JOURNAL),
         make_lock=partial(LeaseLock, client, live.namespace),
         traffic=client.traffic,
         preflight=Preflight(client, connection),

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from reconciler.backends.backend import Opened
-from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import days_option, option, output_option, verb
@@ -141,8 +141,7 @@ def opened_snapshot(options: RunOptions, *sets: PolicySet) -> Opened:
     names = tuple(dict.fromkeys(cluster.name for policies in sets for cluster in policies.fleet.clusters))
     order = victim_order(lambda: options.now)
     switches = tuple(dict.fromkeys(kind for policies in sets for kind in policies.fleet.switch_kinds))
-    settings = SnapshotSettings(sets[0].fleet.namespace, options.now, switches)
-    return open_snapshot(options.snapshot, names, order, settings)
+    return open_snapshot(options.snapshot, names, order, options.now, switches)
 
 
 def prices_of(texts: tuple[str, ...]) -> Prices:

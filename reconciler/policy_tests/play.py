@@ -11,7 +11,7 @@ from msgspec import structs
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.protocols import MetricsSource
-from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics
 from reconciler.decide.annotations import WAKE_REQUESTED_AT, format_time
@@ -77,7 +77,7 @@ def _opened(file: CaseFile, policies: PolicySet) -> Opened:
     switches = policies.fleet.switch_kinds
     order = victim_order(lambda: _EPOCH)  # what is played has that of its own time
     if file.snapshot:
-        return open_snapshot(file.snapshot, names, order, SnapshotSettings(policies.fleet.namespace, switches=switches))
+        return open_snapshot(file.snapshot, names, order, switches=switches)
     try:
         made = {name: MemoryCluster.of_manifests(name, file.clusters.get(name, ()), order, switches) for name in names}
     except SnapshotError as error:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
-from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.errors import SnapshotError, UsageError
 from reconciler.model import JOURNAL
 from reconciler.time_limit import TimeLimit
+from reconciler.world import open_world
 from tests.backends.folders import a_folder, last_names_first
+from tests.builders import NOW, a_fleet
 
 SERVICE = "{apiVersion: v1, kind: Service, metadata: {name: web}}"
 
@@ -24,8 +26,7 @@ def test_every_cluster_of_the_fleet_is_there_in_its_order(tmp_path: Path) -> Non
     assert list(opened.backends) == ["west", "north", "east"]
     west, north, east = opened.backends.values()
     assert opened.warnings() == ()
-    assert (north.cluster, north.metrics, north.store, north.error) == (
-        None,
+    assert (north.cluster, north.metrics, north.error) == (
         None,
         None,
         f"no folder {tmp_path}/north in the snapshot",
@@ -59,13 +60,10 @@ def test_the_problems_of_all_clusters_come_at_once(tmp_path: Path) -> None:
 
 
 def test_the_journal_is_a_config_map_in_our_namespace(tmp_path: Path) -> None:
-    backend = open_snapshot(
-        a_folder(tmp_path, {"east/a.yaml": SERVICE}), ["east"], last_names_first, SnapshotSettings("ours")
-    ).backends["east"]
-    assert backend.store is not None
-    assert backend.cluster is not None
-    backend.store.write("key", "value", None)
-    assert dict(backend.cluster.get(CONFIG_MAPS, "ours", JOURNAL).data) == {"key": "value"}
+    fleet = a_fleet("east", namespace="ours")
+    access = open_world(fleet, str(a_folder(tmp_path, {"east/a.yaml": SERVICE})), NOW).access("east")
+    access.store.write("key", "value", None)
+    assert dict(access.cluster.get(CONFIG_MAPS, "ours", JOURNAL).data) == {"key": "value"}
 
 
 def test_a_lock_leaves_nothing_behind(tmp_path: Path) -> None:

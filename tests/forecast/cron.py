@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from reconciler.backends.backend import Opened
-from reconciler.backends.snapshot.cluster import SnapshotSettings, open_snapshot
+from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline, forecast
 from reconciler.model import ObjectRef
@@ -102,9 +102,7 @@ class CronFolder:
     def forecast(self, policies: PolicySet, start: datetime, end: datetime) -> tuple[Forecast, frozenset[datetime]]:
         """Return the forecast of these days, and at which times it played a run."""
         names = [cluster.name for cluster in policies.fleet.clusters]
-        simulation = _Noted(
-            policies, open_snapshot(self.path, names, first_of, SnapshotSettings(policies.fleet.namespace, start)), TICK
-        )
+        simulation = _Noted(policies, open_snapshot(self.path, names, first_of, start), TICK)
         return forecast(policies, simulation, start, end), frozenset(simulation.played)
 
 

@@ -11,10 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct
-
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource, VictimOrder
 from reconciler.backends.snapshot.folder import (
@@ -29,7 +26,7 @@ from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, Snaps
 from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
 from reconciler.backends.snapshot.writes import planned_changes
 from reconciler.errors import ClusterError, Problem, SnapshotError
-from reconciler.model import JOURNAL, ServiceAccount, Write
+from reconciler.model import ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import is_inside, leads_out, spelt
 
@@ -197,23 +194,17 @@ class SnapshotCluster:
             raise SnapshotError.of(problems)
 
 
-class SnapshotSettings(Struct, frozen=True):
-    """How a snapshot is opened: `namespace` and `switches` are the Fleet's; `now` None is when it is asked."""
-
-    namespace: str = "reconciler"
-    now: datetime | None = None
-    switches: tuple[WorkloadKind, ...] = ()
-
-
 def open_snapshot(
     directory: str | Path,
     clusters: Sequence[str],
     victim_order: VictimOrder,
-    settings: SnapshotSettings = SnapshotSettings(),  # noqa: B008 - it is frozen
+    now: datetime | None = None,
+    switches: tuple[WorkloadKind, ...] = (),
 ) -> Opened:
-    """Open `clusters` over the folders of the same names in `directory`.
+    """Open `clusters` over the folders of the same names in `directory`, where it is `now`, None: when it is asked.
 
-    Answers to queries that were recorded for the time `now` of `settings` are as of now.
+    Answers to queries that were recorded for that time are as of now. `switches` are the kinds that the Fleet switches
+    off in place of scaling them.
 
     A cluster without a folder has an `error`, and so has one whose files hold no object: an export that failed is no
     empty cluster; folders of others are left alone, with a warning.
@@ -229,14 +220,21 @@ def open_snapshot(
         if name not in folders:
             backends[name] = Backend(name, error=f"no folder {top / name} in the snapshot")
             continue
-        cluster, found = _open_cluster(folders[name], top, victim_order, settings)
+        recording, found = read_recording(folders[name], name, top)
+        cluster = SnapshotCluster(Store(folders[name], name, top, switches), victim_order, recording, now)
+        found += cluster.problems()
         if not found and cluster.is_emptied():
             why = f"the files in {folders[name]} hold no object, expected what kubectl get prints"
             backends[name] = Backend(name, error=why)
             continue
         own, wrong = read_metrics(folders[name], name, top)
-        backends[name] = _folder_backend(
-            cluster, folders[name], SnapshotMetrics(name, recorded | own, settings.now), settings.namespace
+        backends[name] = Backend(
+            name=name,
+            cluster=cluster,
+            metrics=SnapshotMetrics(name, recorded | own, now),
+            make_lock=partial(FileLock, folders[name]),
+            begin=cluster.begin,
+            end=cluster.end,
         )
         problems += wrong + found
     if problems:
@@ -259,27 +257,6 @@ def _folders(top: Path) -> dict[str, Path]:
     if outside:
         raise SnapshotError.of(Problem(spelt(str(top / name)), 1, 1, "", leads_out(home)) for name in outside)
     return {name: top / name for name in names}
-
-
-def _open_cluster(
-    directory: Path, top: Path, victim_order: VictimOrder, settings: SnapshotSettings
-) -> tuple[SnapshotCluster, list[Problem]]:
-    name = directory.name
-    recording, problems = read_recording(directory, name, top)
-    cluster = SnapshotCluster(Store(directory, name, top, settings.switches), victim_order, recording, settings.now)
-    return cluster, problems + cluster.problems()
-
-
-def _folder_backend(cluster: SnapshotCluster, directory: Path, metrics: SnapshotMetrics, namespace: str) -> Backend:
-    return Backend(
-        name=cluster.name,
-        cluster=cluster,
-        metrics=metrics,
-        store=ConfigMapStore(cluster, namespace, JOURNAL),
-        make_lock=partial(FileLock, directory),
-        begin=cluster.begin,
-        end=cluster.end,
-    )
 
 
 def _warnings(
