@@ -15,7 +15,7 @@ from reconciler import credentials
 from tests.laws import share_of
 
 if TYPE_CHECKING:
-    from tests.way.calls import Folder
+    from tests.pipeline.calls import Folder
 
 pytest_plugins = ("tests.real.fixtures",)
 
@@ -119,6 +119,6 @@ def repository() -> Path:
 @pytest.fixture
 def quickstart(repository: Path, tmp_path: Path) -> Folder:
     """The quickstart in a folder of its own, with its policies and its snapshot, and the command line called there."""
-    from tests.way.calls import Folder
+    from tests.pipeline.calls import Folder
 
     return Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")

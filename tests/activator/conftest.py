@@ -1,5 +1,5 @@
 """Fixtures of tests on a cluster with a service network."""
 
-from tests.activator.town import activators, town
+from tests.activator.live_services import activators, services
 
-__all__ = ["activators", "town"]
+__all__ = ["activators", "services"]

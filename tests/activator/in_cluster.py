@@ -14,6 +14,7 @@ import pytest
 import urllib3
 
 from tests.live import deployed
+from tests.pipeline.manifests import UNLIMITED, documents, fleet, idling
 from tests.real.api import Api
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
@@ -21,7 +22,6 @@ from tests.real.network_namespace import NamespaceMissingError, add_address, net
 from tests.real.objects import a_namespace, a_pod_template, manifests
 from tests.real.processes import Process
 from tests.real.worlds import create_missing
-from tests.way.manifests import UNLIMITED, documents, fleet, idling
 
 COMPONENT = Path(__file__).resolve().parents[2] / "deploy" / "components" / "activator"
 OWN = "reconciler"

@@ -26,8 +26,8 @@ from reconciler.plan.model import Action
 from reconciler.policy.load import read_policies
 from reconciler.world import open_world
 from tests.laws import tries
+from tests.pipeline.manifests import UNLIMITED, documents, fleet, idling
 from tests.real.objects import a_deployment, with_metadata
-from tests.way.manifests import UNLIMITED, documents, fleet, idling
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -97,7 +97,7 @@ class View:
         self._cluster.write(write)
 
 
-class Town:
+class InterruptedRun:
     """One cluster in a folder, a run that is under way, and the signals that came."""
 
     def __init__(self, folder: Path) -> None:
@@ -208,11 +208,11 @@ class Town:
         return {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
 
 
-SIGNALS: dict[str, Callable[[Town], None]] = {
-    "traffic": lambda town: town.traffic(),
-    "traffic while the run goes on": lambda town: town.traffic((0, 1, 1, 1)),
-    "annotation": lambda town: town.annotation(),
-    "event": lambda town: town.event(),
+SIGNALS: dict[str, Callable[[InterruptedRun], None]] = {
+    "traffic": lambda run: run.traffic(),
+    "traffic while the run goes on": lambda run: run.traffic((0, 1, 1, 1)),
+    "annotation": lambda run: run.annotation(),
+    "event": lambda run: run.event(),
 }
 
 
@@ -222,28 +222,28 @@ CASES += [("traffic while the run goes on", writes, True) for writes in (1, 2)]
 
 @pytest.mark.parametrize(("kind", "writes", "killed"), CASES)
 def test_a_signal_between_any_two_writes_of_a_run(tmp_path: Path, kind: str, writes: int, killed: bool) -> None:
-    town = Town(tmp_path)
-    town.begin()
+    run = InterruptedRun(tmp_path)
+    run.begin()
     for _ in range(writes):
-        town.step()
-    town.wait(MINUTE)
-    SIGNALS[kind](town)
+        run.step()
+    run.wait(MINUTE)
+    SIGNALS[kind](run)
     if killed:
-        town.pending = []
+        run.pending = []
     if kind == "traffic" and writes:
-        assert IDLED_AT not in town.service().annotations
-    town.wait(MINUTE)
-    town.check()
-    if town.signal is not None and (kind.startswith("traffic") or writes):
-        assert town.replicas() == {"api": 2, "web": 2}
+        assert IDLED_AT not in run.service().annotations
+    run.wait(MINUTE)
+    run.check()
+    if run.signal is not None and (kind.startswith("traffic") or writes):
+        assert run.replicas() == {"api": 2, "web": 2}
 
 
 def test_the_run_idles_where_no_signal_comes(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.begin()
-    assert [one.decision.phase.name for one in town.pending] == ["ANNOTATE", "DECREASE", "DECREASE"]
-    town.check()
-    assert town.replicas() == {"api": 0, "web": 0}
+    run = InterruptedRun(tmp_path)
+    run.begin()
+    assert [one.decision.phase.name for one in run.pending] == ["ANNOTATE", "DECREASE", "DECREASE"]
+    run.check()
+    assert run.replicas() == {"api": 0, "web": 0}
 
 
 class Interleaving(RuleBasedStateMachine):
@@ -252,52 +252,52 @@ class Interleaving(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self.town = Town(Path(self._folder.name))
+        self.run = InterruptedRun(Path(self._folder.name))
 
     def teardown(self) -> None:
         try:
-            self.town.check()
+            self.run.check()
         finally:
             self._folder.cleanup()
 
     @invariant()
     def a_mark_lists_what_stands_at_zero(self) -> None:
-        self.town.check_marks()
+        self.run.check_marks()
 
     @rule(minutes=st.sampled_from([1, 5, 90]))
     def time_passes(self, minutes: int) -> None:
-        self.town.wait(minutes * MINUTE)
+        self.run.wait(minutes * MINUTE)
 
-    @precondition(lambda self: not self.town.pending)
+    @precondition(lambda self: not self.run.pending)
     @rule()
     def a_run_begins(self) -> None:
-        self.town.wait(MINUTE)
-        self.town.begin()
+        self.run.wait(MINUTE)
+        self.run.begin()
 
-    @precondition(lambda self: self.town.pending)
+    @precondition(lambda self: self.run.pending)
     @rule()
     def the_run_writes(self) -> None:
-        self.town.step()
+        self.run.step()
 
-    @precondition(lambda self: self.town.pending)
+    @precondition(lambda self: self.run.pending)
     @rule()
     def the_run_is_killed(self) -> None:
-        self.town.pending = []
+        self.run.pending = []
 
     @rule(steps=st.lists(st.integers(0, 2), max_size=4).map(tuple))
     def traffic_comes(self, steps: tuple[int, ...]) -> None:
-        self.town.wait(MINUTE)
-        self.town.traffic(steps)
+        self.run.wait(MINUTE)
+        self.run.traffic(steps)
 
     @rule()
     def somebody_annotates(self) -> None:
-        self.town.wait(MINUTE)
-        self.town.annotation()
+        self.run.wait(MINUTE)
+        self.run.annotation()
 
     @rule()
     def somebody_writes_an_event(self) -> None:
-        self.town.wait(MINUTE)
-        self.town.event()
+        self.run.wait(MINUTE)
+        self.run.event()
 
 
 @pytest.mark.soak

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.activator.in_cluster import ActivatorProcess, our_slices
-from tests.activator.town import PATIENCE, Town, accepts, ask, is_consistent, run
+from tests.activator.live_services import PATIENCE, LiveServices, accepts, ask, is_consistent, run
 from tests.real.worlds import deployment_path, wait_until
 
 pytestmark = pytest.mark.soak
@@ -52,28 +52,30 @@ class Load:
             one.join(PATIENCE)
 
 
-def test_under_load_no_connection_is_refused_and_nothing_sleeps_with_a_signal(town: Town, activators) -> None:
+def test_under_load_no_connection_is_refused_and_nothing_sleeps_with_a_signal(
+    services: LiveServices, activators
+) -> None:
     activators()
-    address = town.open("web")
+    address = services.open("web")
     with Load(address) as load:
         time.sleep(1)
-        said = run(town)
+        said = run(services)
         ended = time.monotonic() - load.began
         assert said.code in (0, 6), said.out + said.err
         time.sleep(5)
     print(f"the run from 1 to {ended:.1f} s: {said.out}{said.err}")
     print(f"{load.answers} answered, errors {load.errors}, the run: {said.code}")
     assert (load.errors, load.answers > 50) == ([], True)
-    assert is_consistent(town)
+    assert is_consistent(services)
     assert ask(address).startswith("web-")
 
 
-def test_connections_that_do_not_signal_are_all_answered_once_it_wakes(town: Town, activators) -> None:
+def test_connections_that_do_not_signal_are_all_answered_once_it_wakes(services: LiveServices, activators) -> None:
     """From one second before a run to five after: what pods accept they answer, the rest waits for the wake."""
     activators("--held-per-service", "2000", "--hold-timeout", "120")
-    address = town.open("web")
+    address = services.open("web")
     annotate = {"metadata": {"annotations": {"reconciler/wake-ports": "none"}}}
-    town.api.patch(f"/api/v1/namespaces/{town.namespace}/services/web", annotate)
+    services.api.patch(f"/api/v1/namespaces/{services.namespace}/services/web", annotate)
     done = threading.Event()
     wait_until(lambda: accepts(address), "the proxy to know the Service")
     with ThreadPoolExecutor(1500) as clients:
@@ -86,16 +88,16 @@ def test_connections_that_do_not_signal_are_all_answered_once_it_wakes(town: Tow
         loading = threading.Thread(target=load, daemon=True)
         loading.start()
         time.sleep(1)
-        said = run(town)
+        said = run(services)
         time.sleep(5)
         done.set()
         loading.join(PATIENCE)
         assert said.code == 0, said.out + said.err
-        assert town.replicas("web") == 0
+        assert services.replicas("web") == 0
         held = sum(not one.done() for one in asked)
-        object_name = f"member/{town.namespace}/Service/web"
-        folder = str(town.folder.path)
-        woken = town.folder.call(
+        object_name = f"member/{services.namespace}/Service/web"
+        folder = str(services.folder.path)
+        woken = services.folder.call(
             "wake", object_name, "--policies", "policies", "--auto-approve", "--credentials-dir", folder
         )
         assert woken.code == 0, woken.out + woken.err
@@ -117,24 +119,24 @@ def first_answer(address: str) -> float:
 
 
 @pytest.mark.bench
-def test_the_first_byte_comes_at_most_200_ms_after_that_of_a_bare_scale_up(town: Town, activators) -> None:
+def test_the_first_byte_comes_at_most_200_ms_after_that_of_a_bare_scale_up(services: LiveServices, activators) -> None:
     woken, bare = [], []
     for _ in range(5):
         activator = activators()
-        address = town.open("web")
-        town.idle("web")
+        address = services.open("web")
+        services.idle("web")
         woken.append(first_answer(address))
         activator.terminate()
-        path = deployment_path(town.namespace, "web")
-        town.api.patch(path, {"spec": {"replicas": 0}})
-        wait_until(lambda: not town.api.items(f"/api/v1/namespaces/{town.namespace}/pods"), "no pods")
+        path = deployment_path(services.namespace, "web")
+        services.api.patch(path, {"spec": {"replicas": 0}})
+        wait_until(lambda: not services.api.items(f"/api/v1/namespaces/{services.namespace}/pods"), "no pods")
         wait_until(lambda address=address: not accepts(address), "nothing to accept")
         began = time.monotonic()
-        town.api.patch(path, {"spec": {"replicas": 1}})
+        services.api.patch(path, {"spec": {"replicas": 1}})
         bare.append(time.monotonic() - began + first_answer(address))
-        town.api.delete(path)
-        town.api.delete(f"/api/v1/namespaces/{town.namespace}/services/web")
-        wait_until(lambda: not town.api.items(f"/api/v1/namespaces/{town.namespace}/pods"), "no pods")
+        services.api.delete(path)
+        services.api.delete(f"/api/v1/namespaces/{services.namespace}/services/web")
+        wait_until(lambda: not services.api.items(f"/api/v1/namespaces/{services.namespace}/pods"), "no pods")
     print(f"woken {[round(one, 3) for one in woken]} s, bare {[round(one, 3) for one in bare]} s")
     assert statistics.median(woken) - statistics.median(bare) <= 0.2
 
@@ -147,14 +149,14 @@ def memory(activator: ActivatorProcess) -> int:
 
 
 def test_random_bytes_half_open_and_slow_clients_take_bounded_memory_and_others_are_served(
-    town: Town, activators
+    services: LiveServices, activators
 ) -> None:
     activator = activators("--held-per-service", "500", "--hold-timeout", "30")
-    address = town.open("web")
-    other = town.open("other")
-    town.idle("web", "other")
+    address = services.open("web")
+    other = services.open("other")
+    services.idle("web", "other")
     stop = {"metadata": {"annotations": {"reconciler/wake-ports": "none"}}}
-    town.api.patch(f"/api/v1/namespaces/{town.namespace}/services/web", stop)
+    services.api.patch(f"/api/v1/namespaces/{services.namespace}/services/web", stop)
     before = memory(activator)
     clients = []
     for number in range(1500):
@@ -171,4 +173,4 @@ def test_random_bytes_half_open_and_slow_clients_take_bounded_memory_and_others_
     for client in clients:
         client.close()
     wait_until(lambda: activator.metric("held") == 0, "their end")
-    assert our_slices(town.api, town.namespace)
+    assert our_slices(services.api, services.namespace)

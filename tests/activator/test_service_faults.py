@@ -15,10 +15,10 @@ import pytest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import Write
 from tests.activator.in_cluster import our_slices
-from tests.activator.town import (
+from tests.activator.live_services import (
     IDLED_AT,
     PATIENCE,
-    Town,
+    LiveServices,
     accepts,
     answers,
     ask,
@@ -38,70 +38,74 @@ pytestmark = pytest.mark.soak
 HOLD = ("--hold-timeout", "5")
 
 
-def pods(town: Town) -> list[dict[str, Any]]:
-    return town.api.items(f"/api/v1/namespaces/{town.namespace}/pods")
+def pods(services: LiveServices) -> list[dict[str, Any]]:
+    return services.api.items(f"/api/v1/namespaces/{services.namespace}/pods")
 
 
-def never_ready(town: Town, value: str | None) -> None:
+def never_ready(services: LiveServices, value: str | None) -> None:
     """Have the next pods of web never get ready, or get ready again."""
     template = {"metadata": {"annotations": {"test/never-ready": value}}}
-    town.api.patch(deployment_path(town.namespace, "web"), {"spec": {"template": template}})
+    services.api.patch(deployment_path(services.namespace, "web"), {"spec": {"template": template}})
 
 
-def test_where_a_quota_refuses_the_pods_clients_are_reset_and_served_once_it_is_gone(town: Town, activators) -> None:
+def test_where_a_quota_refuses_the_pods_clients_are_reset_and_served_once_it_is_gone(
+    services: LiveServices, activators
+) -> None:
     activator = activators(*HOLD)
-    address = town.open("web")
-    town.idle("web")
-    quota = f"/api/v1/namespaces/{town.namespace}/resourcequotas/none"
-    create(town.api, [an_object("v1", "ResourceQuota", "none", spec={"hard": {"pods": "0"}})], town.namespace)
-    wait_until(lambda: "hard" in town.api.get(quota).get("status", {}), "the quota to be in force")
+    address = services.open("web")
+    services.idle("web")
+    quota = f"/api/v1/namespaces/{services.namespace}/resourcequotas/none"
+    create(services.api, [an_object("v1", "ResourceQuota", "none", spec={"hard": {"pods": "0"}})], services.namespace)
+    wait_until(lambda: "hard" in services.api.get(quota).get("status", {}), "the quota to be in force")
     with pytest.raises(ConnectionResetError):
         ask(address)
-    wait_until(lambda: town.replicas("web") == 1, "the wake")
-    assert (pods(town), activator.metric("held")) == ([], 0)
-    town.api.delete(quota)
+    wait_until(lambda: services.replicas("web") == 1, "the wake")
+    assert (pods(services), activator.metric("held")) == ([], 0)
+    services.api.delete(quota)
     wait_until(lambda: answers(address), "an answer, now that pods may come", 300)
-    wait_until(lambda: not our_slices(town.api, town.namespace), "the slices to go")
-    assert town.need_pods() == ["web"]
+    wait_until(lambda: not our_slices(services.api, services.namespace), "the slices to go")
+    assert services.need_pods() == ["web"]
 
 
 @pytest.mark.parametrize("woken", [False, True], ids=["before the wake", "while its client waits"])
 def test_where_what_is_behind_is_deleted_clients_are_reset_and_served_once_it_is_back(
-    town: Town, activators, woken: bool
+    services: LiveServices, activators, woken: bool
 ) -> None:
     activator = activators(*HOLD)
-    address = town.open("web")
-    town.idle("web")
-    path = deployment_path(town.namespace, "web")
+    address = services.open("web")
+    services.idle("web")
+    path = deployment_path(services.namespace, "web")
     if woken:
-        never_ready(town, "true")
+        never_ready(services, "true")
     else:
-        town.api.delete(path)
+        services.api.delete(path)
     with ThreadPoolExecutor(1) as clients:
         asked = clients.submit(ask, address)
         if woken:
-            wait_until(lambda: town.replicas("web") == 1, "the wake")
-            town.api.delete(path)
+            wait_until(lambda: services.replicas("web") == 1, "the wake")
+            services.api.delete(path)
         with pytest.raises(ConnectionResetError):
             asked.result(PATIENCE)
     assert activator.metric("held") == 0
-    wait_until(lambda: not pods(town), "no pods")
-    create(town.api, [a_deployment("web", 1)], town.namespace)
+    wait_until(lambda: not pods(services), "no pods")
+    create(services.api, [a_deployment("web", 1)], services.namespace)
     wait_until(lambda: answers(address), "an answer, now that it is back")
 
 
-def test_where_the_service_is_deleted_its_clients_are_reset_and_no_slice_stays(town: Town, activators) -> None:
+def test_where_the_service_is_deleted_its_clients_are_reset_and_no_slice_stays(
+    services: LiveServices, activators
+) -> None:
     activator = activators()
-    address = town.open("web")
-    town.idle("web")
-    never_ready(town, "true")
+    address = services.open("web")
+    services.idle("web")
+    never_ready(services, "true")
     with ThreadPoolExecutor(1) as clients:
         asked = clients.submit(ask, address)
-        wait_until(lambda: town.replicas("web") == 1, "the wake")
-        town.api.delete(f"/api/v1/namespaces/{town.namespace}/services/web")
+        wait_until(lambda: services.replicas("web") == 1, "the wake")
+        services.api.delete(f"/api/v1/namespaces/{services.namespace}/services/web")
         with pytest.raises(ConnectionResetError):
             asked.result(PATIENCE)
-    wait_until(lambda: not our_slices(town.api, town.namespace), "no slices")
+    wait_until(lambda: not our_slices(services.api, services.namespace), "no slices")
     assert activator.metric("held") == 0
 
 
@@ -117,88 +121,92 @@ FAULTS = {
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_after_a_lost_watch_no_service_is_missed_and_no_slice_stays(
-    town: Town, activators, tmp_path: Path, kind: str
+    services: LiveServices, activators, tmp_path: Path, kind: str
 ) -> None:
     """Behind its back one Service is woken, and another one idled. "410": the API server forgot what changed."""
-    plane = town.network.plane
+    plane = services.network.plane
     with Proxy(plane.access(), tmp_path / "proxy") as proxy:
         activators(through=proxy)
-        wakes = town.open("wakes")
-        town.idle("wakes")
-        sleeps = town.open("sleeps")
+        wakes = services.open("wakes")
+        services.idle("wakes")
+        sleeps = services.open("sleeps")
         if kind == "410":
             plane.forget_changes()
-            assert watched_from(town, "1") == 410
+            assert watched_from(services, "1") == 410
         fault = FAULTS[kind](proxy)
         proxy.cut_all()
-        wait_until(lambda: run(town).code == 0, "a run that idles the second Service", 600)
-        assert town.replicas("sleeps") == 0
-        wake_by_hand(town, "wakes")
-        wait_until(lambda: pods(town) and pods(town)[-1].get("status", {}).get("podIP"), "a pod")
+        wait_until(lambda: run(services).code == 0, "a run that idles the second Service", 600)
+        assert services.replicas("sleeps") == 0
+        wake_by_hand(services, "wakes")
+        wait_until(lambda: pods(services) and pods(services)[-1].get("status", {}).get("podIP"), "a pod")
         if kind == "cut":
             proxy.rules.remove(fault)
         began = time.monotonic()
-        wait_until(lambda: slices_by_service(town) == {"sleeps"}, "its own slices, and no others")
+        wait_until(lambda: slices_by_service(services) == {"sleeps"}, "its own slices, and no others")
         print(f"{kind}: right again after {time.monotonic() - began:.1f} s")
         wait_until(lambda: accepts(sleeps), "kube-proxy to know it")
         assert ask(sleeps).startswith("sleeps-")
         assert ask(wakes).startswith("wakes-")
 
 
-def wake_by_hand(town: Town, name: str) -> None:
-    folder = str(town.folder.path)
+def wake_by_hand(services: LiveServices, name: str) -> None:
+    folder = str(services.folder.path)
     flags = ("--policies", "policies", "--auto-approve", "--credentials-dir", folder)
-    woken = town.folder.call("wake", f"member/{town.namespace}/Service/{name}", *flags)
+    woken = services.folder.call("wake", f"member/{services.namespace}/Service/{name}", *flags)
     assert woken.code == 0, woken.out + woken.err
-    assert IDLED_AT not in service_of(town, name)
+    assert IDLED_AT not in service_of(services, name)
 
 
-def watched_from(town: Town, version: str) -> int:
+def watched_from(services: LiveServices, version: str) -> int:
     """The status with which the API server answers a watch of Services from a version on, 200 where it goes on."""
     services = "/api/v1/services"
     try:
-        found = town.api.request("GET", services, watch="true", resourceVersion=version, timeoutSeconds="5")
+        found = services.api.request("GET", services, watch="true", resourceVersion=version, timeoutSeconds="5")
     except ApiError as error:
         return error.status
     status: int = found["object"]["code"] if found["type"] == "ERROR" else 200
     return status
 
 
-def slices_by_service(town: Town) -> set[str]:
+def slices_by_service(services: LiveServices) -> set[str]:
     """The Services for which an activator has slices."""
-    return {one["metadata"]["labels"]["kubernetes.io/service-name"] for one in our_slices(town.api, town.namespace)}
+    return {
+        one["metadata"]["labels"]["kubernetes.io/service-name"] for one in our_slices(services.api, services.namespace)
+    }
 
 
 # Caveats of the seed. Source: seed idling-and-unidling.md, "Caveats".
 
 
-def test_a_manual_scale_up_that_leaves_the_annotations_is_served_and_the_slices_go(town: Town, activators) -> None:
+def test_a_manual_scale_up_that_leaves_the_annotations_is_served_and_the_slices_go(
+    services: LiveServices, activators
+) -> None:
     activators()
-    address = town.open("web")
-    town.idle("web")
-    scale(town.api, town.namespace, "web", 1)
-    wait_until(lambda: not our_slices(town.api, town.namespace), "the slices to go although the mark stays")
-    assert IDLED_AT in service_of(town)
+    address = services.open("web")
+    services.idle("web")
+    scale(services.api, services.namespace, "web", 1)
+    wait_until(lambda: not our_slices(services.api, services.namespace), "the slices to go although the mark stays")
+    assert IDLED_AT in service_of(services)
     assert ask(address).startswith("web-")
-    assert (town.need_pods(), town.replicas("web")) == ([], 1)
-    run(town)
-    assert is_consistent(town)
+    assert (services.need_pods(), services.replicas("web")) == ([], 1)
+    run(services)
+    assert is_consistent(services)
 
 
 def test_a_connection_that_a_pod_accepts_while_it_shuts_down_is_served_and_wakes_nothing(
-    town: Town, activators
+    services: LiveServices, activators
 ) -> None:
     activators()
-    address = town.open("web")
+    address = services.open("web")
     wait_until(lambda: accepts(address), "kube-proxy to know it")
     with socket.create_connection((address, 80), timeout=PATIENCE) as client, client.makefile("rb") as answer:
         client.sendall(b"before\n")
         assert answer.readline().endswith(b" before\n")
-        wait_until(lambda: run(town).code == 0, "a run that idles it", 600)
-        assert town.replicas("web") == 0
+        wait_until(lambda: run(services).code == 0, "a run that idles it", 600)
+        assert services.replicas("web") == 0
         assert answer.read() == b""  # the pod ends it when it is gone
-    wait_until(lambda: not pods(town), "no pods")
-    assert (town.need_pods(), town.replicas("web")) == ([], 0)
+    wait_until(lambda: not pods(services), "no pods")
+    assert (services.need_pods(), services.replicas("web")) == ([], 0)
     wait_until(lambda: accepts(address), "an activator to accept")
     assert ask(address).startswith("web-")
 
@@ -221,11 +229,11 @@ def before_writes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callabl
 
 @pytest.mark.parametrize("at", range(4))
 def test_connections_before_any_write_of_a_run_are_answered_and_those_the_activator_got_wake(
-    town: Town, activators, before_writes, at: int
+    services: LiveServices, activators, before_writes, at: int
 ) -> None:
     """Where the run has marked the Service, and not scaled yet, some come to pods, and some to the activator."""
     activator = activators()
-    address = town.open("web")
+    address = services.open("web")
     wait_until(lambda: accepts(address), "kube-proxy to know it")
     said: list[str] = []
     guard = threading.Lock()
@@ -237,36 +245,38 @@ def test_connections_before_any_write_of_a_run_are_answered_and_those_the_activa
                 said.extend(ask(address) for _ in range(10))
 
     before_writes(connect)
-    code = run(town).code
+    code = run(services).code
     assert all(answer.startswith("web-") for answer in said)
-    assert is_consistent(town)
+    assert is_consistent(services)
     got = activator.metric("connections_total")
     print(f"write {at}: {len(said)} connections, {got:.0f} of them at the activator, exit {code}")
     if got:
-        wait_until(lambda: town.replicas("web") == 1, "the wake")
-        assert "web" in town.need_pods()
+        wait_until(lambda: services.replicas("web") == 1, "the wake")
+        assert "web" in services.need_pods()
     wait_until(lambda: answers(address), "an answer, whatever became of the run")
 
 
-def test_traffic_between_discovery_and_idling_is_served_and_the_next_one_wakes(town: Town, activators) -> None:
+def test_traffic_between_discovery_and_idling_is_served_and_the_next_one_wakes(
+    services: LiveServices, activators
+) -> None:
     activators()
-    address = town.open("web")
+    address = services.open("web")
     wait_until(lambda: accepts(address), "kube-proxy to know it")
-    flags = ("--credentials-dir", str(town.folder.path))
+    flags = ("--credentials-dir", str(services.folder.path))
 
     def idled() -> bool:
         """A run that is stopped, or loses its lock, on a busy machine changes nothing: another plan is made."""
-        town.folder.call("plan", "policies", "--out", "saved.json", *flags)
+        services.folder.call("plan", "policies", "--out", "saved.json", *flags)
         assert ask(address).startswith("web-")
-        assert town.need_pods() == []
-        town.folder.call("apply", "saved.json", "--auto-approve", "--quiet", *flags)
-        return town.replicas("web") == 0
+        assert services.need_pods() == []
+        services.folder.call("apply", "saved.json", "--auto-approve", "--quiet", *flags)
+        return services.replicas("web") == 0
 
     wait_until(idled, "a plan that is carried out", 600)
-    wait_until(lambda: not pods(town), "no pods")
+    wait_until(lambda: not pods(services), "no pods")
     wait_until(lambda: accepts(address), "an activator to accept")
     assert ask(address).startswith("web-")
-    assert town.woken() == ["web"]
+    assert services.woken() == ["web"]
 
 
 # An hour of checks and scrapes.
@@ -293,21 +303,23 @@ def scrape(address: str, patience: float) -> None:
         pytest.param(10, 61, 10, id="ten minutes, each ten seconds"),
     ],
 )
-def test_checks_and_scrapes_wake_nothing(town: Town, activators, seconds: int, count: int, patience: float) -> None:
+def test_checks_and_scrapes_wake_nothing(
+    services: LiveServices, activators, seconds: int, count: int, patience: float
+) -> None:
     """No time limit of an activator but that of its slices (ten minutes) is longer than a minute."""
     activator = activators("--held-per-service", "1000")
-    address = town.open("web")
+    address = services.open("web")
     ports = [{"name": "http", "port": 80, "targetPort": POD_PORT}]
     ports.append({"name": "http-metrics", "port": 9090, "targetPort": POD_PORT})
-    town.api.patch(f"/api/v1/namespaces/{town.namespace}/services/web", {"spec": {"ports": ports}})
-    town.idle("web")
+    services.api.patch(f"/api/v1/namespaces/{services.namespace}/services/web", {"spec": {"ports": ports}})
+    services.idle("web")
     began = time.monotonic()
     for number in range(count):
         check(address)
         scrape(address, patience)
         time.sleep(max(0.0, began + (number + 1) * seconds - time.monotonic()))
     print(f"{count} checks and scrapes in {time.monotonic() - began:.0f} s")
-    assert (town.replicas("web"), town.need_pods(), town.woken()) == (0, [], [])
+    assert (services.replicas("web"), services.need_pods(), services.woken()) == (0, [], [])
     assert activator.metric("connections_total") >= 2 * count
     wait_until(lambda: activator.metric("held") == 0, "their end")
     assert ask(address).startswith("web-")

@@ -18,8 +18,8 @@ from reconciler.policy.load import read_policies
 from reconciler.policy.types import Fleet
 from reconciler.world import open_world
 from tests.builders import a_run
-from tests.way.calls import Folder, inside
-from tests.way.teams import MORNING, NIGHT, SLEEP, two_teams, with_accounts
+from tests.pipeline.calls import Folder, inside
+from tests.pipeline.teams import MORNING, NIGHT, SLEEP, two_teams, with_accounts
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from tests.bench.many_servers import DEV_SHARE
-from tests.way.manifests import idling
+from tests.pipeline.manifests import idling
 
 CLUSTERS, SHARDS = 200, 8
 NIGHT = "2026-11-20T23:00:00Z"

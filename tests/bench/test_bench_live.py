@@ -15,9 +15,9 @@ import pytest
 
 from tests.bench.measure import Work, measured
 from tests.live.fleet import LiveFleet
+from tests.pipeline.manifests import idling
 from tests.real import faults
 from tests.real.fixtures import missing_part_skips
-from tests.way.manifests import idling
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

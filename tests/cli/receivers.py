@@ -8,7 +8,7 @@ import yaml
 from jsonschema import Draft202012Validator, FormatChecker
 from pytest_httpserver import HTTPServer
 
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 # Source: cloudevents/spec v1.0.2, cloudevents/spec.md, "Required Attributes", "Optional Attributes", "Size Limits";
 # formats/json-format.md, "Envelope".

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.way.calls import Folder
-from tests.way.manifests import an_object, autoscaler, documents, fleet, policy, service, workload
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import an_object, autoscaler, documents, fleet, policy, service, workload
 
 NIGHT, MORNING = "2026-11-20T22:00:00Z", "2026-11-23T07:30:00Z"
 POLICIES = documents(

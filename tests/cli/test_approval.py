@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.way.calls import Folder, Said, Terminal
+from tests.pipeline.calls import Folder, Said, Terminal
 
 NOW = "2026-11-20T22:00:00Z"
 APPLY = ("apply", "policies", "--snapshot", "snapshot", "--now", NOW)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pipeline.calls import Folder
 from tests.scenarios.running import HERE as SCENARIOS
-from tests.way.calls import Folder
 
 NIGHT, LATER, MORNING = "2026-11-20T22:00:00Z", "2026-11-20T22:10:00Z", "2026-11-21T06:10:00Z"
 WEB, QUEUE = ("east", "dev-1", "HorizontalPodAutoscaler", "web"), ("east", "dev-1", "HorizontalPodAutoscaler", "queue")

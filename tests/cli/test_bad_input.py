@@ -13,7 +13,7 @@ from reconciler.cli.policy_source import check_names
 from reconciler.errors import UsageError
 from reconciler.plan.filters import Filters
 from tests.builders import a_federated_replica_set, a_policy_set
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 

@@ -23,9 +23,9 @@ from reconciler.cli.connect import _connected
 from reconciler.cli.doctor_findings import token_finding
 from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
 from reconciler.model import ServiceAccount
+from tests.pipeline.calls import Folder
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.tokens import a_jwt, claims
-from tests.way.calls import Folder
 
 FLEET = """
 apiVersion: reconciler/v1alpha1

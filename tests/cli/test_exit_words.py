@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.exit_codes import FailOn
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)

@@ -9,8 +9,8 @@ import yaml
 
 from reconciler.decide.reasons import Reason, ReasonCode, text_of
 from reconciler.policy.explain import fields
-from tests.way.calls import Folder
-from tests.way.manifests import an_object, documents, fleet, identity, idling, service, workload
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import an_object, documents, fleet, identity, idling, service, workload
 
 NOW = "2026-11-20T22:00:00Z"
 FLEET = fleet(["east"], name="one")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.way.calls import Folder
-from tests.way.test_week import a_week, at, rfc3339, run, state
+from tests.pipeline.calls import Folder
+from tests.pipeline.test_week import a_week, at, rfc3339, run, state
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.cli.app import cli
 from reconciler.cli.verbs import EXAMPLES, VERBS, help_text
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)

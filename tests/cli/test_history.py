@@ -44,9 +44,9 @@ from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Awake, Plan
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
+from tests.pipeline.calls import Folder
+from tests.pipeline.test_week import a_week, at, rfc3339
 from tests.plan.decisions import a_decision
-from tests.way.calls import Folder
-from tests.way.test_week import a_week, at, rfc3339
 
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
 

@@ -14,9 +14,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pytest_httpserver import HTTPServer
 
 from tests.backends.servers import PickerServer, silent
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import downscale, workload
 from tests.real.processes import Process, answers, on_a_free_port, ready
-from tests.way.calls import Folder
-from tests.way.manifests import downscale, workload
 
 NOW = "2026-11-20T22:00:00Z"
 LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"

@@ -14,8 +14,8 @@ from pytest_httpserver import HTTPServer
 from tests.backends.servers import PickerServer, silent
 from tests.cli.receivers import CONTENT_TYPES, EVERYTHING, MOST_BYTES, SCHEMAS, events_to, received, told
 from tests.cli.test_exit_words import in_conflict, limited, lost, malformed, overdue
-from tests.way.calls import Folder
-from tests.way.teams import NIGHT, SLEEP, two_teams
+from tests.pipeline.calls import Folder
+from tests.pipeline.teams import NIGHT, SLEEP, two_teams
 
 NOW, LATER, NEXT_DAY = "2026-11-20T22:00:00Z", "2026-11-20T22:10:00Z", "2026-11-21T22:10:00Z"
 MORNING = "2026-11-23T08:00:00Z"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.way.calls import Folder, Said
-from tests.way.manifests import an_object, documents, fleet, policy, workload
+from tests.pipeline.calls import Folder, Said
+from tests.pipeline.manifests import an_object, documents, fleet, policy, workload
 
 NIGHT = "2026-11-20T22:00:00Z"
 NIGHTS = policy(

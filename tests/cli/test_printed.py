@@ -12,7 +12,7 @@ import yaml
 
 from reconciler import credentials
 from reconciler.yaml.reader import read_documents
-from tests.way.calls import Folder, Said, inside
+from tests.pipeline.calls import Folder, Said, inside
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.live import deployed, rights_world
+from tests.pipeline.calls import Folder, Said
+from tests.pipeline.manifests import documents, downscale, fleet, idling, policy, template
 from tests.real.objects import manifests
-from tests.way.calls import Folder, Said
-from tests.way.manifests import documents, downscale, fleet, idling, policy, template
 
 FLEET = fleet(["east"], name="mine")
 IDLING = idling("namespaces: {include: [dev]}, workloads: {kinds: [KINDS]}", name="idle-dev")

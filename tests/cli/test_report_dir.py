@@ -16,9 +16,9 @@ from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.errors import HistoryError
 from reconciler.model import Run
 from tests.builders import NOW
+from tests.pipeline.calls import Folder
+from tests.pipeline.test_week import a_week, at, rfc3339
 from tests.report.validators import output_schema, schema_file, validator_of
-from tests.way.calls import Folder
-from tests.way.test_week import a_week, at, rfc3339
 
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
 EVENING, LATER, MORNING = (rfc3339(at(text)) for text in ("2026-11-16 20:05", "2026-11-16 22:00", "2026-11-17 07:00"))

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from tests.way.calls import Folder, Said, Terminal
+from tests.pipeline.calls import Folder, Said, Terminal
 
 NOW = "2026-11-20T22:20:00Z"
 AT = "2026-11-20T20:00:00Z"

@@ -16,8 +16,8 @@ from reconciler.errors import ClusterError
 from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.json import plan_from_dict
 from reconciler.untrusted_text import short
+from tests.pipeline.calls import Folder, Said, Terminal
 from tests.scenarios.running import HERE, Scenario
-from tests.way.calls import Folder, Said, Terminal
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)

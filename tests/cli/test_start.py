@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from reconciler.cli.verbs import help_text
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 HEAVY = ("kubernetes", "urllib3", "jinja2", "rich", "jsonschema")
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig, an_exec_plugin
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import fleet
 from tests.real.worlds import wait_until
-from tests.way.calls import Folder
-from tests.way.manifests import fleet
 
 
 def reached_by(kubeconfig: str) -> str:

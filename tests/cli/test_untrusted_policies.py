@@ -20,7 +20,7 @@ from reconciler.backends.credential_sources import PROMETHEUS_FILES, allowed_fil
 from reconciler.connection_settings import CredentialSources, PrometheusConnection
 from reconciler.errors import UnauthorisedError
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
-from tests.way.calls import Folder, Said
+from tests.pipeline.calls import Folder, Said
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from reconciler.cli.verbs import first_help
-from tests.way.calls import Folder
-from tests.way.manifests import policy, workload
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import policy, workload
 
 NOW = "2026-11-20T22:00:00Z"
 

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from tests.way.calls import Folder
-from tests.way.manifests import fleet
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import fleet
 
 NOW = "2026-11-20T22:20:00Z"
 FLEET = fleet(["east"], name="one")

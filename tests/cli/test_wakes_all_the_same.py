@@ -12,8 +12,8 @@ import pytest
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 from reconciler.yaml import reader
-from tests.way.calls import Folder
-from tests.way.manifests import documents, service, workload
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, service, workload
 
 NOW = "2026-11-23T07:00:00Z"
 FLEET = """\

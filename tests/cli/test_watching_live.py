@@ -12,8 +12,8 @@ import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.pipeline.calls import Folder
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.way.calls import Folder
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

@@ -24,7 +24,7 @@ from pathlib import Path
 from unittest import mock
 
 from reconciler.cli.app import run
-from tests.way.calls import Folder, inside
+from tests.pipeline.calls import Folder, inside
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

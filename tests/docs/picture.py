@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 from tests.docs.pages import ROOT, Desk
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 PICTURE = ROOT / "docs" / "images" / "plan.svg"
 COMMAND = "reconciler plan policies --snapshot snapshot --now 2026-11-20T22:00:00Z"

@@ -21,8 +21,8 @@ from reconciler.forecast.simulation import Simulation, Step
 from reconciler.policy.types import PolicySet
 from tests.forecast.platform import argo_cd, kube_prometheus
 from tests.forecast.worlds import document, first_of, policy_set
-from tests.way.calls import Folder
-from tests.way.teams import MORNING, SLEEP, two_teams
+from tests.pipeline.calls import Folder
+from tests.pipeline.teams import MORNING, SLEEP, two_teams
 
 FRIDAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DEV = [f"dev-{number}" for number in range(1, 4)]

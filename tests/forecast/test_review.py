@@ -30,8 +30,8 @@ from reconciler.plan.filters import Filters
 from reconciler.policy.compiled import PolicyChanges, PolicyFieldChange, Renamed
 from reconciler.report.markdown import LONGEST_TEXT
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
+from tests.pipeline.calls import Folder, Said
 from tests.report.rendered import page_of_markdown
-from tests.way.calls import Folder, Said
 
 FRIDAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FRIDAY_NIGHT = datetime(2026, 11, 20, 21, tzinfo=UTC)

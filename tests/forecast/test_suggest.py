@@ -26,7 +26,7 @@ from reconciler.forecast.suggest import (
 from reconciler.model import ObjectRef
 from tests.forecast.traffic import NOISE, PARIS, SHOP, Shape, calls, history_of
 from tests.laws import share_of
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 END = datetime(2026, 11, 20, 15, tzinfo=UTC)
 STEP = timedelta(minutes=10)

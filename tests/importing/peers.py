@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 
 def imported(folder: Path, peer: str, manifests: str) -> tuple[dict[str, Any], str]:

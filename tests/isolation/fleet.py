@@ -24,8 +24,8 @@ from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.world import World, open_world
 from tests.decide.downscale.world import a_pod_manifest, a_workload_manifest, namespace, owner_reference
+from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, policy
 from tests.real.objects import a_deployment, a_service, with_metadata, within
-from tests.way.manifests import UNLIMITED, documents, downscale, fleet, policy
 
 NOW = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
 CLUSTERS = ("east", "north", "west")

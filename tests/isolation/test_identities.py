@@ -9,7 +9,7 @@ import pytest
 from reconciler.exit_codes import ExitCode
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, BEFORE
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 WAKES_ONLY = {**BEFORE, "due": 3, "asked": 4}
 

@@ -11,6 +11,7 @@ from reconciler.model import DELETION_COST
 from tests.live import rights_world
 from tests.live.asked import kinds
 from tests.live.deployed import OWN
+from tests.pipeline.manifests import documents, policy, target_ref
 from tests.real.api import JSON_PATCH, Api, Object
 from tests.real.objects import (
     a_clone_set,
@@ -25,7 +26,6 @@ from tests.real.objects import (
     with_metadata,
 )
 from tests.real.proxy import Request
-from tests.way.manifests import documents, policy, target_ref
 
 _ANEW = ("overwritten", "selected", "unlabelled", "unmarked", "full")
 NIGHT = documents(

@@ -77,7 +77,7 @@ def one_namespace(
 ) -> OneNamespace:
     """A namespace whose Services are idle at night, and the command line that idles them."""
     from tests.live.one_namespace import OneNamespace
-    from tests.way.calls import Folder
+    from tests.pipeline.calls import Folder
 
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig("member")))
     return OneNamespace(control_plane, namespace, Folder(tmp_path))

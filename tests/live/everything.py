@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, placed, policy, template
 from tests.real.api import Object
 from tests.real.objects import (
     CLONE_SET,
@@ -24,7 +25,6 @@ from tests.real.objects import (
     with_metadata,
     within,
 )
-from tests.way.manifests import UNLIMITED, documents, downscale, fleet, placed, policy, template
 
 NOW = "2035-11-23T22:00:00Z"  # a Friday evening, later than any object that a test makes
 NAMESPACES = ("batch", "ci", "dev", "floor", "shop", "reconciler")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.live import deployed
+from tests.pipeline.calls import Said
 from tests.real.api import Object
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_namespace
 from tests.real.worlds import Paths, create
-from tests.way.calls import Said
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

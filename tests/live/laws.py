@@ -11,9 +11,9 @@ from types import NoneType
 from typing import Any
 
 from tests.live.stage import Key, Stage
+from tests.pipeline.calls import Said
 from tests.real.api import Object
 from tests.real.proxy import Fault, Request, Rule
-from tests.way.calls import Said
 
 CODES = frozenset({0, 1, 3, 4, 5, 6, 7})
 _OURS = ("reconciler-status", "reconciler-memory", "reconciler-journal", "reconciler-history")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.pipeline.calls import Folder, Said
 from tests.real.api import Api
 from tests.real.objects import an_object
-from tests.way.calls import Folder, Said
 
 RBAC = "rbac.authorization.k8s.io"
 

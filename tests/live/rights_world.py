@@ -8,6 +8,7 @@ from typing import Any
 
 from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
 from tests.live.deployed import OPEN, OWN
+from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, policy, template
 from tests.real.api import Api, ApiError, Object
 from tests.real.objects import (
     CLONE_SET,
@@ -28,7 +29,6 @@ from tests.real.objects import (
     within,
 )
 from tests.real.worlds import create, create_missing
-from tests.way.manifests import UNLIMITED, documents, downscale, fleet, policy, template
 
 CLUSTER = "east"
 NOW = "2099-01-06T22:00:00Z"  # a Tuesday night, later than anything that a test makes

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tests.live import rights_world
 from tests.live.asked import Conflicts
 from tests.live.deployed import APPLY
+from tests.pipeline.calls import Folder, Said
 from tests.real.api import Api
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.way.calls import Folder, Said
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.way.manifests import documents, fleet, idling
+from tests.pipeline.manifests import documents, fleet, idling
 
 NIGHTS = idling("namespaces: {include: [app]}, services: {}", name="idle-nights")
 

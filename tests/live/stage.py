@@ -24,13 +24,13 @@ import yaml
 
 from tests.live import deployed, everything
 from tests.live.children import called
+from tests.pipeline.calls import Folder, Said
 from tests.real import faults
 from tests.real.api import JSON_PATCH, Api, Object
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_namespace
 from tests.real.proxy import Fault, Matching, Proxy, Request, Rule, is_any
 from tests.real.worlds import create, create_missing
-from tests.way.calls import Folder, Said
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

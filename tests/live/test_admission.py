@@ -14,13 +14,13 @@ from tests.live import all_writes, deployed, rights_world, stolen
 from tests.live.asked import Conflicts
 from tests.live.deployed import APPLY, PLAN, refusal
 from tests.live.stolen import Attempt
+from tests.pipeline.calls import Folder
 from tests.real import faults
 from tests.real.api import Api, Object
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.proxy import Proxy, Request
 from tests.real.worlds import create, create_missing, deployment_path
-from tests.way.calls import Folder
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live.stage import Stage
+from tests.pipeline.mutants import of_bytes, of_json
+from tests.pipeline.test_any_world import judge
 from tests.real.proxy import Exchange, Fault, Request
-from tests.way.mutants import of_bytes, of_json
-from tests.way.test_any_world import judge
 
 PARTS, RUNS = 20, 50
 SHARE = 0.2

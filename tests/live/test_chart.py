@@ -14,10 +14,10 @@ import yaml
 from tests.live import chart, deployed, rights_world
 from tests.live.chart import CHART, COMPONENTS
 from tests.live.deployed import needs_kubectl
+from tests.pipeline.calls import Folder
 from tests.real.fixtures import missing_part_skips, started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import manifests
-from tests.way.calls import Folder
 
 ALL: Mapping[str, Any] = {
     "image": {"repository": "reconciler"},

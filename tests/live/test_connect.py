@@ -19,6 +19,8 @@ from reconciler.cli import connect
 from tests.live import deployed
 from tests.live.one_cluster import Desk
 from tests.live.small_fleets import NIGHTS, POLICIES
+from tests.pipeline.calls import Said
+from tests.pipeline.manifests import documents, fleet
 from tests.real.api import Api, ApiError
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
@@ -26,8 +28,6 @@ from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import manifests
 from tests.real.tokens import claims, signed
 from tests.real.worlds import Paths, create_missing, wait_until
-from tests.way.calls import Said
-from tests.way.manifests import documents, fleet
 
 pytestmark = pytest.mark.real
 

@@ -9,11 +9,11 @@ import pytest
 
 from reconciler.backends.kubernetes.rights import RIGHTS, role_rules
 from tests.live.one_cluster import Desk, allow
+from tests.pipeline.manifests import fleet, idling
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_service
 from tests.real.worlds import create
-from tests.way.manifests import fleet, idling
 
 NIGHT = "2035-11-20T23:00:00Z"
 POLICIES = idling('namespaces: {include: ["test-*"]}, services: {}', name="idle-nights")

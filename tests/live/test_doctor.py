@@ -22,13 +22,13 @@ from reconciler.decide.freeze import freezes_text
 from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL
 from reconciler.policy.types import Freeze
 from tests.live.one_cluster import RBAC, Desk
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import APPLY_PATCH
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_service, an_autoscaler, an_object, within
 from tests.real.worlds import create, deployment_path
-from tests.way.calls import Folder
-from tests.way.manifests import documents, fleet, idling
 
 SOON = ("--request-timeout", "5")
 """What does not answer is tried again for so long; what does answers sooner, on a busy machine too."""

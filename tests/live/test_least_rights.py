@@ -11,10 +11,10 @@ import yaml
 from tests.live import deployed, rights_world
 from tests.live.deployed import APPLY, PLAN
 from tests.live.scene import Scene
+from tests.pipeline.calls import Folder
 from tests.real.fixtures import started
 from tests.real.objects import manifests
 from tests.real.worlds import Paths, create_missing, deployment_path, wait_until
-from tests.way.calls import Folder
 
 pytestmark = pytest.mark.real
 

@@ -23,12 +23,12 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import Write
 from tests.laws import share_of
 from tests.live.one_cluster import Desk
+from tests.pipeline.manifests import documents, fleet, idling, placed, target_ref
 from tests.real.api import Api, Object
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.objects import a_crd, a_cron_job, a_deployment, a_namespace, a_node, a_service, an_autoscaler, an_object
 from tests.real.worlds import create, wait_for_ready, wait_until
-from tests.way.manifests import documents, fleet, idling, placed, target_ref
 
 _KINDS = {
     "deployments": "apps/v1",

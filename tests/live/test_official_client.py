@@ -17,11 +17,11 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
 from reconciler.model import ObjectRef, PatchOperation, ServiceAccount, Write
 from tests.live.one_cluster import Desk
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_deployment, a_service
 from tests.real.worlds import create
-from tests.way.calls import Folder
-from tests.way.manifests import documents, fleet, idling
 
 NIGHT = datetime(2035, 11, 20, 23, 0, tzinfo=UTC)
 

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from tests.live.fleet import LiveFleet
+from tests.pipeline.calls import Folder, Said
 from tests.real.api import Api, Object
 from tests.real.objects import a_deployment, a_namespace, a_node, a_pod_template, a_quota
 from tests.real.worlds import Refusal, create, create_missing, deployment_path, pods_of, refuse, replicas_of, wait_until
-from tests.way.calls import Folder, Said
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

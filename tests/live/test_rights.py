@@ -20,13 +20,13 @@ from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant
 from tests.live.one_cluster import Desk
 from tests.live.scene import Scene
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet
 from tests.real.api import MERGE_PATCH, Api, ApiError
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import an_object, manifests
 from tests.real.worlds import create_missing, deployment_path
-from tests.way.calls import Folder
-from tests.way.manifests import UNLIMITED, documents, downscale, fleet
 
 pytestmark = pytest.mark.real
 

@@ -22,6 +22,9 @@ from reconciler.policy.kinds.tenant_bounds import TenantBounds
 from reconciler.policy.policy_kinds import POLICY_KINDS
 from tests.live import deployed, rights_world
 from tests.live.one_cluster import RBAC, Desk
+from tests.pipeline.calls import Said
+from tests.pipeline.teams import FILES, NAMESPACES, with_accounts
+from tests.pipeline.test_tenants import EMPTY, REFUSED
 from tests.real.api import Object
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
@@ -29,9 +32,6 @@ from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests, with_metadata
 from tests.real.proxy import Exchange, Proxy
 from tests.real.worlds import Paths, create, create_missing, wait_until
-from tests.way.calls import Said
-from tests.way.teams import FILES, NAMESPACES, with_accounts
-from tests.way.test_tenants import EMPTY, REFUSED
 
 pytestmark = pytest.mark.real
 

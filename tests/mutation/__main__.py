@@ -29,7 +29,7 @@ TESTS = (
     "tests/isolation/test_faulty_clusters.py",
     "tests/activator/test_run_side.py",
     "tests/decide/test_desired_state.py",
-    "tests/way/test_closed_loop.py",
+    "tests/pipeline/test_closed_loop.py",
     "tests/scenarios",
 )
 OPTIONS = ("-m", WHICH, "-n", "0", "-p", "no:randomly", "-p", "no:cacheprovider", "--assert=plain", "--capture=no")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reconciler.errors import PolicyError
 from reconciler.policy.load import check_policies
-from tests.way.calls import inside
+from tests.pipeline.calls import inside
 
 FLEET = """\
 apiVersion: reconciler/v1alpha1

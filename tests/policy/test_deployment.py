@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.load import read_policies
+from tests.pipeline.calls import inside
 from tests.policy.base import DEPLOYMENT, FLEET, problems_in
-from tests.way.calls import inside
 
 
 def deployment(old: str = "", new: str = "") -> dict[str, str]:

@@ -16,7 +16,7 @@ from reconciler.policy.load import read_policies
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_downscale_policy, a_fleet, a_service, a_workload
 from tests.decide.idling.idling_policies import a_policy
-from tests.way.calls import inside
+from tests.pipeline.calls import inside
 
 CLUSTERS = (*a_fleet("east").clusters, *(replace(one, labels={"tier": "b"}) for one in a_fleet("west").clusters))
 

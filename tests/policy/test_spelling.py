@@ -15,8 +15,8 @@ from reconciler.policy.policy_kinds import OWN_KINDS
 from reconciler.policy.problems import RENAMED
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import ObjectSelector
+from tests.pipeline.calls import Folder
 from tests.policy.base import FILES, edited, problems_in
-from tests.way.calls import Folder
 
 START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
 

@@ -10,9 +10,9 @@ from reconciler.errors import PolicyError
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.load import check_policies, read_fleet_for_wakes, read_policies
 from reconciler.policy.types import PolicySet
+from tests.pipeline.calls import Folder, inside
+from tests.pipeline.teams import FILES, FLEET, SLEEP, two_teams, with_accounts
 from tests.policy.base import problems_in
-from tests.way.calls import Folder, inside
-from tests.way.teams import FILES, FLEET, SLEEP, two_teams, with_accounts
 
 
 def fleet(old: str, new: str) -> dict[str, str]:

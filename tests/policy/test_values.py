@@ -33,9 +33,9 @@ from reconciler.policy.types import (
     WeeklyWindow,
     WorkloadSelector,
 )
+from tests.pipeline.calls import inside
 from tests.policy.base import FILES, edited
 from tests.policy.samples import SAMPLES
-from tests.way.calls import inside
 
 HEAD = "apiVersion: reconciler/v1alpha1\nkind: {kind}\nmetadata: {{name: least}}\nspec:\n"
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web"}]}}

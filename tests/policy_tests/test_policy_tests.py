@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.way.calls import Folder, Said
+from tests.pipeline.calls import Folder, Said
 
 POLICIES = """
 apiVersion: reconciler/v1alpha1

@@ -22,7 +22,7 @@ from tests.builders import (
     a_workload,
 )
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:30:00Z")
 IDLE = {

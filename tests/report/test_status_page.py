@@ -14,11 +14,11 @@ from reconciler.report.html import render_status_page, wake_address
 from reconciler.report.status import IdleObject
 from tests.builders import a_ref, said
 from tests.decide.idling.idling_policies import NIGHT
+from tests.pipeline.calls import Folder
 from tests.report.rendered import Page, page_of_html
 from tests.report.test_html import reads
 from tests.report.test_status import a_status
 from tests.review.test_workflows import ROOT, read
-from tests.way.calls import Folder
 
 EXAMPLES = ROOT / "examples" / "ci"
 GITHUB = read(EXAMPLES / "github-status.yml")["jobs"]["write"]["steps"][-2]["env"]["RECONCILER_WAKE_FORM"]

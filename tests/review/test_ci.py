@@ -13,8 +13,8 @@ import pytest
 from reconciler.backends.code_host import GitHubComments, RestApi, publish
 from reconciler.errors import CommentError, Problem
 from reconciler.report.review_comment import ReviewComment, marker_of, render_review, shortened
+from tests.pipeline.calls import Folder, Said
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
-from tests.way.calls import Folder, Said
 
 NOW = "2026-11-20T22:00:00Z"
 CHECK = ("ci", "github", "policies", "--base", "base")

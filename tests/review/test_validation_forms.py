@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from reconciler.errors import Problem
 from reconciler.report.validation import code_quality, leveled, sarif
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 
 def places(folder: Folder) -> dict[str, list[tuple[str, int]]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 HERE = Path(__file__).parent
 NO_CHANGES = "No changes. The clusters match the policies."

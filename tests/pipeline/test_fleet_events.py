@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.cli.test_exit_words import in_conflict, limited, lost
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 NOW, LATER = "2026-11-20T22:00:00Z", "2026-11-20T22:10:00Z"
 METRICS = {

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tests.way.calls import Folder
-from tests.way.manifests import an_object, documents, downscale, idling, placed, target_ref, template, workload
-from tests.way.manifests import fleet as fleet_of
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import an_object, documents, downscale, idling, placed, target_ref, template, workload
+from tests.pipeline.manifests import fleet as fleet_of
 
 FRIDAY_NIGHT, MONDAY_NIGHT = "2026-11-20T22:00:00Z", "2026-11-23T22:00:00Z"
 AT_NIGHT = ("--snapshot", "snapshot", "--now", FRIDAY_NIGHT)

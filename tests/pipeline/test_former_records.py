@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live import everything
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 PREVIOUS_SCALE = "idling.kubernetes.io/previous-scale"
 SAME_NIGHT = "2035-11-23T22:01:00Z"

@@ -12,8 +12,8 @@ import pytest
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import RefusedError
 from reconciler.model import Write
-from tests.way.calls import Folder
-from tests.way.manifests import an_object, fleet, idling, placed, template, weights
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import an_object, fleet, idling, placed, template, weights
 
 EVENING, NIGHT, MORNING = "2026-11-23T19:00:00Z", "2026-11-23T21:00:00Z", "2026-11-24T07:30:00Z"
 NIGHTS = idling(

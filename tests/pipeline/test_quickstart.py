@@ -7,7 +7,7 @@ import json
 import pytest
 
 from reconciler.apply.run import ActionRuns
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 

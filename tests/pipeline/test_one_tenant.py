@@ -11,8 +11,8 @@ import pytest
 from reconciler.backends.protocols import NODES
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ForbiddenError
-from tests.way.calls import Folder
-from tests.way.teams import FLEET, NIGHT, SLEEP, two_teams
+from tests.pipeline.calls import Folder
+from tests.pipeline.teams import FLEET, NIGHT, SLEEP, two_teams
 
 BROKEN = SLEEP.replace("selector:", "selektor:")
 

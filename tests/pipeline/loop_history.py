@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.way.loop_world import CLUSTERS, ROWS, SERVICES
+from tests.pipeline.loop_world import CLUSTERS, ROWS, SERVICES
 
 Step = tuple[Any, ...]
 History = tuple[Step, ...]

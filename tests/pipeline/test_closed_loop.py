@@ -1,7 +1,7 @@
 """The closed loop of all three jobs: real plans, carried out on clusters in memory, in the middle of everything
 that happens to a Fleet. The laws are in `loop_laws`, the steps of histories in `loop_steps`.
 
-    python -m tests.way.test_closed_loop 1000 2000      plays the histories of these seeds and prints what breaks a law
+    python -m tests.pipeline.test_closed_loop 1000 2000  plays the histories of these seeds and prints what breaks a law
 
 What it prints is a history without the steps that it takes none of; it becomes an example below.
 """
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.laws import share_of
-from tests.way.loop_history import History, as_text, history, shrunk
-from tests.way.loop_steps import broken_law
+from tests.pipeline.loop_history import History, as_text, history, shrunk
+from tests.pipeline.loop_steps import broken_law
 
 pytestmark = pytest.mark.laws
 

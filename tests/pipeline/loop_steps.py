@@ -11,8 +11,8 @@ from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.model import ObjectRef
 from reconciler.policy.types import PolicySet
-from tests.way.loop_history import History
-from tests.way.loop_laws import (
+from tests.pipeline.loop_history import History
+from tests.pipeline.loop_laws import (
     CALENDAR,
     HPA,
     IDLED_AT,
@@ -26,8 +26,8 @@ from tests.way.loop_laws import (
     stands_idle,
     told,
 )
-from tests.way.loop_policies import a_downscale, a_front, a_spread, an_idling
-from tests.way.loop_world import CLUSTERS, Faults, a_manifest, a_service, ref_of
+from tests.pipeline.loop_policies import a_downscale, a_front, a_spread, an_idling
+from tests.pipeline.loop_world import CLUSTERS, Faults, a_manifest, a_service, ref_of
 
 
 class ClosedLoop(Laws):

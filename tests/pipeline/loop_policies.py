@@ -27,7 +27,7 @@ from reconciler.policy.types import (
 from tests.builders import NO_LIMITS, a_downscale_policy, a_fleet, a_policy_set, fleet_limits
 from tests.decide.idling.idling_policies import a_metric, a_policy, a_schedule
 from tests.decide.placement.placements import a_federated
-from tests.way.loop_world import CLUSTERS
+from tests.pipeline.loop_world import CLUSTERS
 
 SERVICES = Selector(services=ObjectSelector())
 WORKLOADS = Selector(workloads=WorkloadSelector())

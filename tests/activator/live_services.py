@@ -1,4 +1,4 @@
-"""A cluster with a service network in which activators run, and its clients."""
+"""Services on a service network in which activators run, and their clients."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 
 from tests.activator.in_cluster import ActivatorProcess, always_idle, install
+from tests.pipeline.calls import Folder
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, an_object
 from tests.real.proxy import Proxy
 from tests.real.service_network import POD_PORT, ServiceNetwork
 from tests.real.worlds import create, replicas_of, wait_for_ready, wait_until
-from tests.way.calls import Folder
 
 PATIENCE = 120
 """Seconds that a client waits at most; an answer comes much sooner."""
 
 
-class Town:
-    """A namespace of its own on the service network, and the command line on it."""
+class LiveServices:
+    """The Services of a namespace of its own on the service network, and the command line on it."""
 
     def __init__(self, network: ServiceNetwork, folder: Path) -> None:
         self.network = network
         self.api = network.api
-        self.namespace = f"town-{secrets.token_hex(3)}"
+        self.namespace = f"services-{secrets.token_hex(3)}"
         self.folder = Folder(folder)
         create(self.api, [a_namespace(self.namespace)])
         kubeconfig = write_kubeconfig(folder / "kubeconfig.yaml", {"member": network.plane.access()})
@@ -74,9 +74,9 @@ class Town:
 
 
 @pytest.fixture
-def town(service_network: ServiceNetwork, tmp_path: Path) -> Town:
+def services(service_network: ServiceNetwork, tmp_path: Path) -> LiveServices:
     install(service_network.plane)
-    return Town(service_network, tmp_path)
+    return LiveServices(service_network, tmp_path)
 
 
 @pytest.fixture
@@ -130,18 +130,18 @@ def ask(address: str, line: bytes = b"hello") -> str:
 IDLED_AT = "idling.kubernetes.io/idled-at"
 
 
-def service_of(town: Town, name: str = "web") -> dict[str, str]:
+def service_of(services: LiveServices, name: str = "web") -> dict[str, str]:
     """The annotations of a Service."""
-    found = town.api.get(f"/api/v1/namespaces/{town.namespace}/services/{name}")
+    found = services.api.get(f"/api/v1/namespaces/{services.namespace}/services/{name}")
     annotations: dict[str, str] = found["metadata"].get("annotations", {})
     return annotations
 
 
-def run(town: Town, *more: str) -> Any:
-    folder = str(town.folder.path)
-    return town.folder.call("apply", "policies", "--auto-approve", "--quiet", "--credentials-dir", folder, *more)
+def run(services: LiveServices, *more: str) -> Any:
+    folder = str(services.folder.path)
+    return services.folder.call("apply", "policies", "--auto-approve", "--quiet", "--credentials-dir", folder, *more)
 
 
-def is_consistent(town: Town, name: str = "web") -> bool:
+def is_consistent(services: LiveServices, name: str = "web") -> bool:
     """Whether it does not stand at zero without a mark."""
-    return town.replicas(name) > 0 or IDLED_AT in service_of(town, name)
+    return services.replicas(name) > 0 or IDLED_AT in service_of(services, name)

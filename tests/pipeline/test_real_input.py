@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from tests.way.calls import Folder
-from tests.way.manifests import UNLIMITED, fleet, idling
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import UNLIMITED, fleet, idling
 
 FLEET = fleet(["boutique", "guestbook", "cassandra"], UNLIMITED, name="real")
 NIGHT = idling(

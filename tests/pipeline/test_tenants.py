@@ -21,9 +21,9 @@ from reconciler.plan.build import Inputs, make_plan
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.world import open_world
 from tests.builders import a_run
-from tests.way.calls import Folder, inside
-from tests.way.manifests import an_object, downscale, idling, placed, policy, target_ref, template
-from tests.way.teams import FLEET, NIGHT, SLEEP, two_teams
+from tests.pipeline.calls import Folder, inside
+from tests.pipeline.manifests import an_object, downscale, idling, placed, policy, target_ref, template
+from tests.pipeline.teams import FLEET, NIGHT, SLEEP, two_teams
 
 A = "tenant a at policies/fleet.yaml:12"
 B = "tenant b at policies/fleet.yaml:18"

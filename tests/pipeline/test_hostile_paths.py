@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.load import check_policies, read_fleet_for_wakes
 from reconciler.policy.types import Place, PolicySet, Tenant
-from tests.way.calls import Folder, inside
-from tests.way.teams import FLEET, SLEEP, two_teams
+from tests.pipeline.calls import Folder, inside
+from tests.pipeline.teams import FLEET, SLEEP, two_teams
 
 REACHING = SLEEP.replace("{workloads: {}}", '{namespaces: {include: [tools, "team-b-*"]}, workloads: {}}').replace(
     "name: sleep", "name: reaching"

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.way.calls import Folder
-from tests.way.manifests import documents, downscale, fleet, identity, idling, service, workload
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, downscale, fleet, identity, idling, service, workload
 
 NIGHT = "2026-11-20T22:00:00Z"
 EXCLUDE = "exclude: [{workloads: {include: [cache]}}]"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.way.calls import Folder
-from tests.way.manifests import an_object, documents, identity, service, workload
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import an_object, documents, identity, service, workload
 
 NIGHT = "2026-11-20T22:00:00Z"
 LATER = "2026-11-20T23:00:00Z"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.way.calls import Folder
-from tests.way.teams import FLEET, LATER, MORNING, NIGHT, SLEEP, two_teams
+from tests.pipeline.calls import Folder
+from tests.pipeline.teams import FLEET, LATER, MORNING, NIGHT, SLEEP, two_teams
 
 BROKEN = SLEEP.replace("selector:", "selektor:")
 WORDS = "tenant a  the policies of tenant a cannot be used: policies/teams/a/sleep.yaml; its workloads stay as they are"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.way.calls import Folder, Said
-from tests.way.manifests import an_object, documents, idling, placed, template, workload
-from tests.way.manifests import fleet as fleet_of
+from tests.pipeline.calls import Folder, Said
+from tests.pipeline.manifests import an_object, documents, idling, placed, template, workload
+from tests.pipeline.manifests import fleet as fleet_of
 
 COUNT = 3
 CLUSTERS = [f"c{number:02}" for number in range(9)]

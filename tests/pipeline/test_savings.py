@@ -14,9 +14,9 @@ from reconciler.apply.changes import Change, ended_periods
 from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
 from reconciler.exit_codes import ExitCode
 from reconciler.pod_requests import Hours, PodRequests
-from tests.way.calls import Folder
-from tests.way.manifests import an_object, cron_job, documents, fleet, workload
-from tests.way.test_week import IDLING, at, rfc3339, run, scale
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import an_object, cron_job, documents, fleet, workload
+from tests.pipeline.test_week import IDLING, at, rfc3339, run, scale
 
 START = at("2026-11-16T12:00")
 REQUESTS = "{requests: {cpu: 500m, memory: 2Gi}}"

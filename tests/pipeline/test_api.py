@@ -10,7 +10,7 @@ import pytest
 
 from reconciler import api
 from reconciler.api import Plan, Pod, SnapshotError, UsageError, plan, validate
-from tests.way.calls import Folder
+from tests.pipeline.calls import Folder
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 POLICIES, SNAPSHOT = QUICKSTART / "policies", QUICKSTART / "snapshot"

@@ -17,8 +17,8 @@ from reconciler.errors import (
     RefusedError,
     UnreachableError,
 )
-from tests.way.calls import Folder
-from tests.way.manifests import documents, fleet, identity, placed, template, weights
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, fleet, identity, placed, template, weights
 
 FLEET = fleet(["east", "west"], name="two")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.way.calls import Folder
-from tests.way.manifests import (
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import (
     UNLIMITED,
     an_object,
     documents,

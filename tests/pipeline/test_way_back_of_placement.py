@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.way.calls import Folder
-from tests.way.manifests import UNLIMITED, autoscaler, downscale, fleet, idling, target_ref, template, weights, workload
-from tests.way.manifests import placed as federated
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import (
+    UNLIMITED,
+    autoscaler,
+    downscale,
+    fleet,
+    idling,
+    target_ref,
+    template,
+    weights,
+    workload,
+)
+from tests.pipeline.manifests import placed as federated
 
 NOW = "2026-11-23T12:00:00Z"
 NAMED, OTHERS = ("prod-1", "prod-2"), ("prod-3", "prod-4", "prod-5", "dev", "staging")

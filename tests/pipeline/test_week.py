@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from reconciler.decide.annotations import SCALE_TIME
-from tests.way.calls import Folder
-from tests.way.manifests import UNLIMITED, cron_job, documents, fleet, service, workload
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import UNLIMITED, cron_job, documents, fleet, service, workload
 
 pytestmark = pytest.mark.laws
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.laws import share_of
-from tests.way.calls import Folder, Said
-from tests.way.mutants import Mutant, of_annotations, of_bytes, of_json, of_yaml
+from tests.pipeline.calls import Folder, Said
+from tests.pipeline.mutants import Mutant, of_annotations, of_bytes, of_json, of_yaml
 
 NOW = "2026-11-20T22:00:00Z"
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7, 64}

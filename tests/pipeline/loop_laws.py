@@ -36,8 +36,8 @@ from reconciler.plan.build import in_order
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet
 from tests.decide.idling.idling_policies import office_hours_off
-from tests.way.loop_policies import Policies
-from tests.way.loop_world import CLUSTERS, PAUSED, TICK, Faults, LoopWorld, all_applied, ref_of
+from tests.pipeline.loop_policies import Policies
+from tests.pipeline.loop_world import CLUSTERS, PAUSED, TICK, Faults, LoopWorld, all_applied, ref_of
 
 BEGIN = datetime(2026, 10, 23, 15, 0, tzinfo=UTC)  # a Friday; clocks are set back in the night to Sunday
 CALENDAR = office_hours_off()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.way.calls import Folder
-from tests.way.manifests import an_object, documents, idling, workload
-from tests.way.manifests import fleet as fleet_of
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import an_object, documents, idling, workload
+from tests.pipeline.manifests import fleet as fleet_of
 
 CLUSTERS = [f"c{number:02}" for number in range(5)]
 FLEET = fleet_of(CLUSTERS, name="prod")

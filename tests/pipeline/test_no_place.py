@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from tests.way.calls import Folder
-from tests.way.manifests import documents, fleet, idling
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, fleet, idling
 
 NIGHT = "2026-11-20T22:00:00Z"
 POLICIES = documents(fleet(["east"], name="one"), idling("namespaces: {include: [shop]}, workloads: {kinds: [Pool]}"))
