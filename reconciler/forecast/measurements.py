@@ -15,7 +15,7 @@ from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spac
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
 from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
-from reconciler.policy.kinds.fields import parse_duration, render_query
+from reconciler.policy.kinds.fields import parse_duration, render_query, spelt_duration
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
 
 ServiceName = tuple[str, str]
@@ -76,6 +76,7 @@ def notes_on(
 ) -> Iterator[tuple[str, str]]:
     """Yield what is odd about the values of `services`: what one is called, and words in which `{}` is its place."""
     for policy in policies:
+        yield from ((f"IdlingPolicy {policy.name}", words) for words in _between_windows(policy, metrics.history))
         for metric in leaves(policy.idle_when):
             if not isinstance(metric, MetricCriterion):
                 continue
@@ -88,6 +89,20 @@ def notes_on(
                     yield from (
                         (about, words) for words in (*_odd(metric, known), *_missing(metric, missing / len(values)))
                     )
+
+
+def _between_windows(policy: IdlingPolicy, history: QueryHistory) -> Iterator[str]:
+    """Yield which windows leave out time between two runs: they count from their first scrape to their last."""
+    run = history.step
+    for metric in (*leaves(policy.idle_when), *policy.wake_when):
+        if not isinstance(metric, ScheduleCriterion) and _COUNTS.search(metric.query):
+            counted = (parse_duration(metric.window) or timedelta()) - history.scrape_interval
+            if timedelta() < counted < run:
+                yield (
+                    f"a query of {{}} has a window of {metric.window}, a run comes each {spelt_duration(run)}: "
+                    f"{1 - counted / run:.0%} of the time is in no window, and calls then wake nothing and are not "
+                    f"counted; expected a window of {spelt_duration(run + history.scrape_interval)} or more"
+                )
 
 
 def _odd(metric: MetricCriterion, values: Sequence[float]) -> Iterator[str]:

@@ -65,7 +65,7 @@ def test_averages_are_asked_with_the_values_and_read_back_with_them(tmp_path: Pa
         def query_range(self, text: str, start: datetime, count: int, step: timedelta) -> RangeAnswer:
             found = super().query_range(text, start, count, step)
             halves = tuple(RangeSeries(one.labels, (0.5, None)) for one in self.series[:1])
-            return RangeAnswer(halves) if text == "avg_over_time((q)[599s:120s])" else found
+            return RangeAnswer(halves) if text == "avg_over_time((q)[599s:60s])" else found
 
     named = [RangeSeries({"service": name}, (1.0, 2.0)) for name in ("web", "api")]
     made = recorded_history(Averaged(*named), ["q"], START, 2, STEP)
@@ -83,11 +83,11 @@ def test_averages_that_fail_leave_the_values_and_say_so() -> None:
     series = RangeSeries({}, (1.0,))
     made = recorded_history(Refusing(series), ["q"], START, 1, STEP)
     assert made.answers["q"].series == (series,)
-    assert made.answers["avg_over_time((q)[599s:120s])"].error == "no subqueries"
+    assert made.answers["avg_over_time((q)[599s:60s])"].error == "no subqueries"
 
 
-@pytest.mark.parametrize(("seconds", "apart"), [(600, 120), (60, 12), (62, 31), (61, 61)])
-def test_averages_are_of_five_values_or_of_as_many_as_are_whole_seconds_apart(seconds: int, apart: int) -> None:
+@pytest.mark.parametrize(("seconds", "apart"), [(600, 60), (60, 60), (90, 45), (62, 31), (61, 61), (5, 5)])
+def test_averages_are_of_values_a_minute_apart_or_of_as_many_as_are_whole_seconds_apart(seconds: int, apart: int) -> None:
     text = average_query("q", timedelta(seconds=seconds))
     assert text == f"avg_over_time((q)[{seconds - 1}s:{apart}s])"
 

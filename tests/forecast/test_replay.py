@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.snapshot.query_history import SCRAPES, QueryHistory
+from reconciler.backends.snapshot.query_history import SCRAPES, SCRAPES_IN_AN_HOUR, QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import ASSUMED_START, PolicyReplay
@@ -224,15 +224,21 @@ NIGHT = datetime(2026, 11, 2, 22, tzinfo=UTC)  # a Monday, 23:00 in Paris
 
 
 def a_history(
-    values: Mapping[datetime, float | None], *, days: int = 3, query: str = QUERY, usual: float | None = QUIET
+    values: Mapping[datetime, float | None],
+    *,
+    days: int = 3,
+    query: str = QUERY,
+    usual: float | None = QUIET,
+    scrapes: float | None = None,
 ) -> QueryHistory:
-    """One Service, quiet but at the times of `values`, each for a tick."""
+    """One Service, quiet but at the times of `values`, each for a tick; its targets scraped so often an hour."""
     start = datetime(2026, 11, 2, 12, tzinfo=UTC)
     count = round(timedelta(days=days) / STEP)
     told = tuple(values.get(start + n * STEP, usual) for n in range(count))
     series = RangeSeries({"namespace": "ns", "service": "web"}, told)
-    up = RangeSeries({}, (3.0,) * count)
-    return QueryHistory(start, STEP, count, {query: RangeAnswer((series,)), SCRAPES: RangeAnswer((up,))})
+    answers = {SCRAPES: (3.0,) * count, SCRAPES_IN_AN_HOUR: (scrapes,) * count}
+    known = {name: RangeAnswer((RangeSeries({}, values),)) for name, values in answers.items()}
+    return QueryHistory(start, STEP, count, {query: RangeAnswer((series,)), **known})
 
 
 def a_web(**fields: Any) -> tuple[PolicySet, Opened]:
@@ -252,9 +258,9 @@ def test_a_call_at_night_wakes_at_the_next_run_and_waits_for_it_and_the_start() 
 @pytest.mark.parametrize(
     ("average", "waited"),
     [
-        pytest.param(BUSY, timedelta(minutes=9), id="in the first fifth of the tick"),
-        pytest.param(BUSY / 5, timedelta(minutes=1), id="in its last fifth"),
-        pytest.param(BUSY * 3 / 5, STEP / 2, id="spread evenly"),
+        pytest.param(BUSY, timedelta(minutes=9.5), id="in the first minute of the tick"),
+        pytest.param(BUSY / 10, timedelta(minutes=0.5), id="in its last minute"),
+        pytest.param(BUSY * 11 / 20, STEP / 2, id="spread evenly"),
     ],
 )
 def test_averages_say_when_in_a_tick_a_call_arrived(average: float, waited: timedelta) -> None:
@@ -340,6 +346,13 @@ ODD = [
         {},
         "requests of a/ns/Service/web has no series for about 50 % of the time: it is unknown then",
         id="no series while it slept",
+    ),
+    pytest.param(
+        {"query": QUERY.replace("30m", "10m"), "scrapes": 30.0},
+        {"metric": {"window": "10m"}},
+        "a query of IdlingPolicy nights has a window of 10m, a run comes each 10m: 20% of the time is in no window, and "
+        "calls then wake nothing and are not counted; expected a window of 12m or more",
+        id="a window as short as a run is away",
     ),
     pytest.param({"query": "other"}, {}, "a: 1 of 1 query not recorded, so unknown", id="a query that is not recorded"),
     pytest.param({}, {}, "limits are lifted", id="limits"),

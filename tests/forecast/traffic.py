@@ -95,9 +95,9 @@ def _of_day(day: datetime, shape: Shape, chance: random.Random) -> Iterator[floa
 
 
 def _average(one: Calls, at: float, apart: float, back: float) -> float:
-    """What such a query says on average at five times, the last of which is `at`."""
-    times = (at - apart * part / 5 for part in range(5))
-    return sum(one.counted(time - back, time) for time in times) / 5
+    """What such a query says on average at times a minute apart, the last of which is `at`."""
+    parts = int(apart / 60)
+    return sum(one.counted(at - 60 * part - back, at - 60 * part) for part in range(parts)) / parts
 
 
 def history_of(

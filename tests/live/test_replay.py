@@ -27,10 +27,10 @@ EARLIER = timedelta(hours=2)
 
 
 @pytest.mark.parametrize(
-    ("count", "days", "tick", "share"),
+    ("count", "days", "tick", "window", "share"),
     [
-        pytest.param(8, 2, "10m", 0.1, id="two days"),
-        pytest.param(200, 30, "30m", 0.01, id="a month of 200 Services", marks=pytest.mark.soak),
+        pytest.param(8, 2, "10m", "30m", 0.1, id="two days"),
+        pytest.param(200, 30, "30m", "60m", 0.01, id="a month of 200 Services", marks=pytest.mark.soak),
     ],
 )
 def test_a_replay_is_what_runs_did(
@@ -40,6 +40,7 @@ def test_a_replay_is_what_runs_did(
     count: int,
     days: int,
     tick: str,
+    window: str,
     share: float,
 ) -> None:
     end = START + timedelta(days=days)
@@ -50,7 +51,7 @@ def test_a_replay_is_what_runs_did(
     [plane] = control_planes(1, parts=API_ONLY, flags=["--event-ttl=5m"])
     create(plane.api, objects_of(made))
     desk = Desk(tmp_path, plane.kubeconfig("a"))
-    desk.write("policies/all.yaml", policies_of(made, prometheus_server(series_of(made, end)).url))
+    desk.write("policies/all.yaml", policies_of(made, prometheus_server(series_of(made, end)).url, window))
 
     length = f"{days}d"
     said = desk.call("forecast", "policies", "--replay", length, "--now", rfc3339(end), "--tick", tick, "-o", "json")
@@ -99,10 +100,11 @@ def objects_of(made: Sequence[Calls]) -> list[dict[str, Any]]:
     return [*map(a_namespace, ["reconciler", *spaces]), *both]
 
 
-def policies_of(made: Sequence[Calls], prometheus: str) -> str:
+def policies_of(made: Sequence[Calls], prometheus: str, window: str) -> str:
     fleet = {**FLEET, "spec": {**FLEET["spec"], "clusters": [{"name": "a", "prometheus": {"url": prometheus}}]}}
     spaces = sorted({one.namespace for one in made})
-    return "---\n".join(json.dumps(one) + "\n" for one in (fleet, *(a_policy(f"nights-{one}", one) for one in spaces)))
+    policies = [a_policy(f"nights-{one}", one, metric={"window": window}) for one in spaces]
+    return "---\n".join(json.dumps(one) + "\n" for one in (fleet, *policies))
 
 
 def series_of(made: Sequence[Calls], end: datetime) -> list[Series]:

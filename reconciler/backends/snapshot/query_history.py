@@ -38,6 +38,7 @@ SCRAPES_IN_AN_HOUR = "avg(count_over_time(up[1h]))"
 
 _DIGITS = 6
 _SECOND = timedelta(seconds=1)
+_MINUTE = timedelta(minutes=1)
 _Value = float | str | None
 
 
@@ -126,8 +127,12 @@ def average_query(text: str, step: timedelta) -> str:
 
 
 def average_step(step: timedelta) -> timedelta:
-    """Return how far apart the values are that an average over a `step` is of: a fifth of it, in whole seconds."""
-    return next(step // parts for parts in (5, 4, 3, 2, 1) if not step % (parts * _SECOND))
+    """Return how far apart the values are that an average over a `step` is of: a minute at most, in whole seconds.
+
+    A `step` that has no such part of 10 seconds or more is not divided.
+    """
+    parts = range(max(1, -(-step // _MINUTE)), step // (10 * _SECOND) + 1)
+    return next((step // number for number in parts if not step % (number * _SECOND)), step)
 
 
 def _with_averages(answer: RangeAnswer, averages: RangeAnswer) -> RangeAnswer:
