@@ -87,7 +87,7 @@ def test_averages_that_fail_leave_the_values_and_say_so() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "apart"), [(600, 60), (60, 60), (90, 45), (62, 31), (61, 61), (5, 5)])
-def test_averages_are_of_values_a_minute_apart_or_of_as_many_as_are_whole_seconds_apart(seconds: int, apart: int) -> None:
+def test_averages_are_of_values_a_minute_apart_or_less(seconds: int, apart: int) -> None:
     text = average_query("q", timedelta(seconds=seconds))
     assert text == f"avg_over_time((q)[{seconds - 1}s:{apart}s])"
 

@@ -350,7 +350,7 @@ ODD = [
     pytest.param(
         {"query": QUERY.replace("30m", "10m"), "scrapes": 30.0},
         {"metric": {"window": "10m"}},
-        "a query of IdlingPolicy nights has a window of 10m, a run comes each 10m: 20% of the time is in no window, and "
+        "IdlingPolicy nights has a window of 10m, a run comes each 10m: 20% of the time is in no window, and "
         "calls then wake nothing and are not counted; expected a window of 12m or more",
         id="a window as short as a run is away",
     ),
