@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, settings
 
 from reconciler import credentials
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tests.pipeline.calls import Folder
 
 pytest_plugins = ("tests.real.fixtures",)
+
+yaml.SafeLoader = yaml.CSafeLoader  # `yaml.safe_load` of tests, which read back all that was written, by libyaml
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
