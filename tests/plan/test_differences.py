@@ -40,6 +40,14 @@ def caused(decision: Decision, text: str) -> Decision:
     return replace(decision, changes=(*decision.changes, FieldChange(CAUSE, None, text)))
 
 
+def recorded(text: str) -> Decision:
+    changes = (
+        *WEB.changes,
+        FieldChange(("metadata", "annotations", "idling.kubernetes.io/previous-scale"), None, text),
+    )
+    return replace(WEB, changes=changes)
+
+
 ELSEWHERE, HERE = (json.dumps({"at": at, "policy": "idle-dev"}) for at in ("/a/dev.yaml:1", "dev.yaml:1"))
 OTHER_POLICY = json.dumps({"at": "dev.yaml:1", "policy": "other"})
 
@@ -62,6 +70,10 @@ OTHER_POLICY = json.dumps({"at": "dev.yaml:1", "policy": "other"})
             id="other replicas",
         ),
         pytest.param([replace(WEB, uid="x"), DB], [WEB, DB], {"web": OTHERWISE}, id="another object"),
+        pytest.param([replace(WEB, ref=a_ref("web", namespace="x"))], [WEB], {"web": OTHERWISE}, id="elsewhere"),
+        pytest.param([replace(WEB, phase=Phase.WAKE)], [WEB], {"web": OTHERWISE}, id="another phase"),
+        pytest.param([replace(WEB, event="x")], [WEB], {"web": OTHERWISE}, id="another Event"),
+        pytest.param([recorded("9")], [recorded("3")], {"web": OTHERWISE}, id="another record"),
         pytest.param(
             [replace(WEB, cause=Cause("idle-dev", "x:1", said("why")), victims=VictimForecast(("a",)))],
             [WEB],
