@@ -16,14 +16,12 @@ from reconciler.decide.reasons import Reason, ReasonCode, filled, phrase_parts, 
 FIVE = datetime(2026, 11, 20, 17, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("code", [*ReasonCode, *ChangeIfCode])
-def test_a_code_is_in_camel_case_and_its_text_names_its_values(code):
-    assert re.fullmatch(r"[A-Z][A-Za-z]+", code.value)
-    names = re.findall(r"\{(\w+)", code.text)
-    values = {name: f"<{name}>" for name in names}
-    text = filled(code.text, values)
-    assert all(value in text for value in values.values())
-    assert not re.search(r"[{}\[\]]", text.replace("[]", ""))
+def test_the_text_of_a_code_names_its_values():
+    for code in (*ReasonCode, *ChangeIfCode):
+        values = {name: f"<{name}>" for name in re.findall(r"\{(\w+)", code.text)}
+        text = filled(code.text, values)
+        assert all(value in text for value in values.values()), code
+        assert not re.search(r"[{}\[\]]", text.replace("[]", "")), code
 
 
 def test_every_code_is_given_somewhere():
