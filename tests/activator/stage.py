@@ -14,7 +14,9 @@ from reconciler.errors import ForbiddenError
 from reconciler.time_limit import TimeLimit
 from tests.activator.services import IDLE, a_watched_service
 
-_LIMIT = 60
+LIMIT = 60
+"""Seconds after which a story fails that still waits for something."""
+
 WEB = ("shop", "web")
 
 
@@ -75,7 +77,7 @@ def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
     async def told() -> None:
         stage = Stage(**limits)
         try:
-            await asyncio.wait_for(story(stage), _LIMIT)
+            await asyncio.wait_for(story(stage), LIMIT)
         finally:
             for one in stage.one._activations.values():
                 one.close()
@@ -87,5 +89,6 @@ def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
 
 
 async def until(true: Callable[[], bool]) -> None:
+    """Return once it is `true`; where that never comes, `play` ends the story with a TimeoutError."""
     while not true():
         await asyncio.sleep(0.005)

@@ -18,8 +18,8 @@ from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
 from tests.activator.services import IDLE, a_watched_service
+from tests.activator.stage import LIMIT, until
 
-_LIMIT = 60
 NEVER = 3600.0
 POD = "web-7b9c-x1"
 IDLE_LATER = {**IDLE, "idling.kubernetes.io/idled-at": "2026-11-20T16:00:00Z"}
@@ -96,11 +96,6 @@ def at(port: int) -> ServiceEndpoints:
     return ServiceEndpoints({(name, "TCP"): (EndpointAddress("127.0.0.1", port, POD),) for name in names}, {})
 
 
-async def until(true: Callable[[], bool]) -> None:
-    while not true():
-        await asyncio.sleep(0.005)
-
-
 async def received(client: socket.socket) -> bytes:
     """All that comes until the end; a reset is an error."""
     found = b""
@@ -115,7 +110,7 @@ def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
             ActivatorSettings(**{"hold_timeout": NEVER, "silent": NEVER, "ports": range(21_000, 32_000), **limits})
         )
         try:
-            await asyncio.wait_for(story(stage), _LIMIT)
+            await asyncio.wait_for(story(stage), LIMIT)
         finally:
             stage.activation.close()
             stage.activation.end("stopped")
@@ -413,7 +408,7 @@ def test_traffic_of_ipv6() -> None:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError as error:
         pytest.skip(f"::1: {error}")
-    asyncio.run(asyncio.wait_for(story(), _LIMIT))
+    asyncio.run(asyncio.wait_for(story(), LIMIT))
 
 
 def test_slices_go_with_the_service() -> None:

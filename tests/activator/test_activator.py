@@ -20,7 +20,7 @@ from reconciler.backends.decode.decoder import decoded_json
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
-from tests.activator.stage import _LIMIT, WEB, Stage, Written, play, until
+from tests.activator.stage import LIMIT, WEB, Stage, Written, play, until
 
 OURS = "web-activator-activator-0-ipv4"
 API = ("shop", "api")
@@ -110,8 +110,8 @@ def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
         assert one.health() == (503, "sweep has ended; look has ended\n")
         await until(lambda: one._fresh_since < float("inf"))
         assert ["a bug" in line for line in stage.told] == [True]
-        one._tasks.start("sweep", partial(asyncio.sleep, _LIMIT))
-        one._tasks.start("look", partial(asyncio.sleep, _LIMIT))
+        one._tasks.start("sweep", partial(asyncio.sleep, LIMIT))
+        one._tasks.start("look", partial(asyncio.sleep, LIMIT))
         assert one.health() == (200, "ok\n")
 
     play(story)
@@ -289,7 +289,7 @@ def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
 
     class Hanging(Written):
         def publish(self, _: Mapping[str, Any]) -> None:
-            hangs.wait(_LIMIT)
+            hangs.wait(LIMIT)
 
     class Telling:
         read_only = False
