@@ -28,6 +28,7 @@ from reconciler.policy.types import Freeze, Logarithm
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, Counted, Killed, Picker, World, a_world
+from tests.laws import share_of
 from tests.picker.reviews import a_review
 
 PODS = [{"days": days} for days in (12, 11, 10, 9, 8, 7)]
@@ -73,9 +74,10 @@ STRATEGIES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("fields", STRATEGIES, ids=["zones", "newest", "base 10", "picker"])
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(share_of(6)))
 def test_the_pods_are_those_of_a_runs_own_decrease(
     tmp_path: Path, kind: str, fields: dict[str, Any], seed: int
 ) -> None:

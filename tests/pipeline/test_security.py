@@ -8,8 +8,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 NUMBERS = [f"C{n}" for n in (1, 2)] + [f"H{n}" for n in range(1, 12)] + [f"R{n}" for n in range(1, 11)]
 NONE_YET = "none yet: "
 
@@ -25,28 +23,38 @@ def test_every_attack_has_its_row(repository):
     assert list(rows(repository)) == NUMBERS
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_the_tests_of_an_attack_are_there(repository, number):
-    named = rows(repository)[number]
-    files = [] if named.startswith(NONE_YET) else named.split(", ")
-    assert files or len(named) > len(NONE_YET), "a reason"
-    for one in files:
-        file = one.partition("::")[0]
-        assert one in collected(repository, frozenset({file})) if "::" in one else (repository / file).is_file()
+def test_the_tests_of_each_attack_are_there(repository):
+    for number, named in tests_of_attacks(repository).items():
+        assert [one for one in named if not is_there(repository, one)] == [], number
 
 
-# Sentences
+def tests_of_attacks(repository: Path) -> dict[str, list[str]]:
+    """The tests and files that the table names, by the numbers of attacks; of one without, the reason stands there."""
+    found = {}
+    for number, named in rows(repository).items():
+        assert named.removeprefix(NONE_YET), f"{number}: a reason"
+        found[number] = [] if named.startswith(NONE_YET) else named.split(", ")
+    return found
+
+
+def is_there(repository: Path, named: str) -> bool:
+    return named in collected(repository) if "::" in named else (repository / named).is_file()
 
 
 @cache
-def collected(repository: Path, files: frozenset[str]) -> frozenset[str]:
-    """The tests of `files` that pytest would run, without their parameters; a class stands for those in it."""
+def collected(repository: Path) -> frozenset[str]:
+    """The tests that pytest would run of all files named here, without parameters; a class stands for those in it."""
+    every = [*tests_of_attacks(repository).values(), *sentences(repository).values()]
+    files = {one.partition("::")[0] for named in every for one in named if "::" in one}
     options = ["--collect-only", "-q", "-o", "addopts=", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, *sorted(files)]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     names = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
     return frozenset(names | {name.rpartition("::")[0] for name in names})
+
+
+# Sentences
 
 
 def sentences(repository: Path) -> dict[str, list[str]]:
@@ -68,5 +76,5 @@ def test_each_sentence_stands_alone_with_the_tests_that_show_it(repository):
 
 
 def test_the_tests_of_each_sentence_are_run(repository):
-    tests = {test for named in sentences(repository).values() for test in named}
-    assert tests - collected(repository, frozenset(test.partition("::")[0] for test in tests)) == set()
+    named = [test for tests in sentences(repository).values() for test in tests]
+    assert [test for test in named if test not in collected(repository)] == []
