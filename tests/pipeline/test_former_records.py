@@ -61,5 +61,6 @@ def test_everything_wakes_with_the_count_it_had(folder: Folder, words: tuple[str
     said = folder.call(*words, "--snapshot", "snapshot", "--now", MONDAY, "--auto-approve", "--quiet")
     assert said.code == 0, said
     assert specs(folder) == AWAKE
-    annotations = {key: folder.objects()[key]["metadata"].get("annotations", {}) for key in AWAKE}
+    objects = folder.objects()
+    annotations = {key: objects[key]["metadata"].get("annotations", {}) for key in AWAKE}
     assert not [key for key, found in annotations.items() if PREVIOUS_SCALE in found or "reconciler/idled-to" in found]
