@@ -104,7 +104,8 @@ def a_service(name: str = "web", *, cluster: str = "east", namespace: str = "sho
 def an_hpa(name: str = "web", *, cluster: str = "east", **fields: Any) -> HorizontalPodAutoscaler:
     """A HorizontalPodAutoscaler of the Deployment with its name, from 2 to 10 replicas."""
     ref = a_ref(name, cluster=cluster, kind="HorizontalPodAutoscaler")
-    return HorizontalPodAutoscaler(ref, "uid-hpa", ("Deployment", name), **({"maximum": 10, "minimum": 2} | fields))
+    defaults = {"target": ("Deployment", name), "maximum": 10, "minimum": 2}
+    return HorizontalPodAutoscaler(ref, "uid-hpa", **(defaults | fields))
 
 
 def an_endpoints(**fields: Any) -> Endpoints:

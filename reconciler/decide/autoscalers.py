@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
+    IDLED_AT,
     IDLED_TO,
     PREVIOUS_BOUNDS,
     PREVIOUS_SCALE,
@@ -43,7 +44,7 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import SCALE_UP, Scalar
+from reconciler.workload_kinds import PREVIOUS_SCALE_UP, SCALE_UP, Scalar
 
 AUTOSCALER_LISTS = {"horizontalpodautoscalers": "HorizontalPodAutoscalers", "scaledobjects": "ScaledObjects"}
 """What lists everything that scales a workload, by its key in `ObservedCluster.unreadable`."""
@@ -55,10 +56,14 @@ def first_unread(cluster: ObservedCluster, lists: Iterable[str]) -> str:
 
 
 class Autoscalers(Struct, frozen=True):
-    """The autoscalers of one cluster by the workload they control: (namespace, kind, name)."""
+    """The autoscalers of one cluster by the workload they control: (namespace, kind, name).
+
+    `rivals` are the others where several HorizontalPodAutoscalers control one.
+    """
 
     horizontal: Mapping[LocalKey, HorizontalPodAutoscaler]
     keda: Mapping[LocalKey, Workload]
+    rivals: Mapping[LocalKey, tuple[HorizontalPodAutoscaler, ...]] = NOTHING
 
     def name_of(self, ref: ObjectRef) -> str | None:
         """Return "HorizontalPodAutoscaler/web" or "ScaledObject/web" for what controls `ref`, None for nothing."""
@@ -67,21 +72,42 @@ class Autoscalers(Struct, frozen=True):
 
 
 def autoscalers_of(cluster: ObservedCluster) -> Autoscalers:
-    """Return the autoscalers of `cluster`; a ScaledObject's target kind is Deployment where it names none."""
+    """Return the autoscalers of `cluster`; a ScaledObject's target kind is Deployment where it names none.
+
+    Of several of one workload it is the one that carries a record of ours.
+    """
+    horizontal: dict[LocalKey, HorizontalPodAutoscaler] = {}
+    rivals: dict[LocalKey, tuple[HorizontalPodAutoscaler, ...]] = {}
+    for hpa in cluster.autoscalers:
+        key = (hpa.ref.namespace, *hpa.target)
+        other = horizontal.get(key)
+        first, second = (other, hpa) if other is not None and is_recorded(other) else (hpa, other)
+        horizontal[key] = first
+        if second is not None:
+            rivals[key] = (*rivals.get(key, ()), second)
     return Autoscalers(
-        horizontal={(hpa.ref.namespace, *hpa.target): hpa for hpa in cluster.autoscalers},
+        horizontal=horizontal,
         keda={
             (workload.ref.namespace, *workload.scale_target): workload
             for workload in cluster.workloads
             if workload.scale_target is not None and workload.kind.scaled_by == "Pause"
         },
+        rivals=rivals,
     )
+
+
+def is_recorded(hpa: HorizontalPodAutoscaler) -> bool:
+    """Return whether our record stands on `hpa`, of its bounds or of what it is steered by."""
+    return any(key in hpa.annotations for key in (PREVIOUS_BOUNDS, PREVIOUS_SCALE, PREVIOUS_SCALE_UP, IDLED_AT))
 
 
 def shrunk_by(autoscalers: Autoscalers, ref: ObjectRef) -> str | None:
     """Return the name of the autoscaler that scales `ref` down, None where none does or its way down is disabled."""
-    horizontal = autoscalers.horizontal.get(key_of(ref))
-    if horizontal is not None and horizontal.scale_down_disabled:
+    key = key_of(ref)
+    horizontal = autoscalers.horizontal.get(key)
+    if horizontal is not None and all(
+        hpa.scale_down_disabled for hpa in (horizontal, *autoscalers.rivals.get(key, ()))
+    ):
         return None
     return autoscalers.name_of(ref)
 

@@ -138,6 +138,7 @@ class ReasonCode(Code):
         "HPAWithoutZero",
         "idleReplicas is 0, which {autoscaler} cannot have without an Object or External metric",
     )
+    SEVERAL_HPAS = "SeveralHPAs", "{autoscalers} scale it, of which only one can be held"
     HPA_LOWERED = "HPALowered", "{autoscaler} scales it, from {minReplicas} up, before from {previous} up"
     HPA_AT_ZERO = "HPAAtZero", "{autoscaler} scaled it to zero"
     HPA_KEPT_AT_ZERO = "HPAKeptAtZero", "{autoscaler} scaled it to zero, and does not scale it up until it wakes"

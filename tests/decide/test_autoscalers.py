@@ -39,6 +39,12 @@ class TestWhichControls:
         assert found.name_of(WEB) == "HorizontalPodAutoscaler/web"
         assert shrunk_by(found, WEB) is None
 
+    @pytest.mark.parametrize("disabled", [("a",), ("b",)])
+    def test_one_of_several_that_shrinks_is_enough(self, disabled):
+        several = [an_hpa(name, target=("Deployment", "web"), scale_down_disabled=name in disabled) for name in "ab"]
+        found = autoscalers_of(a_cluster(autoscalers=tuple(several)))
+        assert shrunk_by(found, WEB) is not None
+
     def test_keda_before_the_horizontal_one_it_made(self):
         found = autoscalers_of(a_cluster(autoscalers=(an_hpa(),), workloads=(self.scaled_object,)))
         assert found.name_of(WEB) == shrunk_by(found, WEB) == "ScaledObject/so"

@@ -19,7 +19,7 @@ from reconciler.decide.idling.contested import excluding_contest, is_by_tool, un
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Subject
 from reconciler.decide.idling.wake_requests import counting_request
-from reconciler.decide.reasons import ReasonCode, Reasons, reason
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, ObjectRef
@@ -301,24 +301,44 @@ def _itself(case: Conditions) -> MetCondition | None:
 
 
 def _autoscaled(case: Conditions) -> MetCondition | None:
-    name, subject, policies = IdlingCondition.AUTOSCALED, case.subject, case.subject.verdict.policies
+    subject, policies = case.subject, case.subject.verdict.policies
     if subject.controller:
-        return met(name, ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
-    if subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
-        return met(name, ReasonCode.KEDA_LEFT)
-    if subject.scale.paused_by:
-        return met(name, ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
+        why: Reason | None = reason(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
+    elif subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
+        why = reason(ReasonCode.KEDA_LEFT)
+    elif subject.scale.paused_by:
+        why = reason(ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
+    elif subject.is_held_by_rivals and not _leaves_horizontal(subject):
+        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=_names_of_autoscalers(subject))
+    else:
+        why = _horizontally(subject)
+    return None if why is None else MetCondition(IdlingCondition.AUTOSCALED, (why,))
+
+
+def _horizontally(subject: Subject) -> Reason | None:
+    """Return why its HorizontalPodAutoscaler has the say, None where it has not."""
     if subject.scale.steered == "Minimum":
         steering = f"HorizontalPodAutoscaler/{subject.ref.name}"
-        return met(name, ReasonCode.HPA_WITHOUT_ZERO, autoscaler=steering) if subject.lacks_zero else None
+        return reason(ReasonCode.HPA_WITHOUT_ZERO, autoscaler=steering) if subject.lacks_zero else None
     if subject.autoscaler is None:
         return None
     hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem
-    if any(policy.autoscalers.hpa == "Leave" for policy in policies):
-        return met(name, ReasonCode.HPA_LEFT, autoscaler=hpa)
+    if _leaves_horizontal(subject):
+        return reason(ReasonCode.HPA_LEFT, autoscaler=hpa)
     if subject.verdict.lowers_minimum:
         problem = problem or "its minimum is not lowered before its workload is woken"
-    return met(name, ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=problem) if problem else None
+    return reason(ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=problem) if problem else None
+
+
+def _leaves_horizontal(subject: Subject) -> bool:
+    return any(policy.autoscalers.hpa == "Leave" for policy in subject.verdict.policies)
+
+
+def _names_of_autoscalers(subject: Subject) -> list[str]:
+    pinned = subject.autoscaler
+    kept = subject.scale.hpa if pinned is None else pinned.hpa
+    everyone = (*subject.rivals, *(() if kept is None else (kept,)))
+    return sorted(f"HorizontalPodAutoscaler/{hpa.ref.name}" for hpa in everyone)
 
 
 def _at_idle_replicas(case: Conditions) -> MetCondition | None:

@@ -26,6 +26,7 @@ _BY_AUTOSCALER = (
     ReasonCode.LEFT_TO_AUTOSCALER,
     ReasonCode.KEDA_LEFT,
     ReasonCode.HPA_LEFT,
+    ReasonCode.SEVERAL_HPAS,
 )
 
 

@@ -294,6 +294,7 @@ class _Observer:
             services=services,
             reading=read_record(scale.written, self._fleets),
             autoscaler=self._pinned(scale),
+            rivals=self._autoscalers.rivals.get(key_of(scale.runs.ref), ()),
             controller=self._controller(scale),
             exclusions=tuple(self._exclusions(scale, services)),
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),

@@ -248,12 +248,12 @@ class Subject(Struct, frozen=True):
     """One scalable with everything that bears on it.
 
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
-    not behind. `controller` names the autoscaler it is left to, "" for none. `unknown` says what could not be read that
-    idling it would need, `protected` why it is left alone where it is not ours, None where it need not be. `direct` are
-    the policies that select it themselves, not just a Service it is behind. `production` says what makes it production,
-    "" for nothing. `on_target` is the record that a ScaledObject has on its target; with `target_is_idle` the target
-    has one of its own. `record` is what it goes back to: of its own record and those of its Services the newest; None
-    where it is not idled.
+    not behind. `rivals` are the HorizontalPodAutoscalers it has beside the one that is held. `controller` names the
+    autoscaler it is left to, "" for none. `unknown` says what could not be read that idling it would need, `protected`
+    why it is left alone where it is not ours, None where it need not be. `direct` are the policies that select it
+    themselves, not just a Service it is behind. `production` says what makes it production, "" for nothing. `on_target`
+    is the record that a ScaledObject has on its target; with `target_is_idle` the target has one of its own. `record`
+    is what it goes back to: of its own record and those of its Services the newest; None where it is not idled.
     """
 
     scale: Scale
@@ -262,6 +262,7 @@ class Subject(Struct, frozen=True):
     services: tuple[ServiceState, ...] = ()
     reading: Reading[Record] | None = None
     autoscaler: PinnedAutoscaler | None = None
+    rivals: tuple[HorizontalPodAutoscaler, ...] = ()
     controller: str = ""
     exclusions: tuple[Exclusion, ...] = ()
     request: WakeRequest | None = None
@@ -293,6 +294,15 @@ class Subject(Struct, frozen=True):
         """
         stopped = self.scale.steered == "Minimum" and self.scale.runs.spec_replicas == 0
         return stopped or self.scale.replicas <= self.idle_replicas
+
+    @property
+    def is_held_by_rivals(self) -> bool:
+        """Whether it has several autoscalers, and more than one would scale up what is idle."""
+        autoscaler, at = self.autoscaler, self.idle_replicas
+        if not self.rivals or self.scale.steered:
+            return bool(self.rivals)
+        everyone = (*self.rivals, *(() if autoscaler is None else (autoscaler.hpa,)))
+        return at > 0 or any(hpa.minimum == 0 for hpa in everyone)
 
     @property
     def lacks_zero(self) -> bool:

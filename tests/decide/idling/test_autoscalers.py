@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.model import ObjectRef, Run
+from reconciler.policy.types import Autoscalers
 from tests.builders import a_fleet, a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -273,6 +274,44 @@ STALE_RECORD = {
     "reconciler/owner": "production/IdlingPolicy/idle-dev",
     "reconciler/awake-since": "2026-11-11T06:00:00Z",
 }
+
+
+class TestSeveral:
+    other = a_ref("another", kind="HorizontalPodAutoscaler")
+
+    def a_world(self, minimum: int = 3) -> World:
+        world = the_world()
+        world.objects[self.other] = an_hpa("another", target=("Deployment", "web"), minimum=minimum)
+        return world
+
+    @pytest.mark.parametrize(
+        ("minimum", "policy"),
+        [
+            pytest.param(3, FLOOR, id="idleReplicas, to which one of them would not keep"),
+            pytest.param(0, a_policy(), id="a minimum of 0, from which one of them would scale up"),
+            pytest.param(3, a_policy(idle_replicas=1, autoscalers=Autoscalers(hpa="LowerMinimum")), id="LowerMinimum"),
+        ],
+    )
+    def test_what_several_would_scale_up_stays_awake_and_says_so(self, minimum, policy):
+        world = self.a_world(minimum)
+        outcome = run_in(world, policy)
+        assert verbs(outcome) == []
+        (notice,) = outcome.desired.notices
+        assert "HorizontalPodAutoscaler/another and HorizontalPodAutoscaler/web scale it" in notice.text
+
+    def test_at_zero_none_of_them_does_anything(self):
+        world = self.a_world()
+        assert ("idle", "Deployment/web") in verbs(run_in(world))
+
+    @pytest.mark.parametrize("name", ["another", "zz"])
+    def test_the_bounds_of_the_one_that_was_held_come_back_although_there_is_another_now(self, name):
+        world = the_world()
+        run_in(world, FLOOR)
+        assert bounds(world) == (1, 1)
+        world.objects[a_ref(name, kind="HorizontalPodAutoscaler")] = an_hpa(name, target=("Deployment", "web"))
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert (bounds(world), world.replicas(WEB)) == ((2, 10), 5)
 
 
 class TestKeda:
