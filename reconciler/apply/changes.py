@@ -45,6 +45,7 @@ class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", 
     by: Annotated[str, Meta(description='Who wrote it: "reconciler", "activator", or the field manager of a hand.')]
     before: Annotated[int | None, Meta(description="The replicas before; of what has a switch 1 is on, 0 off.")] = None
     after: Annotated[int | None, Meta(description="The replicas after; absent where nobody knows.")] = None
+    switch: Annotated[bool, Meta(description="Whether it has a switch, so that 1 is on and 0 is off.")] = False
     policy: Annotated[str, Meta(description="The policy that decided it.")] = ""
     place: Annotated[str, Meta(description="Where that policy stands, as file:line.")] = ""
     commit: Annotated[str, Meta(description="The commit at which the policies were.")] = ""
@@ -112,6 +113,7 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
         by=BY_RECONCILER,
         before=before,
         after=after,
+        switch=_is_of_switch(decision),
         policy=decision.policy,
         place=decision.cause.at,
         commit=run.revision,
@@ -138,12 +140,16 @@ def _numbers(decision: Decision) -> tuple[int | None, int | None]:
     """Return the replicas before and after, or the minimum of an autoscaler; of what is switched off 1 while it runs,
     else 0.
     """
-    if any(change.path[-1] in PREVIOUS_VALUES for change in decision.changes):
+    if _is_of_switch(decision):
         return _SWITCHED.get(effect_of(decision), (None, None))
     minimum = next((change for change in decision.changes if change.path == MINIMUM), None)
     if minimum is not None:
         return minimum.before, minimum.after
     return decision.replicas_before, decision.replicas_after
+
+
+def _is_of_switch(decision: Decision) -> bool:
+    return any(change.path[-1] in PREVIOUS_VALUES for change in decision.changes)
 
 
 _SWITCHED: Mapping[Effect, tuple[int, int]] = {Effect.IDLE: (1, 0), Effect.WAKE: (0, 1)}
@@ -167,6 +173,7 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
         by=str(found.values.get("by", "unknown")),
         before=int(idled_to) if isinstance(idled_to, str) and idled_to.isdecimal() else 0,
         after=found.values.get("replicas", 1),
+        switch=found.code is ReasonCode.SWITCHED_ON_BY,
         policy=decision.policy,
         run=run.id,
         why=f"{decision.cause.why}; released",

@@ -291,7 +291,12 @@ def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | Non
 
 
 def _woken(awake: Awake, idled: Change) -> Change:
-    values: dict[str, Any] = {"policy": idled.policy, "place": idled.place, "why": "woken between two runs"}
+    values: dict[str, Any] = {
+        "switch": idled.switch,
+        "policy": idled.policy,
+        "place": idled.place,
+        "why": "woken between two runs",
+    }
     if idled.before is not None and idled.after is not None:
         values |= {"since": idled.at, "asleep": max(0, idled.before - idled.after)}
         values |= {"cpu": idled.cpu, "memory": idled.memory}

@@ -212,10 +212,12 @@ def _origin(change: Change) -> str:
 
 def _scale(change: Change) -> str:
     before, after = change.before, change.after
-    if ObjectRef(*change.object.split("/", 3)).kind != "CronJob":
+    is_cron_job = ObjectRef(*change.object.split("/", 3)).kind == "CronJob"
+    if not is_cron_job and not change.switch:
         return f"{_known(before)} -> {_known(after)}"
-    words = ["?" if running is None else "false" if running else "true" for running in (before, after)]
-    return f"suspend {' -> '.join(words)}"
+    off, on = ("true", "false") if is_cron_job else ("off", "on")
+    words = " -> ".join("?" if running is None else on if running else off for running in (before, after))
+    return f"suspend {words}" if is_cron_job else words
 
 
 def _known(replicas: int | None) -> str:

@@ -188,7 +188,10 @@ def test_words_are_of_switches_and_not_of_replicas(desk):
     edit(desk, "level: 0", "level: 5")
     assert "switched on by somebody" in desk.applied(NIGHT).out
     told = desk.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
-    assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == ["0 -> 1", "1 -> 0"]
+    assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == [
+        "off -> on",
+        "on -> off",
+    ]
 
 
 def test_it_is_woken_by_hand_and_the_history_says_so(desk):
@@ -200,7 +203,10 @@ def test_it_is_woken_by_hand_and_the_history_says_so(desk):
     assert "level     0 -> 7  wake" in said.out or "level  0 -> 7  wake" in said.out, said.out
     assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
     told = desk.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
-    assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == ["0 -> 1", "1 -> 0"]
+    assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == [
+        "off -> on",
+        "on -> off",
+    ]
 
 
 def test_a_record_that_cannot_be_read_is_reported_and_nothing_is_changed(desk):
