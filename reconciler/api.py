@@ -24,7 +24,7 @@ from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
 from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, rank_victims
 from reconciler.decide.placement.allocation import Allocation, allocate_replicas
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
-from reconciler.messages import nearest, shown
+from reconciler.messages import literal, nearest, shown
 from reconciler.model import Pod
 from reconciler.pipeline import RunRequest
 from reconciler.pipeline import plan as make_plan
@@ -105,9 +105,9 @@ def plan(
     The same inputs and the same `now` (whole seconds count) give the same plan. Nothing is written.
 
     Raises:
-        PolicyError: with all problems. SnapshotError: the snapshot cannot be read. UsageError: `now` has no time zone,
-            or is outside of the years 1970 to 9000; not exactly one of `snapshot` and `clients` is given, or a client
-            for a cluster that the Fleet does not have.
+        PolicyError: with all problems. SnapshotError: the snapshot cannot be read. UsageError: `now` is no datetime,
+            has no time zone, or is outside of the years 1970 to 9000; not exactly one of `snapshot` and `clients` is
+            given, or a client for a cluster that the Fleet does not have.
     """
     at = _moment(now)
     if (snapshot is None) == (clients is None):
@@ -124,6 +124,8 @@ def plan(
 
 
 def _moment(now: datetime) -> datetime:
+    if not isinstance(now, datetime):
+        raise UsageError(f"now: {literal(now)}, expected a datetime with a time zone, like datetime.now(UTC)")
     if now.tzinfo is None or now.utcoffset() is None:
         raise UsageError(f"now: {now.isoformat()} has no time zone, expected one, like datetime.now(UTC)")
     try:

@@ -45,6 +45,12 @@ def test_a_time_without_a_zone():
         plan(POLICIES, snapshot=SNAPSHOT, now=NIGHT.replace(tzinfo=None))
 
 
+@pytest.mark.parametrize("now", [None, "2026-11-20T22:00:00Z", 0, NIGHT.date()])
+def test_what_is_no_time(now):
+    with pytest.raises(UsageError, match=r"^now: .*, expected a datetime with a time zone"):
+        plan(POLICIES, snapshot=SNAPSHOT, now=now)
+
+
 @pytest.mark.parametrize("path", [pytest.param("a\0b", id="a NUL"), pytest.param("\ud800", id="no Unicode")])
 def test_what_can_be_no_path(path):
     with pytest.raises(SnapshotError, match=r"^'.*': is no path, expected a folder with a folder for each cluster$"):
