@@ -55,7 +55,7 @@ def first_unread(cluster: ObservedCluster, lists: Iterable[str]) -> str:
     return next((name for name in lists if name in cluster.unreadable), "")
 
 
-class Autoscalers(Struct, frozen=True):
+class ClusterAutoscalers(Struct, frozen=True):
     """The autoscalers of one cluster by the workload they control: (namespace, kind, name).
 
     `rivals` are the others where several HorizontalPodAutoscalers control one.
@@ -71,7 +71,7 @@ class Autoscalers(Struct, frozen=True):
         return None if found is None else f"{found.ref.kind}/{found.ref.name}"
 
 
-def autoscalers_of(cluster: ObservedCluster) -> Autoscalers:
+def autoscalers_of(cluster: ObservedCluster) -> ClusterAutoscalers:
     """Return the autoscalers of `cluster`; a ScaledObject's target kind is Deployment where it names none.
 
     Of several of one workload it is the one that carries a record of ours.
@@ -85,7 +85,7 @@ def autoscalers_of(cluster: ObservedCluster) -> Autoscalers:
         horizontal[key] = first
         if second is not None:
             rivals[key] = (*rivals.get(key, ()), second)
-    return Autoscalers(
+    return ClusterAutoscalers(
         horizontal=horizontal,
         keda={
             (workload.ref.namespace, *workload.scale_target): workload
@@ -101,7 +101,7 @@ def is_recorded(hpa: HorizontalPodAutoscaler) -> bool:
     return any(key in hpa.annotations for key in (PREVIOUS_BOUNDS, PREVIOUS_SCALE, PREVIOUS_SCALE_UP, IDLED_AT))
 
 
-def shrunk_by(autoscalers: Autoscalers, ref: ObjectRef) -> str | None:
+def shrunk_by(autoscalers: ClusterAutoscalers, ref: ObjectRef) -> str | None:
     """Return the name of the autoscaler that scales `ref` down, None where none does or its way down is disabled."""
     key = key_of(ref)
     horizontal = autoscalers.horizontal.get(key)

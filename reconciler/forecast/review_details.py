@@ -15,7 +15,7 @@ from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.report.change_words import name_of, what_of
-from reconciler.report.groups import Line, PolicyChanges, blocks_of, grouped
+from reconciler.report.groups import Line, PolicyGroup, blocks_of, grouped
 from reconciler.report.reason_words import age, weekday_and_time
 from reconciler.report.summary import held_of
 from reconciler.report.text import block_entries, lines_of
@@ -202,7 +202,7 @@ def _said(made: Plan) -> Iterator[LineList]:
         yield LineList(block.title, (*block_entries(block), *_lines(block.groups)))
 
 
-def _beside(group: PolicyChanges, instead: Mapping[ObjectRef, str]) -> PolicyChanges:
+def _beside(group: PolicyGroup, instead: Mapping[ObjectRef, str]) -> PolicyGroup:
     """Return `group` with what its lines replace."""
     lines = [
         replace(line, reason=f"{line.reason} (instead of {instead[line.action.ref]})".lstrip())
@@ -213,7 +213,7 @@ def _beside(group: PolicyChanges, instead: Mapping[ObjectRef, str]) -> PolicyCha
     return replace(group, lines=tuple(lines))
 
 
-def _groups(groups: Iterable[PolicyChanges]) -> Iterator[LineList]:
+def _groups(groups: Iterable[PolicyGroup]) -> Iterator[LineList]:
     updates: list[Line] = []
     for group in groups:
         updates += group.updates
@@ -223,7 +223,7 @@ def _groups(groups: Iterable[PolicyChanges]) -> Iterator[LineList]:
         yield LineList(counted(len(updates), "metadata update"), tuple(lines_of(updates)))
 
 
-def _lines(groups: Iterable[PolicyChanges]) -> Iterator[str]:
+def _lines(groups: Iterable[PolicyGroup]) -> Iterator[str]:
     for group in groups:
         yield group.heading
         yield from lines_of((*group.lines, *group.updates))

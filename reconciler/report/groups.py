@@ -52,7 +52,7 @@ class Line(Struct, frozen=True):
         return self.action.decision
 
 
-class PolicyChanges(Struct, frozen=True):
+class PolicyGroup(Struct, frozen=True):
     """What one policy does. `kind` "" is no policy; `place` its file:line, "" where that is not known.
 
     `reason` is what holds for all of it. `updates` are the metadata updates; their `reason` says what they record.
@@ -115,7 +115,7 @@ def placement_rows(view: PlacementView, plan: Plan) -> Iterator[tuple[str, ...]]
 
 def grouped(
     plan: Plan, actions: Sequence[Action], urgent: Callable[[Action], bool] = lambda _: False
-) -> tuple[PolicyChanges, ...]:
+) -> tuple[PolicyGroup, ...]:
     """Return `actions` of `plan` by policy: what has anything `urgent` first, then what takes most away; inside a group
     what is urgent, then by cluster and namespace. A metadata update that is urgent is a line like the others.
     """
@@ -156,7 +156,7 @@ def _group(
     view: PlacementView | None,
     words: ReasonWords,
     urgent: Callable[[Action], bool],
-) -> PolicyChanges:
+) -> PolicyGroup:
     shown = [action for action in actions if urgent(action) or not is_metadata(action.decision)]
     updates = [action for action in actions if is_metadata(action.decision) and not urgent(action)]
     effects = {effect_of(action.decision) for action in shown}
@@ -171,7 +171,7 @@ def _group(
         *([_placement_words(view, moves), *_later(view, shown)] if view is not None and shown else []),
         ", ".join(map(words.part, common)),
     ]
-    return PolicyChanges(
+    return PolicyGroup(
         *owner,
         place=next((one_line(one.decision.cause.at) for one in actions if owner[1] and one.decision.cause.at), ""),
         reason="; ".join(text for text in shared if text),
@@ -254,7 +254,7 @@ class Block(Struct, frozen=True):
 
     title: str
     entries: tuple[tuple[str, str], ...] = ()
-    groups: tuple[PolicyChanges, ...] = ()
+    groups: tuple[PolicyGroup, ...] = ()
     always: bool = False
     first: bool = False
 

@@ -10,7 +10,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.messages import counted
 from reconciler.plan.model import Plan
-from reconciler.report.groups import PolicyChanges, blocks_of, columns, made_at, placement_rows, updates_of
+from reconciler.report.groups import PolicyGroup, blocks_of, columns, made_at, placement_rows, updates_of
 from reconciler.report.summary import Held, held_of, held_title, report_of
 from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.untrusted_text import short
@@ -163,7 +163,7 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
     )
 
 
-def _group_lines(groups: Iterable[PolicyChanges], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
+def _group_lines(groups: Iterable[PolicyGroup], outcomes: Mapping[int, Outcome] | None = None) -> list[list[str]]:
     """Return each group under its heading, and folded away below them the metadata updates of all."""
     found = [group for group in groups if group.lines or group.updates]
     blocks = [[_title(group), "", *fence(lines_of(group.lines, outcomes))] for group in found if group.lines]
@@ -173,7 +173,7 @@ def _group_lines(groups: Iterable[PolicyChanges], outcomes: Mapping[int, Outcome
     return blocks
 
 
-def _title(group: PolicyChanges) -> str:
+def _title(group: PolicyGroup) -> str:
     place = f" ({prose(group.place)})" if group.place else ""
     reason = f": {prose(group.reason)}" if group.reason else ""
     return f"**{group.kind}**{' ' if group.name else ''}{code(group.name)}{place}{reason}"
@@ -204,7 +204,7 @@ def _blocks(plan: Plan) -> list[list[str]]:
     ]
 
 
-def _folded(words: str, groups: Iterable[PolicyChanges]) -> list[str]:
+def _folded(words: str, groups: Iterable[PolicyGroup]) -> list[str]:
     """Return `groups` folded away under `words`."""
     return details(words, [line for block in _group_lines(groups) for line in (*block, "")][:-1])
 

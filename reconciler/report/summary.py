@@ -23,7 +23,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
-from reconciler.report.groups import FROZEN, Line, PolicyChanges, bracketed, grouped, made_at, updates_of
+from reconciler.report.groups import FROZEN, Line, PolicyGroup, bracketed, grouped, made_at, updates_of
 from reconciler.report.reason_words import age
 from reconciler.untrusted_text import one_line
 
@@ -68,7 +68,7 @@ class Held(Struct, frozen=True):
 
     what: str
     where: str
-    groups: tuple[PolicyChanges, ...]
+    groups: tuple[PolicyGroup, ...]
 
     @property
     def number(self) -> int:
@@ -84,7 +84,7 @@ class Report(Struct, frozen=True):
 
     title: str
     source: str
-    groups: tuple[PolicyChanges, ...]
+    groups: tuple[PolicyGroup, ...]
     outcomes: Mapping[int, Outcome] | None
     last: tuple[str, ...]
 
@@ -135,7 +135,7 @@ def _where(refs: Sequence[ObjectRef]) -> str:
     return one_line(", ".join(f"{name} {count}" for name, count in sorted(found.items())))
 
 
-def _plan_summary(plan: Plan, groups: Sequence[PolicyChanges], everything: bool, nothing: str) -> tuple[str, ...]:
+def _plan_summary(plan: Plan, groups: Sequence[PolicyGroup], everything: bool, nothing: str) -> tuple[str, ...]:
     lines = [line for group in groups for line in group.lines]
     updates = sum(len(group.updates) for group in groups)
     shown = f"{updates_of(updates)}{'' if everything else ' (-v)'}." if updates else ""

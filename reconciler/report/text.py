@@ -16,7 +16,7 @@ from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan, pointer
 from reconciler.report.change_words import is_metadata, what_of
 from reconciler.report.diff import fields_of
-from reconciler.report.groups import Block, Line, PolicyChanges, blocks_of, grouped, updates_of
+from reconciler.report.groups import Block, Line, PolicyGroup, blocks_of, grouped, updates_of
 from reconciler.report.summary import held_of, held_title, report_of, went_well, words_of
 from reconciler.untrusted_text import one_line
 
@@ -154,7 +154,7 @@ def _changed_words(approved: Action | None, done: bool) -> str:
     return fate if approved is None or done else f"approved was {what_of(approved.decision)}; left to the next run"
 
 
-def _explained(groups: Iterable[PolicyChanges], words: Mapping[int, str]) -> Iterator[PolicyChanges]:
+def _explained(groups: Iterable[PolicyGroup], words: Mapping[int, str]) -> Iterator[PolicyGroup]:
     for group in groups:
         lines = tuple(replace(line, reason=words[line.action.id]) for line in group.lines)
         yield replace(group, lines=lines, reason="")
@@ -168,9 +168,7 @@ def _origin(plan: Plan, style: Style) -> Iterator[str]:
         yield one_line(f"Run {plan.run}{revision}, {digests}")
 
 
-def _groups(
-    groups: Sequence[PolicyChanges], outcomes: Mapping[int, Outcome] | None, style: Style
-) -> Iterator[list[str]]:
+def _groups(groups: Sequence[PolicyGroup], outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[list[str]]:
     """Yield the lines of each group; in summary one block with a line for each."""
     found = [group for group in groups if group.lines or style.verbose]
     names = {line.action.id: line.name for group in groups for line in (*group.lines, *group.updates)}
@@ -182,7 +180,7 @@ def _groups(
         yield [_titled(group, group.heading, style), *lines_of(group.lines, outcomes, style, names), *updates]
 
 
-def _titled(group: PolicyChanges, words: str, style: Style) -> str:
+def _titled(group: PolicyGroup, words: str, style: Style) -> str:
     return style.paint("1", group.title) + words.removeprefix(group.title)
 
 
@@ -249,7 +247,7 @@ def _held(plan: Plan, style: Style) -> Iterator[str]:
             yield from _indented(limited.groups, style)
 
 
-def _indented(groups: Sequence[PolicyChanges], style: Style) -> Iterator[str]:
+def _indented(groups: Sequence[PolicyGroup], style: Style) -> Iterator[str]:
     yield from (f"  {text}" for lines in _groups(groups, None, style) for text in lines)
 
 

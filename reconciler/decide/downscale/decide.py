@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, Bounds, autoscalers_of, first_unread
+from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Bounds, ClusterAutoscalers, autoscalers_of, first_unread
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
@@ -72,7 +72,7 @@ class DownscaleInputs(Struct, frozen=True):
     run: Run
     settled: Mapping[ObjectRef, Settled]
     placed: Mapping[ObjectRef, str]
-    autoscalers: Autoscalers
+    autoscalers: ClusterAutoscalers
     namespaces: Mapping[str, Mapping[str, str]]  # annotations by name
     space_labels: Mapping[str, Mapping[str, str]]  # of Namespaces, by name
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.annotations import VICTIM_COST
-from reconciler.decide.autoscalers import Autoscalers, autoscalers_of, shrunk_by
+from reconciler.decide.autoscalers import ClusterAutoscalers, autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, Strategy
 from reconciler.decide.downscale.deletion_order import RankingRules, deletion_cost, goes_first, rank_victims
 from reconciler.decide.selectors import (
@@ -51,7 +51,7 @@ class VictimStrategies(Struct, frozen=True):
 
     policies: Mapping[ObjectRef, list[DownscalePolicy]]
     federated: Mapping[LocalKey, FederatedReplicaSet]
-    autoscalers: Autoscalers
+    autoscalers: ClusterAutoscalers
 
     def strategy_of(self, ref: ObjectRef) -> VictimStrategy:
         """Return that of a workload; while an autoscaler scales it down too the choice is the controller's."""

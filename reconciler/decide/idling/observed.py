@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_BOUNDS, PREVIOUS_SCALE, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
-    Autoscalers,
+    ClusterAutoscalers,
     PinnedAutoscaler,
     SteeredBy,
     as_workload,
@@ -110,7 +110,7 @@ class _Observer:
         self._fleets = fleet_names(inputs.fleet)
         self._inventory = inventory_of(cluster)
         self._groups = self._inventory.groups
-        self._autoscalers: Autoscalers = autoscalers_of(cluster)
+        self._autoscalers: ClusterAutoscalers = autoscalers_of(cluster)
         self._verdicts = ClusterVerdicts(inputs.policies, cluster, fleet_cluster, inputs.state.answers, now)
         self._copied = most_by_owner(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)

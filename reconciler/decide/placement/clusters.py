@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from reconciler.decide.annotations import fleet_names
-from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Autoscalers, autoscalers_of, first_unread
+from reconciler.decide.autoscalers import AUTOSCALER_LISTS, ClusterAutoscalers, autoscalers_of, first_unread
 from reconciler.decide.idling.settled_workloads import Settled
 from reconciler.decide.placement.home import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
 from reconciler.decide.placement.status import Rejection, read_rejection, rejection_key
@@ -28,7 +28,7 @@ class ClusterPlacement(Struct, frozen=True):
     observed: ObservedCluster | None
     lost_since: datetime | None = None
     workloads: Mapping[ObjectRef, Workload] = NOTHING  # those that a federated ReplicaSet may be about
-    autoscalers: Autoscalers = Autoscalers({}, {})
+    autoscalers: ClusterAutoscalers = ClusterAutoscalers({}, {})
     space_labels: Mapping[str, Mapping[str, str]] = NOTHING  # of the Namespaces that were read, by name
 
     @property
