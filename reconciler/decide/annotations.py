@@ -181,7 +181,8 @@ def whole_number(text: str | None, key: str, least: int = 0) -> int:
     number = None if text is None else whole_number_in(text)
     if number is not None and least <= number <= MOST_REPLICAS:
         return number
-    raise AnnotationError(f"{key} is {quoted(text)}, expected a whole number of at least {least}")
+    bound = f"least {least}" if number is None or number < least else f"most {MOST_REPLICAS}"
+    raise AnnotationError(f"{key} is {quoted(text)}, expected a whole number of at {bound}")
 
 
 def annotated_time(text: str | None, key: str) -> datetime:

@@ -169,6 +169,7 @@ OWN = {
     [
         ({"idling.kubernetes.io/previous-scale": "three"}, 'previous-scale is "three", expected a whole number'),
         ({"idling.kubernetes.io/previous-scale": "0"}, 'previous-scale is "0", expected a whole number of at least 1'),
+        ({"idling.kubernetes.io/previous-scale": "2147483648"}, "expected a whole number of at most 2147483647"),
         ({"idling.kubernetes.io/previous-scale": "-1"}, 'previous-scale is "-1"'),
         ({"idling.kubernetes.io/previous-scale": "٣"}, 'previous-scale is "٣"'),
         ({"idling.kubernetes.io/previous-scale": "99999999999"}, 'previous-scale is "99999999999"'),
