@@ -79,8 +79,8 @@ def test_said_by_explain_and_status(asleep):
 
 def test_said_by_history(asleep):
     said = asleep.call("history", *AT[2:4]).out
-    assert "2 -> 1    idle    east/dev-1/HorizontalPodAutoscaler/web" in said
-    assert "1 -> 0    idle    east/dev-1/HorizontalPodAutoscaler/queue" in said
+    assert "2 -> 1     idle    east/dev-1/HorizontalPodAutoscaler/web" in said
+    assert "on -> off  idle    east/dev-1/HorizontalPodAutoscaler/queue" in said
 
 
 def test_forecast_and_savings(asleep):
