@@ -370,4 +370,4 @@ def test_the_commands_of_the_documentation_work_and_print_what_it_says(plane: Co
 
 
 def without_what_differs(line: str) -> str:
-    return re.sub(r"https://\S+:|20\d\d-\d\d-\d\dT\S+Z", "", line)
+    return re.sub(r"https://\S+:|\w{3} 20\d\d-\d\d-\d\d \d\d:\d\d UTC", "", line)
