@@ -157,8 +157,9 @@ def _group(
     words: ReasonWords,
     urgent: Callable[[Action], bool],
 ) -> PolicyGroup:
-    shown = [action for action in actions if urgent(action) or not is_metadata(action.decision)]
-    updates = [action for action in actions if is_metadata(action.decision) and not urgent(action)]
+    metadata = {action.id for action in actions if is_metadata(action.decision)}
+    shown = [action for action in actions if action.id not in metadata or urgent(action)]
+    updates = [action for action in actions if action.id in metadata and not urgent(action)]
     effects = {effect_of(action.decision) for action in shown}
     moves = (
         owner[0] == KIND_OF_JOB["placement"] and Effect.DOWN in effects and bool({Effect.UP, Effect.CREATE} & effects)
@@ -166,7 +167,7 @@ def _group(
     if moves:  # pairs: what comes in stands above what goes out
         shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
     reasons = {action.id: phrase_parts(action.decision.cause.reasons) for action in shown}
-    common = _common([action for action in shown if not is_metadata(action.decision)], reasons, owner[0])
+    common = _common([action for action in shown if action.id not in metadata], reasons, owner[0])
     shared = [
         *([_placement_words(view, moves), *_later(view, shown)] if view is not None and shown else []),
         ", ".join(map(words.part, common)),
