@@ -24,11 +24,11 @@ def test_every_attack_has_its_row(repository):
 
 
 def test_the_tests_of_each_attack_are_there(repository):
-    for number, named in tests_of_attacks(repository).items():
+    for number, named in attacks_and_tests(repository).items():
         assert [one for one in named if not is_there(repository, one)] == [], number
 
 
-def tests_of_attacks(repository: Path) -> dict[str, list[str]]:
+def attacks_and_tests(repository: Path) -> dict[str, list[str]]:
     """The tests and files that the table names, by the numbers of attacks; of one without, the reason stands there."""
     found = {}
     for number, named in rows(repository).items():
@@ -44,7 +44,7 @@ def is_there(repository: Path, named: str) -> bool:
 @cache
 def collected(repository: Path) -> frozenset[str]:
     """The tests that pytest would run of all files named here, without parameters; a class stands for those in it."""
-    every = [*tests_of_attacks(repository).values(), *sentences(repository).values()]
+    every = [*attacks_and_tests(repository).values(), *sentences(repository).values()]
     files = {one.partition("::")[0] for named in every for one in named if "::" in one}
     options = ["--collect-only", "-q", "-o", "addopts=", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, *sorted(files)]
