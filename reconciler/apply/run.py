@@ -89,7 +89,7 @@ class ActionRuns:
 
     def _write_events(self) -> dict[int, str]:
         """Write the Events, now that nothing waits for them any more; return by action why one was not written."""
-        events = dict(self._events)
+        events, self._events = self._events, {}  # they know of this run: let go, all of it goes with its last reader
         clusters = {action.id: action.ref.cluster for action in self.actions}
         futures = {number: self.pool.submit(clusters[number], write, urgent=True) for number, write in events.items()}
         limit, waiting = self.limit.for_what_is_in_flight(), set(futures.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -219,6 +220,26 @@ def test_each_step_is_that_of_a_cron_whatever_the_policies_say() -> None:
 def test_runs_without_a_change_are_not_played() -> None:
     found, _, _ = compared(2, 3, 1, "few")
     assert found.runs < 40
+
+
+def garbage_of(days: int) -> int:
+    """How many objects of a replay only the garbage collector frees, which a short process does not run."""
+    end = START + timedelta(days=days)
+    made = [calls("ns", f"app-{n}", OFFICE, START - WINDOW, end, "garbage") for n in range(2)]
+    history = history_of(made, QUERY, WINDOW, START, round((end - START) / STEP), STEP, averages=False)
+    policies, opened = policy_set([FLEET, a_policy("nights", "ns")]), opened_of(made)
+    replayed(policies, opened, history, end - START)
+    gc.collect()
+    gc.disable()
+    try:
+        replayed(policies, opened, history, end - START)
+        return gc.collect()
+    finally:
+        gc.enable()
+
+
+def test_no_run_leaves_what_only_the_garbage_collector_frees() -> None:
+    assert garbage_of(12) <= garbage_of(4)
 
 
 # What is odd about measurements.

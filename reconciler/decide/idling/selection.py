@@ -77,9 +77,11 @@ class ClusterVerdicts:
         self._evaluators: dict[str, tuple[Evaluator, WakeEvaluator]] = {}
         self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, WakeWhen]] = {}
         self._alike: dict[tuple[str, ...], Verdict] = {}
-        self._services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
+        services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
-            policy.name: Answers(cluster.name, policy.name, said, now, partial(self._selects, policy))
+            policy.name: Answers(
+                cluster.name, policy.name, said, now, partial(_selects, policy, services, self._labels)
+            )
             for policy in self._reaching
         }
 
@@ -152,12 +154,6 @@ class ClusterVerdicts:
             self._alike[about] = self._verdicts(namespace, selecting, None)
         return self._alike[about]
 
-    def _selects(self, policy: IdlingPolicy, namespace: str, name: str) -> bool:
-        service = self._services.get((namespace, name))
-        if service is None or not policy.selector.selects_service(service):
-            return False
-        return policy.selector.namespaces.matches(namespace, self._labels.get(namespace, {}))
-
     def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> Verdict:
         if not selecting:
             return Verdict()
@@ -186,3 +182,16 @@ class ClusterVerdicts:
                 wake_evaluator_of(policy, answers),
             )
         return self._evaluators[policy.name]
+
+
+def _selects(
+    policy: IdlingPolicy,
+    services: Mapping[tuple[str, str], Service],
+    labels: Mapping[str, Mapping[str, str]],
+    namespace: str,
+    name: str,
+) -> bool:
+    service = services.get((namespace, name))
+    if service is None or not policy.selector.selects_service(service):
+        return False
+    return policy.selector.namespaces.matches(namespace, labels.get(namespace, {}))
