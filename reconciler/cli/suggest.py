@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import timedelta, tzinfo
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta, tzinfo
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,11 +22,22 @@ from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
 from reconciler.errors import PolicyError, SnapshotError, UsageError
 from reconciler.exit_codes import ExitCode
+from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.replay import replay
 from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of
-from reconciler.forecast.suggest import NAME, Suggestion, Window, documents_of, nights_of, suggestion_of, window_of
+from reconciler.forecast.suggest import (
+    FEWEST,
+    NAME,
+    Suggestion,
+    Window,
+    before_working_days,
+    documents_of,
+    nights_of,
+    suggestion_of,
+    window_of,
+)
 from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef
@@ -38,6 +50,7 @@ from reconciler.untrusted_text import one_line
 from reconciler.yaml.reader import read_documents
 from reconciler.yaml.writer import block_text
 
+_Nights = Callable[[Iterable[Traffic]], Mapping[date, int]]
 _SHORTEST = timedelta(days=8)  # of less, there is hardly a working day twice
 _NAMED = 5
 
@@ -81,16 +94,18 @@ def suggest_command(options: SuggestOptions) -> int:
         opened = opened_snapshot(with_history, draft)
         histories = histories_of(top, opened, past)
         _check_recorded(draft, histories, top)
+        nights = {name: _nights(history, past, zone) for name, history in histories.items()}
         windows = {
             ref: found
             for cluster in draft.fleet.clusters
             if cluster.name in histories
-            for ref, found in _windows(draft, cluster, opened, histories[cluster.name], zone)
+            for ref, found in _windows(draft, cluster, opened, histories[cluster.name], nights[cluster.name])
             if not options.namespace or any(fnmatchcase(ref.namespace, pattern) for pattern in options.namespace)
         }
         suggestion = suggestion_of(windows)
         if suggestion is None:
-            show(_without_window(len(windows)))
+            most = max(len(before_working_days(measured(()))) for measured in nights.values())
+            show(_without_window(len(windows), most, options.namespace))
             return ExitCode.DONE
         documents = documents_of(suggestion, _services(opened), str(zone), metric)
         policies = _policies_with(path, documents)
@@ -155,7 +170,7 @@ def _check_recorded(draft: PolicySet, histories: Mapping[str, QueryHistory], top
 
 
 def _windows(
-    draft: PolicySet, cluster: FleetCluster, opened: Opened, history: QueryHistory, zone: tzinfo
+    draft: PolicySet, cluster: FleetCluster, opened: Opened, history: QueryHistory, nights: _Nights
 ) -> Iterator[tuple[ObjectRef, Window | None]]:
     """Yield the Services of a cluster that are measured and may be idled, each with its window."""
     source = opened.backends[cluster.name].cluster
@@ -169,8 +184,13 @@ def _windows(
         production = draft.fleet.production.why(cluster, space, labels.get(space, NOTHING), service.labels)
         traffic = traffic_of(metrics, draft.idling[0], (space, service.ref.name))
         if traffic and not production and space not in draft.fleet.protected:
-            nights = nights_of(traffic, history.gaps, (history.start, history.count, history.step), zone)
-            yield service.ref, window_of(nights)
+            yield service.ref, window_of(nights(traffic))
+
+
+def _nights(history: QueryHistory, past: timedelta, zone: tzinfo) -> _Nights:
+    """Return what finds the nights of traffic in so much of the `past`."""
+    places = range(max(0, history.count - past // history.step), history.count)
+    return partial(nights_of, gaps=history.gaps, times=(history.start, places, history.step), zone=zone)
 
 
 def _services(opened: Opened) -> Iterator[ObjectRef]:
@@ -179,9 +199,18 @@ def _services(opened: Opened) -> Iterator[ObjectRef]:
             yield from (service.ref for service in backend.cluster.list(SERVICES))
 
 
-def _without_window(number: int) -> str:
+def _without_window(number: int, nights: int, namespaces: Sequence[str]) -> str:
     if not number:
-        return "# No window found: the query has no series that names a Service by the labels namespace and service.\n"
+        where = f" in {', '.join(namespaces)}" if namespaces else ""
+        return (
+            f"# No window found: the query has no series that names a Service{where} by the labels namespace and "
+            "service, of those that are not protected or production.\n"
+        )
+    if nights < FEWEST:
+        return (
+            f"# No window found: {counted(nights, 'night')} from Monday to Thursday measured as a whole, "
+            f"expected {FEWEST} or more; --since looks further back.\n"
+        )
     which = "the one Service that is measured" if number == 1 else f"each of {number} Services that are measured"
     return f"# No window found: {which} is called at all hours, or nearly never (then its metric alone is enough).\n"
 

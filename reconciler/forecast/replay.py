@@ -45,7 +45,7 @@ from reconciler.model import NOTHING, ObjectRef
 from reconciler.pipeline import RunRequest, carry_out, plan_and_state
 from reconciler.policy.kinds.fields import render_query, spelt_duration
 from reconciler.policy.types import FleetCluster, IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.reason_words import common_zone, time_and_zone
+from reconciler.report.reason_words import common_zone, weekday_and_time
 from reconciler.world import victim_order
 
 _NAMED = 3
@@ -213,14 +213,14 @@ def _period_notes(
     (start, end), zone = period, common_zone(policies.time_zones)
     if end - start < length:
         only = f"{spelt_duration(end - start)} of {spelt_duration(length)}"
-        yield f"measured only from {time_and_zone(start, zone)} on: {only}"
+        yield f"measured only from {weekday_and_time(start, zone)} on: {only}"
     for name, history in histories.items():
         gaps = [place for place in history.gaps if place >= history.index(start)]
         if gaps:
             lost = spelt_duration(len(gaps) * history.step)
             yield f"{name}: nothing was measured for {lost} in all: metrics are unknown then, and change nothing"
-        failed = {one.error for one in history.answers.values() if one.error}
-        yield from (f"{name}: a query failed: {error}" for error in sorted(failed))
+        failed = ((query, one.error) for query, one in history.answers.items() if one.error)
+        yield from (f"{name}: a query failed: {query}: {error}" for query, error in sorted(failed))
         queries = {one_spaced(render_query(key)) for key in policies.query_keys(name)}
         missing = len(queries - history.answers.keys())
         if missing:

@@ -20,9 +20,10 @@ from reconciler.model import ObjectRef
 from reconciler.policy.kinds.calendar import clock
 
 SLOTS = 48
+_MIDNIGHT = 24  # the first slot of the next day
 _SHORTEST = 8  # slots: what is idle for less than four hours is not worth a schedule
 _QUIET = 0.9  # of the nights
-_FEWEST = 5  # nights of a kind, to learn from
+FEWEST = 5  # nights of a kind, to learn from
 _CHANCE = 0.001
 _MEASURED = 0.9  # of a night
 _HALF_HOUR = timedelta(minutes=30)
@@ -50,8 +51,10 @@ class Window(Struct, frozen=True, order=True):
         start, end = (clock(12 * 60 + 30 * slot) for slot in (self.first, self.last))
         if self.weekend is Weekend.NIGHTS:
             return (f"{start}-{end}",)
-        nights = f"Mon-Thu {start}-{end}"
-        return (nights, f"Fri {start}-Mon {end}") if self.weekend is Weekend.WHOLE else (nights,)
+        days, friday = ("Mon-Thu", "Fri") if self.first < _MIDNIGHT else ("Tue-Fri", "Sat")
+        monday = "Mon" if self.last >= _MIDNIGHT else "Sun"
+        nights = f"{days} {start}-{end}"
+        return (nights, f"{friday} {start}-{monday} {end}") if self.weekend is Weekend.WHOLE else (nights,)
 
     @property
     def hours(self) -> float:
@@ -70,20 +73,20 @@ _ORDER = list(Weekend)
 
 
 def nights_of(
-    traffic: Iterable[Traffic], gaps: frozenset[int], times: tuple[datetime, int, timedelta], zone: tzinfo
+    traffic: Iterable[Traffic], gaps: frozenset[int], times: tuple[datetime, range, timedelta], zone: tzinfo
 ) -> dict[date, int]:
     """Return of each night that was measured in which slots somebody called: a bit each, the first slot the lowest.
 
-    `times` are the first one, their number and how far they are apart.
+    `times` are the first one, the places of those that count, and how far they are apart.
     """
-    start, count, step = times
+    start, places, step = times
     called: dict[date, int] = {}
     seen: dict[date, int] = {}
-    slots = [_slot(start + place * step, zone) for place in range(count)]
-    for place, (night, _) in enumerate(slots):
+    slots = {place: _slot(start + place * step, zone) for place in places}
+    for place, (night, _) in slots.items():
         seen[night] = seen.get(night, 0) + (place not in gaps)
     for one in traffic:
-        for place, _ in one.arrivals(0, count, step):
+        for place, _ in one.arrivals(places.start, places.stop, step):
             night, slot = slots[place]
             called[night] = called.get(night, 0) | 1 << slot
     enough = _MEASURED * timedelta(days=1) / step
@@ -95,10 +98,15 @@ def _slot(at: datetime, zone: tzinfo) -> tuple[date, int]:
     return here.date(), (here.hour * 60 + here.minute) // 30
 
 
+def before_working_days(nights: Iterable[date]) -> list[date]:
+    """Return those of the nights that are learned from: Monday's to Thursday's."""
+    return [night for night in sorted(nights) if night.weekday() < 4]
+
+
 def window_of(nights: Mapping[date, int]) -> Window | None:
     """Return the window in which calls leave a Service alone, None where there is none that is no chance."""
-    working = [called for night, called in sorted(nights.items()) if night.weekday() < 4]
-    if len(working) < _FEWEST:
+    working = [nights[night] for night in before_working_days(nights)]
+    if len(working) < FEWEST:
         return None
     found = _best(working)
     if found is None:

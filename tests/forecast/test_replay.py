@@ -330,7 +330,14 @@ def test_a_gap_is_unknown_and_changes_nothing() -> None:
     late = QueryHistory(history.start, STEP, history.count, {**answers, SCRAPES: RangeAnswer((RangeSeries({}, half),))})
     found = replayed(*a_web(metric={"noSeries": "Zero"}), late, timedelta(days=3))
     assert found.start == history.start + 200 * STEP
-    assert "measured only from" in notes(found)
+    assert "measured only from Tue 2026-11-03 22:20 on: 1d14h40m of 3d" in notes(found)
+
+
+def test_a_query_that_failed_is_named() -> None:
+    history = a_history({}, usual=3)
+    answers = {**history.answers, "sum(other)": RangeAnswer(error="timeout")}
+    found = replayed(*a_web(), QueryHistory(history.start, STEP, history.count, answers), timedelta(days=3))
+    assert "a: a query failed: sum(other): timeout" in notes(found)
 
 
 def test_a_prometheus_that_fails_is_an_error_in_its_words() -> None:

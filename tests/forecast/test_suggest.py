@@ -38,7 +38,7 @@ WINDOW = timedelta(minutes=30)
 def found_in(shape: Shape, seed: object) -> Window | None:
     made = calls("ns", "web", shape, START - WINDOW, END, seed)
     values = history_of([made], "q", WINDOW, START, COUNT, STEP).answers["q"].series[0].values
-    nights = nights_of([Traffic(values, WINDOW.total_seconds())], frozenset(), (START, COUNT, STEP), PARIS)
+    nights = nights_of([Traffic(values, WINDOW.total_seconds())], frozenset(), (START, range(COUNT), STEP), PARIS)
     return window_of(nights)
 
 
@@ -47,6 +47,8 @@ SHAPES = [
     pytest.param(QUIET_OFFICE, ("Mon-Thu 19:00-08:00", "Fri 19:00-Mon 08:00"), id="working days"),
     pytest.param(SHOP, ("22:00-06:00",), id="each day"),
     pytest.param(Shape(9, 12.5), ("12:30-09:00",), id="mornings"),
+    pytest.param(Shape(11, 25.5, range(5)), ("Tue-Fri 01:30-11:00", "Sat 01:30-Mon 11:00"), id="until after midnight"),
+    pytest.param(Shape(22, 34, (6, 0, 1, 2, 3)), ("Mon-Thu 12:00-22:00", "Fri 12:00-Sun 22:00"), id="nights"),
 ]
 
 
@@ -98,7 +100,7 @@ def test_too_few_nights_teach_nothing() -> None:
 
 def test_what_was_not_measured_is_no_quiet_night() -> None:
     values = (0.0,) * COUNT
-    times = (START, COUNT, STEP)
+    times = (START, range(COUNT), STEP)
     whole = nights_of([Traffic(values, 1800.0)], frozenset(), times, PARIS)
     gaps = frozenset(range(144, 288))
     assert len(nights_of([Traffic(values, 1800.0)], gaps, times, PARIS)) == len(whole) - 2
@@ -154,7 +156,34 @@ def test_it_says_that_it_found_no_window(desk: Folder) -> None:
         "# No window found: each of 3 Services that are measured is called at all hours, or nearly never "
         "(then its metric alone is enough).\n"
     )
-    assert "names a Service by the labels" in suggested(desk, "-n", "qa-*")
+    assert "names a Service in qa-* by the labels" in suggested(desk, "-n", "qa-*")
+
+
+def test_only_the_past_that_is_asked_for_teaches(desk: Folder) -> None:
+    """Half of the recorded days have calls at all hours, the others, which are later, keep their nights."""
+    lines = [json.loads(line) for line in (desk.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()]
+    busy = [[1, n % 5 + 1] for n in range(COUNT // 2)]
+    for one in lines:
+        if one.get("labels"):
+            one["values"] = [*busy, *second_half(one["values"])]
+            one.pop("averages", None)
+    desk.write("snapshot/eu-west/query-history.jsonl", "".join(f"{json.dumps(one)}\n" for one in lines))
+    assert suggested(desk).startswith("# No window found: each of 3 Services")
+    assert "- Mon-Thu 21:00-08:00\n" in suggested(desk, "--since", "14d")
+
+
+def second_half(values: list[Any]) -> list[Any]:
+    each = [
+        value for one in values for number, value in [one if isinstance(one, list) else (1, one)] for _ in range(number)
+    ]
+    return each[COUNT // 2 :]
+
+
+def test_of_too_few_nights_it_says_how_many_there_are(desk: Folder) -> None:
+    assert suggested(desk, "--since", "8d") == (
+        "# No window found: 4 nights from Monday to Thursday measured as a whole, "
+        "expected 5 or more; --since looks further back.\n"
+    )
 
 
 def without_night(desk: Folder) -> str:

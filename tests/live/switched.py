@@ -30,7 +30,8 @@ SOURCES: Mapping[str, str] = {
     "VirtualMachine": "kubevirt/kubevirt pkg/virt-operator/resource/generate/components/crds.go",
     "RayCluster": "ray-project/kuberay ray-operator/config/crd/bases/ray.io_rayclusters.yaml",
     "JobSet": "kubernetes-sigs/jobset config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
-    "Notebook": "kubeflow/kubeflow components/notebook-controller/config/crd/bases/kubeflow.org_notebooks.yaml",
+    "Notebook": "kubeflow/notebooks (branch notebooks-v1) components/notebook-controller/config/crd/bases/"
+    "kubeflow.org_notebooks.yaml",
     "InferenceService": "kserve/kserve config/crd/minimal/serving.kserve.io_inferenceservices.yaml",
     "Service": "knative/serving config/core/300-resources/service.yaml",
     "Application": "argoproj/argo-cd manifests/crds/application-crd.yaml",
