@@ -106,7 +106,7 @@ class Control(Struct, frozen=True):
     commit: str = ""  # at which the policies are checked out, for the history where no revision is given
     caller: str = ""  # the user of this machine, where a person wakes or restores by hand
     report_dir: str | None = None  # where the history is written to as well
-    keeps_history: bool = True  # False: in a simulation, whose history nobody reads
+    keeps_history: bool = True  # False: in a simulation, whose history and Events nobody reads
 
 
 class Applied(Struct, frozen=True):
@@ -402,6 +402,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
         left_out=left_out,
         pool=world.readers.pool,
         fleet=None if control.caller else fleet,  # a person writes under their own name
+        writes_events=control.keeps_history,
     )
     outcomes = runs.carry_out()
     lost = (*unseen, *remember_refusals(chosen, outcomes, world.accesses, fleet, run))

@@ -58,6 +58,7 @@ class ActionRuns:
     left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     pool: WorkerPool = field(default_factory=lambda: WorkerPool(0))
     fleet: Fleet | None = None
+    writes_events: bool = True
 
     def __post_init__(self) -> None:
         # A group is left out whole where one of its clusters may not be written to.
@@ -170,7 +171,8 @@ class ActionRuns:
             outcome = replace(outcome, message=f"{outcome.message}; {who}", tenant=fault)
         if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
             return outcome
-        if action.decision.event and (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
+        tells = self.writes_events and action.decision.event
+        if tells and (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
             self._events[action.id] = partial(self._write_event, action, outcome, own)
         return _remarked(outcome, late)
 

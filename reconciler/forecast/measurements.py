@@ -109,19 +109,23 @@ def _odd(metric: MetricCriterion, values: Sequence[float]) -> Iterator[str]:
     name = metric.name or "metric"
     if not values:
         return
-    in_order = sorted(values)
-    lowest, half = in_order[0], in_order[len(in_order) // 2]
-    rises = sum(now > before for before, now in pairwise(values))
-    falls = sum(now < before for before, now in pairwise(values))
+    lowest = min(values)
     if lowest < 0:
         yield f"{name} of {{}} falls to {lowest:g}: counters were reset within a difference; use increase()"
-    elif not _COUNTS.search(metric.query) and rises > _OFTEN > _OFTEN * falls:
+    elif not _COUNTS.search(metric.query) and _only_rises(values):
         yield f"{name} of {{}} only rises, as a counter does: ask for its increase()"
-    elif metric.at_most < lowest and half <= _STEADY * lowest:
+    elif metric.at_most < lowest and sorted(values)[len(values) // 2] <= _STEADY * lowest:
         yield (
             f"{name} of {{}} is never at most {metric.at_most:g}, and steady from {lowest:.3g} on, as probes are: "
             "leave them out of the query, or raise atMost"
         )
+
+
+def _only_rises(values: Sequence[float]) -> bool:
+    """Return whether values rise often, and fall next to never."""
+    rises = sum(now > before for before, now in pairwise(values))
+    falls = sum(now < before for before, now in pairwise(values))
+    return rises > _OFTEN > _OFTEN * falls
 
 
 def _missing(metric: MetricCriterion, share: float) -> Iterator[str]:

@@ -416,7 +416,7 @@ class _IdlePeriods(Struct, frozen=True):
         for one in traffic:
             for place, found in one.arrivals(first + 1, last + 2, history.step):
                 arrived[place] = found.plus(arrived.get(place, Arrivals()))
-        silent = sum(all(one.values[at] is None for one in traffic) for at in range(first, last))
+        silent = _silent([one.values[first:last] for one in traffic])
         by = "traffic" if (ref, until) in self.by_traffic else "schedule" if until < self.end else ""
         after = arrived.pop(last + 1, Arrivals()).number
         came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
@@ -432,3 +432,10 @@ class _IdlePeriods(Struct, frozen=True):
             missing=silent / (last - first) if traffic else 0.0,
             unit="request" if all(one.seconds for one in traffic) else "connection",
         )
+
+
+def _silent(values: Sequence[Sequence[float | None]]) -> int:
+    """Return at how many times none of the series has a value."""
+    if len(values) == 1:
+        return values[0].count(None)
+    return sum(all(one is None for one in both) for both in zip(*values, strict=True))

@@ -258,7 +258,7 @@ def test_a_night_and_a_morning_are_written_as_the_tenants_and_what_is_the_runs_a
     assert morning.code == 0, morning.out + morning.err
     assert set().union(*clusters.replicas().values()) == {2}
     writes = clusters.writes()
-    assert {one.code // 100 for one in writes} == {2}
+    assert [one for one in writes if one.code in (401, 403)] == []
     whose = {(one.namespace, one.impersonated) for one in writes}
     assert whose == {
         ("team-a-web", ACCOUNTS["a"]),

@@ -28,6 +28,7 @@ from reconciler.backends.snapshot.object_store import Changes
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import PatchOperation, Write
 
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _FIXED = ("apiVersion", "kind")
 _FIXED_METADATA = ("name", "namespace", "uid")
 _KEPT_METADATA = ("uid", "creationTimestamp", "generation", "managedFields", "resourceVersion")
@@ -183,7 +184,7 @@ class _PlannedWrite:
     def _check_json(self, given: Any) -> None:
         """Refuse what cannot be written as JSON: a number that is none, or half a surrogate pair."""
         try:
-            json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+            _JSON.encode(given).encode()
         except ValueError as error:
             raise RefusedError(f"{self._write.ref}: cannot be written as JSON: {error}") from error
 
