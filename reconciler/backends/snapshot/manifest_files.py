@@ -147,9 +147,10 @@ def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]
     if not isinstance(found.value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
     header = with_type_meta(found)
-    faults = [(mismatch.path, mismatch.words()) for mismatch in mismatches(header, Header)]
-    if faults:
-        return faults
+    try:
+        decoded_value(Header, header)
+    except msgspec.ValidationError:
+        return [(mismatch.path, mismatch.words()) for mismatch in mismatches(header, Header)]
     version, kind = str(header["apiVersion"]), str(header["kind"])
     if version.rpartition("/")[0] in _NOT_FOR_CLUSTERS:
         return None
