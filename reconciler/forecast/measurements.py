@@ -153,23 +153,23 @@ def _traffic(metric: MetricCriterion | WakeMetric, one: RangeSeries) -> Traffic:
     return Traffic(one.values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0, one.averages)
 
 
-def changes_in(policies: PolicySet, metrics: ReplayedMetrics, start: datetime, end: datetime) -> Iterator[datetime]:
-    """Yield when a metric of a policy begins to say something else about a Service, while that matters.
+def changes_in(policies: PolicySet, metrics: ReplayedMetrics, start: datetime, end: datetime) -> dict[datetime, bool]:
+    """Return when a metric of a policy begins to say something else about a Service, while that matters, and whether
+    nothing does at that time but say that it is quiet.
 
     While the schedules alone say that a workload is busy, no metric keeps it from being awake, unless it waits for a
     signal.
     """
     history = metrics.history
     first, last = history.index(start), history.index(end)
-    places = {place for place in range(max(1, first), last) if (place in history.gaps) != (place - 1 in history.gaps)}
+    gaps = (place for place in range(max(1, first), last) if (place in history.gaps) != (place - 1 in history.gaps))
+    places = dict.fromkeys(gaps, False)
     for policy in policies.idling:
-        found = set(_changed_places(metrics, policy))
-        places |= (
-            found
-            if policy.wake == "OnSignal"
-            else found & _undecided_places(policies, policy, metrics.history, start, end)
-        )
-    yield from (history.start + place * history.step for place in sorted(places) if first <= place < last)
+        matters = None if policy.wake == "OnSignal" else _undecided_places(policies, policy, history, start, end)
+        for place, is_quiet in _changed_places(metrics, policy):
+            if matters is None or place in matters:
+                places[place] = is_quiet and places.get(place, True)
+    return {history.start + place * history.step: places[place] for place in sorted(places) if first <= place < last}
 
 
 def _undecided_places(
@@ -184,8 +184,10 @@ def _undecided_places(
     return places
 
 
-def _changed_places(metrics: ReplayedMetrics, policy: IdlingPolicy) -> Iterator[int]:
-    """Yield the places of values that say something else than those before them, for any Service."""
+def _changed_places(metrics: ReplayedMetrics, policy: IdlingPolicy) -> Iterator[tuple[int, bool]]:
+    """Yield the places of values that say something else than those before them, for any Service, and whether what
+    they say is that one that was busy is quiet.
+    """
     of_service: dict[ServiceName, list[list[bool | str | None]]] = {}
     for query, window, bound in _bounds(policy):
         for service, found in metrics.series(policy.name, query, window).items():
@@ -195,9 +197,11 @@ def _changed_places(metrics: ReplayedMetrics, policy: IdlingPolicy) -> Iterator[
         for one in policy.idle_when.criteria
     )
     for states in of_service.values():
-        both = zip(*states, strict=True)
-        said = [True if alone and True in one else one for one in both]  # one that is busy settles it
-        yield from (place for place, (before, now) in enumerate(pairwise(said), start=1) if before != now)
+        both = list(zip(*states, strict=True))
+        busy = [alone and True in one for one in both]  # one that is busy settles it
+        for place, (before, now) in enumerate(pairwise(both), start=1):
+            if busy[place] != busy[place - 1] or (before != now and not busy[place]):
+                yield place, busy[place - 1] and not any(one is not False for one in now)
 
 
 def _bounds(policy: IdlingPolicy) -> Iterator[tuple[str, str, float]]:

@@ -22,6 +22,7 @@ from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.decide.annotations import EXCLUDE, OUR_ANNOTATIONS, WAKE_PORTS, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import Decision, Verb
+from reconciler.decide.idling.records import awake_since
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
@@ -41,7 +42,7 @@ from reconciler.forecast.moments import is_kept_awake_by_schedule
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
 from reconciler.messages import counted
-from reconciler.model import NOTHING, ObjectRef
+from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.pipeline import RunRequest, carry_out, plan_and_state
 from reconciler.policy.kinds.fields import render_query, spelt_duration
 from reconciler.policy.types import FleetCluster, IdlingPolicy, MetricCriterion, PolicySet, leaves
@@ -78,6 +79,7 @@ class _Simulation(Simulation):
 
     def __init__(self, part: Part, opened: Opened) -> None:
         self._part = part
+        self._quieter: frozenset[datetime] = frozenset()  # when nothing but a metric changes, and says that it is quiet
         names = [policy.name for policy in part.policies.idling]
         super().__init__(part.policies, opened, part.metrics.history.step, names)
         self._asleep: Mapping[ObjectRef, IdlingPolicy] = {}  # Services with policies that wait for a signal
@@ -101,6 +103,21 @@ class _Simulation(Simulation):
                 if noted:
                     ref = ObjectRef(name, entry.namespace, entry.kind, entry.name, entry.group)
                     self.annotate(ref, dict.fromkeys(noted))
+
+    def past(self, start: datetime, end: datetime) -> Iterator[Step]:
+        """Yield the runs from `start` to before `end`."""
+        changes = changes_in(self._part.policies, self._part.metrics, start, end)
+        self._quieter = frozenset(at for at, is_quiet in changes.items() if is_quiet)
+        return self.play(start, end, changes)
+
+    def _matters(self, edge: datetime, state: ObservedState) -> bool:
+        """While all that runs was woken too recently to go idle, that a metric is quiet again changes nothing."""
+        if edge not in self._quieter:
+            return True
+        at, least = self._tick_at(edge), min((one.min_awake for one in self._part.policies.idling), default=timedelta())
+        running = (one for found in state.clusters.values() for one in found.workloads if one.spec_replicas)
+        woken = (awake_since(one) for one in running if one.owner is None)
+        return any(since is None or since + least <= at for since in woken)
 
     def run(self, at: datetime) -> Step:
         self._part.metrics.now = at
@@ -352,7 +369,7 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
     services: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
     young: set[ObjectRef] = set()
     by_traffic: set[tuple[ObjectRef, datetime]] = set()
-    for step in simulation.play(start, end, changes_in(part.policies, part.metrics, start, end)):
+    for step in simulation.past(start, end):
         made.take(step)
         if step.at == start:
             found = scalable_workloads(step.state)

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -194,11 +195,14 @@ class Simulation:
             if not self._is_whole(step):
                 return self._tick_after(step.at)
             state = observe(self._policies, self.world.sources, readers=self.world.readers)
-        moments = {
-            *recorded_moments(self._policies, state, step.at, self._lifted),
-            *edges[bisect_right(edges, step.at) :][:1],
-        }
+        moments = set(recorded_moments(self._policies, state, step.at, self._lifted))
+        later = (edge for edge in edges[bisect_right(edges, step.at) :] if self._matters(edge, state))
+        moments.update(islice(later, 1))
         return max(self._tick_at(min(moments)), self._tick_after(step.at)) if moments else None
+
+    def _matters(self, edge: datetime, state: ObservedState) -> bool:  # noqa: ARG002 - calendars and metrics do
+        """Return whether a run at `edge`, with the clusters as in `state`, may do something."""
+        return True
 
     def _is_whole(self, step: Step) -> bool:
         """Return whether a run surely leaves nothing to the next one: it idled and woke, all of it, and nothing else.
