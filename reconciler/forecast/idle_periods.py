@@ -116,7 +116,8 @@ class PolicyReplay(Struct, frozen=True):
     those of them in which somebody called that, with the workloads. `thrash` is how often something was woken by
     traffic within an hour after it went idle. `missing` is the share of its idle hours in which no query had a series.
     `starts` are the start times that were reckoned with: the least and the most, and of how many workloads of how many
-    that was measured. `delay` is how long it takes on average until what arrives is measured.
+    that was measured. `delay` is how long it takes on average until what arrives is measured. `unknown` are the
+    clusters whose history lacks a query of it.
     """
 
     policy: str
@@ -131,6 +132,7 @@ class PolicyReplay(Struct, frozen=True):
     starts: tuple[timedelta, timedelta, int, int]
     held: bool
     delay: timedelta
+    unknown: tuple[str, ...] = ()
 
 
 class Replay(Struct, frozen=True):

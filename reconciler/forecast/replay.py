@@ -220,7 +220,14 @@ def _by_policy(
     clocks = Clocks(first.step, first.scrape_interval / 2, common_zone(policies.time_zones))
     for policy in policies.idling:
         own = [one for one in periods if one.policy == policy.name]
-        yield policy_replay(f"IdlingPolicy {policy.name}", own, starts, clocks)
+        unknown = tuple(name for name, history in histories.items() if _lacks(history, policies, policy.name, name))
+        yield replace(policy_replay(f"IdlingPolicy {policy.name}", own, starts, clocks), unknown=unknown)
+
+
+def _lacks(history: QueryHistory, policies: PolicySet, policy: str, cluster: str) -> bool:
+    """Return whether a query of `policy` has no answer in the history of `cluster`."""
+    texts = {one_spaced(render_query(key)) for key in policies.query_keys(cluster) if key.policy == policy}
+    return any(text not in history.answers or history.answers[text].error for text in texts)
 
 
 def _period_notes(

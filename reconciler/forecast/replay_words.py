@@ -23,9 +23,16 @@ _MOST_NIGHTS = 5
 def replay_lines(made: Replay, tick: timedelta) -> Iterator[str]:
     """Yield what each policy did to those who called: a line for each, and what belongs to it below."""
     for one in made.policies:
-        yield f"{one_line(one.policy)}: {', '.join(night_words(one)) if one.nights else 'nothing was scaled to zero'}"
+        nothing = _not_known(one) if one.unknown else "nothing was scaled to zero"
+        yield f"{one_line(one.policy)}: {', '.join(night_words(one)) if one.nights else nothing}"
+        if one.nights and one.unknown:
+            yield f"  {_not_known(one)}"
         if one.nights:
             yield from (f"  {line}" for line in _details(one, tick))
+
+
+def _not_known(one: PolicyReplay) -> str:
+    return f"not known in {', '.join(one.unknown)}, whose history lacks a query of it"
 
 
 def night_words(one: PolicyReplay) -> tuple[str, str]:
@@ -79,6 +86,8 @@ def compared_replays(base: Forecast | None, head: Forecast) -> Iterator[str]:
     for name in sorted({*before, *after}, key=lambda one: (one != ALL, one)):
         old, new = before.get(name, ()), after.get(name, ())
         if old != new:
+            if old and new and len(old) != len(new):  # one of them is not known
+                old, new = ("; ".join(old),), ("; ".join(new),)
             both = zip(old, new, strict=True) if old and new else ((one, one) for one in old or new)
             parts = (was if was == now else f"{was} -> {now}" for was, now in both)
             there = "" if base is None or (old and new) else "is new: " if new else "is gone: "
@@ -86,10 +95,15 @@ def compared_replays(base: Forecast | None, head: Forecast) -> Iterator[str]:
 
 
 def _by_policy(made: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
-    saved = savings_of(made.selected)
-    yield ALL, (f"{saved.saved.replicas:,.0f} replica-hours saved ({saved.percent(saved.saved):.0f} %)",)
+    saved, policies = savings_of(made.selected), () if made.replay is None else made.replay.policies
+    lacking = sum(bool(one.unknown) for one in policies)
+    more = f", {counted(lacking, 'policy', 'policies')} not known" if lacking else ""
+    yield ALL, (f"{saved.saved.replicas:,.0f} replica-hours saved ({saved.percent(saved.saved):.0f} %){more}",)
     by_policy = dict(grouped_savings(made, "policy"))
-    for one in () if made.replay is None else made.replay.policies:
+    for one in policies:
+        if one.unknown:
+            yield one.policy, (_not_known(one),)
+            continue
         hours = by_policy.get(one.policy, Savings()).saved.replicas
         waited = "" if one.waiting is None else f"{_waited(one.waiting, one.unit)} waited"
         yield one.policy, (f"{hours:,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
@@ -116,4 +130,5 @@ def _policy(one: PolicyReplay) -> dict[str, Any]:
         "idleShareWithoutSeries": round(one.missing, 4),
         "startSeconds": [round(one.starts[0].total_seconds(), 1), round(one.starts[1].total_seconds(), 1)],
         "startsMeasured": one.starts[2],
+        "unknownIn": list(one.unknown),
     }

@@ -21,6 +21,7 @@ from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import ASSUMED_START, PolicyReplay
 from reconciler.forecast.replay import replay
+from reconciler.forecast.replay_words import compared_replays, replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_text
@@ -338,6 +339,16 @@ def test_a_query_that_failed_is_named() -> None:
     answers = {**history.answers, "sum(other)": RangeAnswer(error="timeout")}
     found = replayed(*a_web(), QueryHistory(history.start, STEP, history.count, answers), timedelta(days=3))
     assert "a: a query failed: sum(other): timeout" in notes(found)
+
+
+def test_what_a_policy_with_another_query_would_have_done_is_not_known_and_not_nothing() -> None:
+    base, head = (replayed(*a_web(metric=more), a_history({}), timedelta(days=3)) for more in ({}, {"window": "45m"}))
+    assert head.replay is not None
+    unknown = "IdlingPolicy nights: not known in a, whose history lacks a query of it"
+    assert list(replay_lines(head.replay, head.tick)) == [unknown]
+    every, policy = compared_replays(base, head)
+    assert every.endswith("0 replica-hours saved (0 %), 1 policy not known")
+    assert policy.endswith(" -> not known in a, whose history lacks a query of it")
 
 
 def test_a_prometheus_that_fails_is_an_error_in_its_words() -> None:
