@@ -107,7 +107,7 @@ def suggest_command(options: SuggestOptions) -> int:
             most = max(len(before_working_days(measured(()))) for measured in nights.values())
             show(_without_window(len(windows), most, options.namespace))
             return ExitCode.DONE
-        documents = documents_of(suggestion, _services(opened), str(zone), metric)
+        documents = documents_of(suggestion, _services(opened, suggestion), str(zone), metric)
         policies = _policies_with(path, documents)
         found = replay(policies, opened, histories, past, in_processes)
     show("\n".join(_comment(suggestion, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
@@ -193,10 +193,12 @@ def _nights(history: QueryHistory, past: timedelta, zone: tzinfo) -> _Nights:
     return partial(nights_of, gaps=history.gaps, times=(history.start, places, history.step), zone=zone)
 
 
-def _services(opened: Opened) -> Iterator[ObjectRef]:
-    for backend in opened.backends.values():
-        if backend.cluster is not None:
-            yield from (service.ref for service in backend.cluster.list(SERVICES))
+def _services(opened: Opened, suggestion: Suggestion) -> Iterator[ObjectRef]:
+    """Yield the Services of the clusters of a suggestion; others may not be readable."""
+    for name in sorted({ref.cluster for ref in suggestion.services}):
+        source = opened.backends[name].cluster
+        assert source is not None
+        yield from (service.ref for service in source.list(SERVICES))
 
 
 def _without_window(number: int, nights: int, namespaces: Sequence[str]) -> str:

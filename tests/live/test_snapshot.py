@@ -238,8 +238,10 @@ def test_a_replay_of_live_clusters_is_that_of_a_snapshot_with_history(desk: Desk
     assert from_snapshot.out == from_live.out
     assert "Replay for Fleet mine, 3 days from" in from_live.out
     assert "IdlingPolicy idle-unused: quiet in " in from_live.out
-    learned = desk.call("suggest", "--since", "14d", "--query", "sum by (x) (calls)", "--now", NOW, *LIVE)
-    assert learned.out.startswith("# No window found: each of 2 Services that are measured"), learned
+    asked = ("suggest", "--query", "sum by (x) (calls)", "--now", NOW, *LIVE)
+    few, learned = desk.call(*asked, "--since", "8d"), desk.call(*asked, "--since", "14d")
+    assert few.out.startswith("# No window found: 4 nights from Monday to Thursday"), few
+    assert "include:\n      - api\n" in learned.out, learned
 
 
 def as_snapshot(text: str) -> str:
