@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,38 @@ def test_a_comment_is_created_then_updated_then_left(folder, host):
     assert [one["id"] for one in host.comments] == [comment["id"]]
     assert [line.partition(" ")[0] for line in host.requests] == ["GET", "POST", "GET", "GET", "PATCH"]
     check_no_token(folder, said)
+
+
+def test_the_comment_replays_the_past_with_the_base_and_with_the_change(repository, tmp_path, host):
+    """All of it is in the checkout: no kubeconfig, no credentials of a cluster, and no Prometheus is asked."""
+    folder = Folder.copied(repository / "examples" / "replay", tmp_path / "checkout")
+    shutil.copytree(folder.path / "policies", folder.path / "base")
+    edited(folder, "19:00-07:00", "21:00-07:00")
+    event(folder, an_event())
+    bare = {
+        "GITHUB_API_URL": host.url,
+        "GITHUB_EVENT_PATH": str(folder.path / "event.json"),
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_TOKEN": TOKEN,
+        "HOME": str(tmp_path / "nobody"),
+        "RECONCILER_NOW": NOW,
+    }
+    said = subprocess.run(
+        [sys.executable, "-I", "-m", "reconciler", *PLAN], cwd=folder.path, env=bare, capture_output=True, check=False
+    )
+    assert said.returncode == 0, said
+    [comment] = host.comments
+    lines = html.unescape(comment["body"]).splitlines()
+    past = "all policies: 1,690 replica-hours saved (39 %) -> 1,484 replica-hours saved (34 %)"
+    assert f"<br>The last 30 days replayed: {past}." in lines
+    begin = lines.index("### The last 30 days replayed")
+    assert [line for line in lines[begin + 1 : lines.index("**Measured**")] if line] == [
+        "**before -> after**",
+        f"- {past}",
+        "- IdlingPolicy idle-dev: 1,690 replica-hours saved -> 1,484 replica-hours saved; "
+        "quiet in 29 of 30 nights -> quiet in 30 of 30 nights; woken by traffic 1 time -> never woken by traffic; "
+        "1 request waited -> 0 requests waited",
+    ]
 
 
 def test_an_invalid_change_is_a_comment_and_annotations_with_all_problems(folder, host):
