@@ -59,6 +59,7 @@ class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", 
     user: Annotated[
         str, Meta(description="Who called wake or restore, as the API server calls them, else this machine.")
     ] = ""
+    tenant: Annotated[str, Meta(description="Whose its namespace was; absent for the platform's.")] = ""
 
     @property
     def time(self) -> datetime:
@@ -181,17 +182,20 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
 
 
 class SavedBefore(Struct, frozen=True):
-    """What idling by one policy on one cluster had saved, in all idle periods that ended on earlier days."""
+    """What idling by one policy on one cluster had saved in the namespaces of `tenant`, "" for the platform's, in all
+    idle periods that ended on earlier days.
+    """
 
     cluster: str
     policy: str
     hours: Hours = Hours()
+    tenant: str = ""
 
 
 class IdlePeriod(Struct, frozen=True):
     """One workload that was idle from `since` to `until` with `asleep` replicas fewer, each of which `requests` that.
 
-    `policy` is whose idle it is, "" for none.
+    `policy` is whose idle it is, "" for none; `tenant` is whose its namespace was when it ended, "" for the platform's.
     """
 
     object: str
@@ -200,6 +204,7 @@ class IdlePeriod(Struct, frozen=True):
     until: datetime
     asleep: int
     requests: PodRequests = NO_REQUESTS
+    tenant: str = ""
 
     @property
     def cluster(self) -> str:
@@ -220,7 +225,7 @@ def ended_periods(changes: Iterable[Change]) -> Iterator[IdlePeriod]:
         if since is not None and (change.object, change.since) not in seen:
             seen.add((change.object, change.since))
             requests = PodRequests(change.cpu or 0.0, change.memory or 0.0)
-            yield IdlePeriod(change.object, change.policy, since, change.time, change.asleep, requests)
+            yield IdlePeriod(change.object, change.policy, since, change.time, change.asleep, requests, change.tenant)
 
 
 def lasting_periods(plan: Plan, ended: Iterable[IdlePeriod]) -> Iterator[IdlePeriod]:

@@ -66,11 +66,13 @@ class Day(Struct, frozen=True, omit_defaults=True):
 
     def saved_in_all(self) -> tuple[SavedBefore, ...]:
         """Return what idling saved in all periods that ended until its end."""
-        found = {(before.cluster, before.policy): before.hours for before in self.saved}
+        found = {(before.cluster, before.policy, before.tenant): before.hours for before in self.saved}
         for period in self.periods:
-            key = (period.cluster, period.policy)
+            key = (period.cluster, period.policy, period.tenant)
             found[key] = found.get(key, Hours()).plus(period.saved(period.since, period.until))
-        return tuple(SavedBefore(*key, hours) for key, hours in sorted(found.items()))
+        return tuple(
+            SavedBefore(cluster, policy, hours, tenant) for (cluster, policy, tenant), hours in sorted(found.items())
+        )
 
 
 _LINE = msgspec.json.Decoder(Change)
@@ -137,11 +139,17 @@ def record(
     found = tuple(changes)
     try:
         history = History(home.cluster, fleet.namespace)
-        found = (*history.wakes_of_others(made.awake, changes, run), *changes)
+        both = (*history.wakes_of_others(made.awake, changes, run), *changes)
+        found = tuple(replace(change, tenant=_tenant(change, fleet)) for change in both)
         history.add(found, run.now.astimezone(UTC).date())
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
         return HistoryRecord(found, f"history: not written: {reason_of(error)}")
     return HistoryRecord(found)
+
+
+def _tenant(change: Change, fleet: Fleet) -> str:
+    found = fleet.tenant_at(*change.object.split("/", 2)[:2])
+    return "" if found is None else found.name
 
 
 def keeper(made: Plan, accesses: Mapping[str, Access], fleet: Fleet) -> Access | None:

@@ -177,12 +177,12 @@ def _families(measured: Measured) -> Iterator[Family]:
 
 
 def _saved(saved: Iterable[SavedBefore], known: Collection[str]) -> Iterator[Family]:
-    """Yield what idling saved by cluster and policy; that of policies that are not there is counted together."""
-    found: dict[tuple[str, str], Hours] = {}
+    """Yield what idling saved by cluster, policy and tenant; policies that are not there count together."""
+    found: dict[tuple[str, str, str], Hours] = {}
     for before in saved:
-        key = before.cluster, before.policy if before.policy in known else _NO_POLICY
+        key = before.cluster, before.policy if before.policy in known else _NO_POLICY, before.tenant
         found[key] = found.get(key, Hours()).plus(before.hours)
-    labels = [{"cluster": cluster, "policy": policy} for cluster, policy in found]
+    labels = [{"cluster": cluster, "policy": policy, "tenant": tenant} for cluster, policy, tenant in found]
     for name, explained, values in (
         ("replica_hours", "Replica-hours that workloads did not run while idle.", [h.replicas for h in found.values()]),
         ("cpu_core_hours", "Core-hours that these request.", [h.requests.cpu for h in found.values()]),

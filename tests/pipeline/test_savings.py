@@ -90,6 +90,23 @@ def test_what_lasts_counts_until_now_and_what_is_older_only_from_then_on(week: F
     assert saved(week, at("2026-11-16T22:00"), "--since", "1h")["all"]["replicaHours"] == 5.0
 
 
+def test_a_total_is_that_of_the_tenant_whose_namespace_slept_also_by_the_platforms_policy(week: Folder) -> None:
+    metrics = week.path / "metrics.prom"
+    tenant = 'tenants: [{name: a, paths: ["teams/a/**"], namespaces: [dev-1]}]'
+    week.write("policies/fleet.yaml", fleet(["dev"], tenant, name="week"))
+    week.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace="dev-*"))
+    week.write("snapshot/dev/dev-2.yaml", workload("db", "dev-2", 1, kind="StatefulSet"))
+    for moment in ("2026-11-16T20:00", "2026-11-17T07:00", "2026-11-17T20:00", "2026-11-18T07:00"):
+        run(week, at(moment), "--metrics-file", str(metrics))
+    said = [line for line in metrics.read_text().splitlines() if line.startswith("reconciler_saved_replica_hours_t")]
+    assert sorted(said) == [
+        'reconciler_saved_replica_hours_total{cluster="dev",policy="idle-dev",tenant=""} 22',
+        'reconciler_saved_replica_hours_total{cluster="dev",policy="idle-dev",tenant="a"} 44',
+    ]
+    groups = saved(week, at("2026-11-18T12:00"), "--by", "tenant")["groups"]
+    assert [(one["name"], one["replicaHours"]) for one in groups] == [("a", 44.0), ("(none)", 22.0)]
+
+
 def test_a_total_does_not_fall_where_an_idle_workload_is_deleted(week: Folder) -> None:
     metrics = week.path / "metrics.prom"
     counted = []

@@ -232,5 +232,11 @@ def test_what_policies_saved_that_are_not_there_is_counted_together() -> None:
     plan = replace(a_plan(), places={"IdlingPolicy nights": "p.yaml:1"})
     names = ("nights", "gone", "made up", "")
     saved = [SavedBefore("east", name, Hours(10, PodRequests(1, 2))) for name in names]
+    saved += [SavedBefore("east", name, Hours(5), "a") for name in names]
     found = of(render_metrics(Measured(plan, saved=saved)), "reconciler_saved_replica_hours_total")
-    assert found == {("east", "nights"): 10, ("east", "(none)"): 30}
+    assert found == {
+        ("east", "nights", ""): 10,
+        ("east", "(none)", ""): 30,
+        ("east", "nights", "a"): 5,
+        ("east", "(none)", "a"): 15,
+    }
