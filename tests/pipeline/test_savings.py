@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,9 @@ from reconciler.apply.changes import Change, ended_periods
 from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
 from reconciler.exit_codes import ExitCode
 from reconciler.pod_requests import Hours, PodRequests
+from tests.laws import share_of
 from tests.pipeline.calls import Folder
-from tests.pipeline.manifests import an_object, cron_job, documents, fleet, workload
+from tests.pipeline.manifests import UNLIMITED, an_object, cron_job, documents, fleet, idling, workload
 from tests.pipeline.test_week import IDLING, at, rfc3339, run, scale
 
 START = at("2026-11-16T12:00")
@@ -81,6 +83,71 @@ def test_a_week_saved_what_its_forecast_said(week: Folder) -> None:
         "reconciler_saved_cpu_core_hours_total": pytest.approx(kept["cpuHours"]),
         "reconciler_saved_memory_gib_hours_total": pytest.approx(kept["memoryGiBHours"]),
     }
+
+
+NIGHTS = (
+    ["20:00-07:00"],
+    ["Mon-Thu 19:20-06:45", "Fri 18:00-Mon 08:00"],
+    ["01:30-02:45", "04:10-05:00", "12:00-15:30"],
+    ["Sat,Sun 00:00-24:00", "Mon-Fri 21:00-23:00"],
+)
+RANDOM_REQUESTS = {"cpu": ("250m", "1", "1500m"), "memory": ("64Mi", "2Gi", "1.5Gi")}
+CLOCKS_GO_BACK = datetime(2026, 10, 25, 1, tzinfo=UTC)  # in Paris
+
+
+def random_policy(name: str, chance: random.Random) -> str:
+    """A policy for the namespace of that name."""
+    return idling(
+        f"namespaces: {{include: [{name}]}}, workloads: {{kinds: [Deployment, StatefulSet, CronJob]}}",
+        f"idleReplicas: {chance.choice((0, 0, 1, 2))}",
+        f"minAwake: {chance.choice(('0s', '90m', '5h'))}",
+        f"minAge: {chance.choice(('0s', '30h'))}",
+        name=name,
+        downtime=", ".join(f'"{one}"' for one in chance.choice(NIGHTS)),
+        zone=chance.choice(("Europe/Paris", "America/New_York", "UTC")),
+    )
+
+
+def random_workload(name: str, namespace: str, chance: random.Random) -> str:
+    wanted = [f"{what}: {chance.choice(some)}" for what, some in RANDOM_REQUESTS.items() if chance.random() < 0.8]
+    requests = f"resources: {{requests: {{{', '.join(wanted)}}}}}"
+    containers = ", ".join(f"{{name: c{n}, {requests}}}" for n in range(chance.choice((1, 2))))
+    created = rfc3339(CLOCKS_GO_BACK - timedelta(hours=chance.choice((45, 400))))
+    return an_object(
+        chance.choice(("Deployment", "StatefulSet")),
+        name,
+        namespace,
+        f"replicas: {chance.choice((0, 1, 2, 3, 7))}",
+        f"selector: {{matchLabels: {{app: {name}}}}}",
+        f"template: {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{containers}]}}}}",
+        metadata=f'creationTimestamp: "{created}"',
+        version="apps/v1",
+    )
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("seed", range(share_of(3)))
+def test_the_history_of_some_days_saved_what_their_forecast_said(tmp_path: Path, seed: int) -> None:
+    """Within one per cent, in each namespace, whatever policies and workloads say; a run comes each hour."""
+    chance, folder = random.Random(f"savings {seed}"), Folder(tmp_path)
+    begin, end = CLOCKS_GO_BACK - timedelta(hours=40), CLOCKS_GO_BACK + timedelta(hours=32)
+    names = [f"ns-{n}" for n in range(6)]
+    folder.write("policies/fleet.yaml", fleet(["dev"], UNLIMITED, name="law"))
+    folder.write("policies/nights.yaml", documents(*(random_policy(name, chance) for name in names)))
+    for name in names:
+        found = (random_workload(f"app-{n}", name, chance) for n in range(3))
+        folder.write(f"snapshot/dev/{name}.yaml", documents(*found, cron_job("nightly", name)))
+    asked = ("--snapshot", "snapshot", "--now", rfc3339(begin), "--days", "3", "--tick", "1h", "--by", "namespace")
+    promised = json.loads(folder.call("forecast", "policies", *asked, "-o", "json", "-q").out)
+    for hour in range(3 * 24):
+        run(folder, begin + timedelta(hours=hour))
+    kept = saved(folder, end, "--since", "3d", "--by", "namespace")
+    found = {one["name"]: one for one in kept["groups"]}
+    assert len(promised["groups"]) == len(names)
+    for one in promised["groups"]:
+        expected = one["saved"]
+        assert {key: found.get(one["name"], {}).get(key, 0.0) for key in expected} == pytest.approx(expected, rel=0.01)
+    assert kept["all"]["replicaHours"] > 100
 
 
 def test_what_lasts_counts_until_now_and_what_is_older_only_from_then_on(week: Folder) -> None:
