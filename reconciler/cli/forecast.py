@@ -14,7 +14,7 @@ from reconciler.backends.backend import Opened
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.cli.option_values import LONGEST_PAST, duration
-from reconciler.cli.options import days_option, option, output_option, verb
+from reconciler.cli.options import days_option, is_on_command_line, option, output_option, verb
 from reconciler.cli.output import as_text, say_each, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
@@ -31,6 +31,8 @@ from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Calendar, PolicySet, Prices
 from reconciler.report.calendar import render_calendars
 from reconciler.world import victim_order
+
+_SAID_BY_HISTORY = {"now": "when the past ends", "tick": "how often a run comes"}
 
 
 def price_option() -> Any:
@@ -65,6 +67,10 @@ def forecast_command(options: ForecastOptions) -> int:
     past = options.past
     if options.snapshot is None and past is None:
         raise UsageError("--snapshot: a forecast plays on a snapshot, expected DIR; `reconciler snapshot` writes one")
+    if past is not None and is_on_command_line("days"):
+        raise UsageError(
+            "--days: are days to come, expected no --replay beside it; leave it out, or say with --replay how long"
+        )
     stated, policies = prices_of(options.price), options.policies()
     style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
     if past is None:
@@ -81,8 +87,15 @@ def forecast_command(options: ForecastOptions) -> int:
 
 @contextmanager
 def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> Iterator[RunOptions]:
-    """Yield `options` with a snapshot: their own, or one of live clusters with the history, which is removed then."""
+    """Yield `options` with a snapshot: their own, or one of live clusters with the history, which is removed then.
+
+    Raises:
+        UsageError: what the history of a snapshot says stands on the command line too.
+    """
     if options.snapshot is not None:
+        for flag, what in _SAID_BY_HISTORY.items():
+            if is_on_command_line(flag):
+                raise UsageError(f"--{flag}: the history says {what}, expected no --snapshot beside it; leave it out")
         yield options
         return
     from reconciler.cli.snapshot import recorded, write_snapshot

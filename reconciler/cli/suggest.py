@@ -16,7 +16,7 @@ from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.cli.forecast import histories_of, opened_snapshot, past_snapshot
 from reconciler.cli.option_values import LONGEST_PAST, duration
-from reconciler.cli.options import option, verb
+from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
@@ -85,6 +85,8 @@ def suggest_command(options: SuggestOptions) -> int:
     all hours, it says that it found no window.
     """
     path, past = options.path, options.past
+    if options.query is None and is_on_command_line("window"):
+        raise UsageError("--window: is that of --query, expected --query beside it; a metric has a window of its own")
     known = options.policies()
     zone = _zone(options.time_zone, known)
     metric = _metric(known, options.query, options.window)

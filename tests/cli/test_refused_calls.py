@@ -91,6 +91,24 @@ def test_an_option_that_is_malformed_is_refused_also_where_it_is_not_used(quicks
 
 
 @pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--days", "3", "--days: are days to come, expected no --replay beside it"),
+        ("--now", NOW, "--now: the history says when the past ends, expected no --snapshot beside it"),
+        ("--tick", "30m", "--tick: the history says how often a run comes, expected no --snapshot beside it"),
+    ],
+)
+def test_a_replay_takes_nothing_that_its_history_says(quickstart, monkeypatch, flag, value, words):
+    call = ("forecast", "--replay", "30d", "--snapshot", "snapshot")
+    said = quickstart.call(*call, flag, value)
+    assert (said.code, said.out) == (64, "")
+    assert words in said.err
+    monkeypatch.setenv(f"RECONCILER_{flag.removeprefix('--').upper()}", value)
+    said = quickstart.call(*call)
+    assert "snapshot: holds no history of queries" in said.err, "a variable is of all verbs"
+
+
+@pytest.mark.parametrize(
     ("arguments", "missing"),
     [
         pytest.param(("freeze",), "--for", id="a freeze without its length"),

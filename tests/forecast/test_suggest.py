@@ -198,6 +198,8 @@ def without_night(desk: Folder) -> str:
 WRONG: list[Any] = [
     pytest.param(("--since", "1d"), 64, "--since", id="too short a past"),
     pytest.param(("--time-zone", "Mars"), 64, '--time-zone: "Mars" is not a time zone', id="no zone"),
+    pytest.param(("--window", "45m"), 64, "--window: is that of --query, expected --query beside it", id="no query"),
+    pytest.param(("--now", "2026-11-20T22:00:00Z"), 64, "--now: the history says when the past ends", id="a time"),
     pytest.param(("--query", " "), 3, "--query:", id="an empty query"),
     pytest.param(("--query", "up"), 3, "does not hold the past of up, expected it", id="not recorded"),
 ]

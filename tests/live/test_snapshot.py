@@ -233,8 +233,8 @@ def test_a_replay_of_live_clusters_is_that_of_a_snapshot_with_history(desk: Desk
     httpserver.expect_request("/api/v1/query_range").respond_with_handler(matrix)
     assert desk.call("snapshot", "recorded", "--with-history", "3d", "--now", NOW, *LIVE).code == 6
     assert (desk.folder / "recorded/east/query-history.jsonl").is_file()
-    asked = ("forecast", "--now", NOW, "--replay", "3d")
-    from_live, from_snapshot = desk.call(*asked, *LIVE), desk.call(*asked, "--snapshot", "recorded")
+    asked = ("forecast", "--replay", "3d")
+    from_live, from_snapshot = desk.call(*asked, "--now", NOW, *LIVE), desk.call(*asked, "--snapshot", "recorded")
     assert from_snapshot.out == from_live.out
     assert "Replay for Fleet mine, 3 days from" in from_live.out
     assert "IdlingPolicy idle-unused: quiet in " in from_live.out
