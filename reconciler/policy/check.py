@@ -25,7 +25,8 @@ from reconciler.policy.types import (
     Tenant,
     WorkloadSelector,
 )
-from reconciler.workload_kinds import SCALABLE_KINDS
+from reconciler.switches import SWITCHES
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 from reconciler.yaml.documents import Document
 
 
@@ -54,6 +55,8 @@ def cross_warnings(built: Sequence[PolicyDocument]) -> list[Problem]:
         for selected, selector in _selectors(document):
             if not any(map(selector.selects_cluster, fleet.clusters)):
                 document.warn((*selected, "clusters"), "selects no cluster of the Fleet")
+        if isinstance(document.policy, IdlingPolicy):
+            _warn_without_switch(document, fleet)
         for path, namespace in _namespaces(document):
             if namespace in fleet.protected:
                 document.warn(path, f"is {shown(namespace)}, a protected namespace, where nothing is ever touched")
@@ -172,6 +175,25 @@ def _check_switched(document: PolicyDocument, switched: Collection[str]) -> None
     if target is not None and target.kind.lower() in switched:
         words = "expected a kind whose replicas can be spread; the Fleet has a switch for it"
         document.add(("spec", "targetRef", "kind"), f"is {shown(target.kind)}, {words}")
+
+
+def _warn_without_switch(document: PolicyDocument, fleet: Fleet) -> None:
+    """Add a warning for each kind whose switch is known and that the Fleet does not name. One of the same name may have
+    /scale.
+    """
+    named = {name for kind in fleet.switch_kinds for name in _names(kind)}
+    workloads = document.policy.selector.workloads
+    for position, written in enumerate(() if workloads is None else workloads.kinds):
+        known = [kind for kind in SWITCHES.values() if written.lower() in _names(kind)]
+        if known and written.lower() not in named:
+            expected = f"expected {known[0].kind}.{known[0].group} in spec.switches of the Fleet"
+            words = f"is {shown(written)}, {expected}; without it such a kind is idled only where it has /scale"
+            document.warn(("spec", "selector", "workloads", "kinds", position), words)
+
+
+def _names(kind: WorkloadKind) -> tuple[str, str]:
+    """Return what a policy may call it."""
+    return kind.kind.lower(), f"{kind.kind}.{kind.group}".lower()
 
 
 def _cluster_paths(document: PolicyDocument) -> Iterator[Path]:

@@ -20,6 +20,10 @@ metadata: {name: production}
 spec:
   home: eu-west
   clusters: [{name: eu-west}, {name: us-east}, {name: ap-south}]
+  switches:
+    - {apiVersion: postgresql.cnpg.io/v1, kind: Cluster}
+    - {apiVersion: kubevirt.io/v1, kind: VirtualMachine}
+    - {apiVersion: ray.io/v1, kind: RayCluster}
 """
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.pipeline.manifests import fleet, idling
 from tests.policy.base import FILES, edited, problems_in
 from tests.policy.test_values import warnings
 
@@ -32,6 +33,34 @@ def test_a_wrong_policy_is_told_with_its_place(tmp_path, file, old, new, told):
 @pytest.mark.parametrize(("file", "old", "new", "told"), cases("mistakes"))
 def test_what_is_allowed_but_probably_a_mistake_is_a_warning(tmp_path, file, old, new, told):
     assert told in warnings(tmp_path, edited(file, old, new))
+
+
+WITHOUT_SWITCH = (
+    "nights.yaml:5: spec.selector.workloads.kinds[%s, expected %s in spec.switches of the Fleet; without it such a "
+    "kind is idled only where it has /scale"
+)
+CLUSTER = WITHOUT_SWITCH % ('0]: is "cluster"', "Cluster.postgresql.cnpg.io")
+NAMED = WITHOUT_SWITCH % ('1]: is "Cluster.postgresql.cnpg.io"', "Cluster.postgresql.cnpg.io")
+SERVICE = WITHOUT_SWITCH % ('2]: is "Service.serving.knative.dev"', "Service.serving.knative.dev")
+
+
+@pytest.mark.parametrize(
+    ("switches", "told"),
+    [
+        pytest.param("[]", (CLUSTER, NAMED, SERVICE), id="none"),
+        pytest.param("[{apiVersion: postgresql.cnpg.io/v1, kind: Cluster}]", (SERVICE,), id="named"),
+        pytest.param(
+            "[{apiVersion: a.b/v1, kind: Cluster, path: spec.on, off: false}]", (NAMED, SERVICE), id="another group"
+        ),
+    ],
+)
+def test_a_kind_whose_switch_is_known_and_that_the_fleet_does_not_name_is_a_warning(tmp_path, switches, told):
+    kinds = "[cluster, Cluster.postgresql.cnpg.io, Service.serving.knative.dev, Rollout, GameServerSet]"
+    files = {
+        "fleet.yaml": fleet(["east"], f"switches: {switches}"),
+        "nights.yaml": idling(f"workloads: {{kinds: {kinds}}}"),
+    }
+    assert warnings(tmp_path, files) == tuple(f"policies/{one}" for one in told)
 
 
 def test_the_set_that_the_cases_break_is_valid(tmp_path):
