@@ -138,7 +138,7 @@ class Workload(Struct, frozen=True, gc=False):
     has_annotations: bool = True  # False: metadata.annotations itself is absent
     has_labels: bool = True  # False: metadata.labels itself is absent
     terminating: bool = False
-    no_place: str = ""  # custom kinds only: what its replicas would stand in and is not there, "spec.pool"
+    no_place: str = ""  # custom kinds only: why its replicas, or its switch, cannot be written as it is
 
     @property
     def spec_replicas(self) -> int:

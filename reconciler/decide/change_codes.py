@@ -33,6 +33,7 @@ class ChangeIfCode(Code):
     UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
     DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
     READABLE = "Readable", "{object:it} can be read"
+    MANIFEST_CORRECTED = "ManifestCorrected", "the manifest[ of {object}] is corrected"
     RECORD_READABLE = "RecordReadable", "the record[ of {object}] can be read"
     TIME_READABLE = "TimeReadable", "the time[ on {object}] can be read"
     RECORD_REMOVED = "RecordRemoved", "the record of {object} is removed"

@@ -131,6 +131,7 @@ def test_a_value_of_any_type_comes_back_as_it_was(desk, switch, value):
     assert stored(desk) == before
 
 
+A_SCALAR = "expected a text, a whole number, true or false"
 WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "dev"}}
 
 
@@ -138,17 +139,20 @@ WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name":
     ("spec", "words"),
     [
         ({}, "it has no spec.power, where its switch would stand"),
-        ({"power": {"level": None}}, "it has no spec.power.level with a single value, where its switch would stand"),
-        ({"power": {"level": [1]}}, "it has no spec.power.level with a single value, where its switch would stand"),
-        ({"power": {"level": False}}, "it has no spec.power.level with a single value, where its switch would stand"),
+        ({"power": "on"}, 'spec.power is "on", expected a mapping with its switch'),
+        ({"power": {"level": None}}, f"spec.power.level is null, {A_SCALAR}"),
+        ({"power": {"level": [1]}}, f"spec.power.level is a list, {A_SCALAR}"),
+        ({"power": {"level": 1.5}}, f"spec.power.level is 1.5, {A_SCALAR}"),
+        ({"power": {"level": False}}, "spec.power.level is false, expected 0 where it is off"),
         ({"power": {"level": 0}}, "No changes."),
     ],
-    ids=["no object to hold it", "null", "a list", "no, but not 0", "off already"],
+    ids=["no object to hold it", "a text holds it", "null", "a list", "a fraction", "no, but not 0", "off already"],
 )
 def test_what_cannot_be_switched_off_is_left_as_it_is(desk, spec, words):
     put(desk, {**WIDGET, "spec": spec}, switches=(WIDGETS,))
     before = stored(desk)
     assert words in desk.plan(EVENING).out
+    assert "No changes." in words or "It would change if the manifest is corrected.\n" in explained(desk)
     desk.apply(EVENING)
     assert stored(desk) == before
 

@@ -27,9 +27,17 @@ DEFINITION = {
 @pytest.mark.parametrize(
     ("given", "missing"),
     [
-        pytest.param({}, "spec", id="no spec"),
-        pytest.param({"spec": {}}, "spec.pool", id="an empty spec"),
-        pytest.param({"spec": {"pool": None}}, "spec.pool", id="null"),
+        pytest.param({}, "it has no spec, where its replicas would stand", id="no spec"),
+        pytest.param({"spec": {}}, "it has no spec.pool, where its replicas would stand", id="an empty spec"),
+        pytest.param({"spec": {"pool": None}}, "it has no spec.pool, where its replicas would stand", id="null"),
+        pytest.param(
+            {"spec": {"pool": [3]}}, "spec.pool is a list, expected a mapping with its replicas", id="another type"
+        ),
+        pytest.param(
+            {"spec": {"pool": {"size": 1 << 31}}},
+            "spec.pool.size is 2147483648, expected a number from 0 to 2147483647",
+            id="more than the API server takes",
+        ),
         pytest.param({"spec": {"pool": {}}}, "", id="the map, empty: one replica"),
     ],
 )
@@ -45,4 +53,4 @@ def test_what_has_no_place_for_its_replicas_is_undecided(tmp_path, given, missin
         assert folder.plan(NIGHT, "--detailed-exitcode").code == 0
         return
     assert said.code == 0
-    assert f"? east/shop/Pool/web  it has no {missing}, where its replicas would stand (" in said.out
+    assert f"? east/shop/Pool/web  {missing} (" in said.out

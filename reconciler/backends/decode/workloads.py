@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -26,6 +27,7 @@ from reconciler.backends.decode.wire import (
     datetime_of,
 )
 from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.messages import shown
 from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Switch, Workload
 from reconciler.pod_requests import NO_REQUESTS, PodRequests, requests_of
 from reconciler.untrusted_text import MOST_REPLICAS
@@ -173,9 +175,11 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
     found = holder.get(key) if isinstance(holder, Mapping) else None
     is_null = isinstance(holder, Mapping) and key in holder and found is None
     strange = is_null or not isinstance(found, bool | int | str | None)
-    strange |= found == kind.off and not same_scalar(found, kind.off)  # false for 0: nobody knows whether it is off
-    missing = "" if kind.in_map and holder is None else _missing_parent(value, kind.replicas_path)
-    beyond = _missing_parent(value, parents) if kind.in_map and parents[0] == "spec" else ""
+    is_alike = found == kind.off and not same_scalar(found, kind.off)  # false for 0: nobody knows whether it is off
+    strange |= is_alike
+    missing = "" if kind.in_map and holder is None else _missing_parent(value, kind.replicas_path, "switch")
+    beyond = _missing_parent(value, parents, "switch") if kind.in_map and parents[0] == "spec" else ""
+    expected = f"{_literal(kind.off)} where it is off" if is_alike else "a text, a whole number, true or false"
     return {
         "switch": Switch(
             kind,
@@ -184,7 +188,7 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
             alone=isinstance(holder, Mapping) and holder.keys() == {key},
             finished=any(is_ready(value, Ready(type=condition)) for condition in kind.finished),
         ),
-        "no_place": f"{'.'.join(kind.replicas_path)} with a single value" if strange else missing or beyond,
+        "no_place": _unexpected(kind.replicas_path, found, expected) if strange else missing or beyond,
         "ready_replicas": None if kind.ready is None or not decoded.status else int(is_ready(value, kind.ready)),
     }
 
@@ -216,19 +220,31 @@ def value_below(value: Any, path: Sequence[str]) -> Any:
 
 
 def _no_place(value: Any, path: Sequence[str]) -> str:
-    """Return what is missing for replicas to be written at `path`, "" for nothing: what no int32 holds is none."""
+    """Return why no replicas can be written at `path`, "" where they can: what no int32 holds is none."""
     number = number_at(value, path)
-    beyond = number is not None and count_at(value, path) is None
-    return f"{'.'.join(path)} from 0 to {MOST_REPLICAS}" if beyond else _missing_parent(value, path)
+    if number is not None and count_at(value, path) is None:
+        return _unexpected(path, number, f"a number from 0 to {MOST_REPLICAS}")
+    return _missing_parent(value, path, "replicas")
 
 
-def _missing_parent(value: Any, path: Sequence[str]) -> str:
-    """Return the dotted path of the first map on the way to `path` that is not there, "" where all are."""
+def _missing_parent(value: Any, path: Sequence[str], what: str) -> str:
+    """Return which is the first map on the way to `path` that is not there, "" where all are."""
     for depth, key in enumerate(path[:-1], start=1):
         value = value.get(key)
+        if value is None:
+            return f"it has no {'.'.join(path[:depth])}, where its {what} would stand"
         if not isinstance(value, Mapping):
-            return ".".join(path[:depth])
+            return _unexpected(path[:depth], value, f"a mapping with its {what}")
     return ""
+
+
+def _unexpected(path: Sequence[str], value: Any, expected: str) -> str:
+    return f"{'.'.join(path)} is {_literal(value)}, expected {expected}"
+
+
+def _literal(value: Any) -> str:
+    """Return what stands in a manifest: 1.5, null, "on", a list."""
+    return shown(value) if isinstance(value, str | list | dict) else json.dumps(value)
 
 
 def _custom_selector(value: Any) -> shapes.LabelSelector | None:

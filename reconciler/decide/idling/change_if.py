@@ -375,6 +375,7 @@ _OF_SERVICE = {
 }
 _OF_REASON = {
     ReasonCode.UNREADABLE: change_if(ChangeIfCode.READABLE),
+    ReasonCode.NOT_SCALABLE: change_if(ChangeIfCode.MANIFEST_CORRECTED),
     ReasonCode.KEDA_LEFT: field_is("autoscalers.keda", "Pause"),
     ReasonCode.HPA_LEFT: field_is("autoscalers.hpa", "Idle"),
     ReasonCode.HPA_WITHOUT_ZERO: field_is("idleReplicas", "at least 1"),

@@ -261,7 +261,9 @@ def _equal_priorities(case: Conditions) -> MetCondition | None:
 def _unreadable(case: Conditions) -> MetCondition | None:
     name = IdlingCondition.UNREADABLE
     if case.subject.unknown:
-        return met(name, ReasonCode.UNREADABLE, problem=case.subject.unknown)
+        is_own = case.subject.unknown == case.subject.scale.problem
+        code = ReasonCode.NOT_SCALABLE if is_own else ReasonCode.UNREADABLE
+        return met(name, code, problem=case.subject.unknown)
     for service in case.subject.services:
         which = service.ref.name
         if service.problem:

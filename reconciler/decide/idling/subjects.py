@@ -92,9 +92,7 @@ class Scale(Struct, frozen=True):
     @property
     def problem(self) -> str:
         """Why nobody can scale it as it is, "" where somebody can."""
-        missing = self.written.no_place
-        what = "switch" if self.kind.is_switch else "replicas"
-        return f"it has no {missing}, where its {what} would stand" if missing else ""
+        return self.written.no_place
 
     @property
     def paused_by(self) -> str:

@@ -63,7 +63,7 @@ def idle_state(*, service: dict[str, Any] | None = None, state: dict[str, Any] |
         pytest.param({"generation": 2}, "rollout in progress", id="a change the controller has not seen"),
         pytest.param({"updated_replicas": None}, "rollout in progress", id="none updated yet"),
         pytest.param({"terminating": True}, "being deleted", id="being deleted"),
-        pytest.param({"no_place": "spec.pool"}, "it has no spec.pool, where its replicas would stand", id="no place"),
+        pytest.param({"no_place": "it has no spec.pool"}, "it has no spec.pool", id="no place"),
         pytest.param({"labels": {"app.kubernetes.io/name": "reconciler"}}, "does not idle itself", id="the reconciler"),
     ],
 )

@@ -218,8 +218,8 @@ class TestUndecided:
             pytest.param(0, "", "", id="idle"),
             pytest.param(1, "", "", id="busy"),
             pytest.param(None, "", "metric unknown in 30m: not evaluated", id="unknown"),
-            pytest.param(0, "spec.pool", "it has no spec.pool, where its replicas would stand", id="idle, no scale"),
-            pytest.param(1, "spec.pool", "", id="busy, no scale"),
+            pytest.param(0, "it has no spec.pool", "it has no spec.pool", id="idle, no scale"),
+            pytest.param(1, "it has no spec.pool", "", id="busy, no scale"),
         ],
     )
     def test_of_what_runs(self, value, no_place, words):
