@@ -82,7 +82,8 @@ def forecast_command(options: ForecastOptions) -> int:
             shown = replayed(policies, with_history, past)
     check_grouping(shown, style.by)
     show(_rendered(shown, options.output, style), options.output)
-    return ExitCode.PARTIAL if shown.unknown else ExitCode.DONE
+    lacking = shown.replay is not None and shown.replay.lacking
+    return ExitCode.PARTIAL if shown.unknown or lacking else ExitCode.DONE
 
 
 @contextmanager

@@ -142,6 +142,11 @@ class Replay(Struct, frozen=True):
     notes: tuple[str, ...]
     asked: timedelta
 
+    @property
+    def lacking(self) -> tuple[PolicyReplay, ...]:
+        """The policies of which a history lacks a query, so that what they would have done is not known."""
+        return tuple(one for one in self.policies if one.unknown)
+
 
 def waiting_of(period: ReplayedIdlePeriod, start: timedelta, tick: timedelta, delay: timedelta) -> Waiting:
     """Return what waited because of `period`, where pods take `start` to be ready and runs come each `tick`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -32,7 +32,19 @@ def replay_lines(made: Replay, tick: timedelta) -> Iterator[str]:
 
 
 def _not_known(one: PolicyReplay) -> str:
-    return f"not known in {', '.join(one.unknown)}, whose history lacks a query of it"
+    return _lacking_in(one.unknown, "it")
+
+
+def _lacking_in(clusters: Iterable[str], of: str) -> str:
+    return f"not known in {', '.join(clusters)}, whose history lacks a query of {of}"
+
+
+def not_known_in_all(made: Replay | None) -> str:
+    """Return where which part of a replay is not known, "" where all of it is."""
+    lacking = () if made is None else made.lacking
+    clusters = dict.fromkeys(name for one in lacking for name in one.unknown)
+    of = f"{len(lacking)} policies" if len(lacking) > 1 else "".join(one_line(one.policy) for one in lacking)
+    return _lacking_in(clusters, of) if lacking else ""
 
 
 def night_words(one: PolicyReplay) -> tuple[str, str]:
@@ -96,17 +108,18 @@ def compared_replays(base: Forecast | None, head: Forecast) -> Iterator[str]:
 
 def _by_policy(made: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
     saved, policies = savings_of(made.selected), () if made.replay is None else made.replay.policies
-    lacking = sum(bool(one.unknown) for one in policies)
-    more = f", {counted(lacking, 'policy', 'policies')} not known" if lacking else ""
-    yield ALL, (f"{saved.saved.replicas:,.0f} replica-hours saved ({saved.percent(saved.saved):.0f} %){more}",)
+    unknown = not_known_in_all(made.replay)
+    hours = f"{saved.saved.replicas:,.0f} replica-hours saved ({saved.percent(saved.saved):.0f} %)"
+    parts = ([hours] if round(saved.saved.replicas) or not unknown else []) + ([unknown] if unknown else [])
+    yield ALL, (", ".join(parts),)
     by_policy = dict(grouped_savings(made, "policy"))
     for one in policies:
         if one.unknown:
             yield one.policy, (_not_known(one),)
             continue
-        hours = by_policy.get(one.policy, Savings()).saved.replicas
+        own = by_policy.get(one.policy, Savings()).saved.replicas
         waited = "" if one.waiting is None else f"{_waited(one.waiting, one.unit)} waited"
-        yield one.policy, (f"{hours:,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
+        yield one.policy, (f"{own:,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
 
 
 def replay_to_dict(made: Replay) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from datetime import timedelta, tzinfo
 from msgspec import Struct
 
 from reconciler.forecast.picture import legend, week
-from reconciler.forecast.replay_words import replay_lines
-from reconciler.forecast.savings import Savings, grouped_savings, savings_of
+from reconciler.forecast.replay_words import not_known_in_all, replay_lines
+from reconciler.forecast.savings import Savings, grouped_savings, grouping, savings_of
 from reconciler.forecast.timelines import (
     LOWER_MINIMUM,
     Forecast,
@@ -90,7 +90,12 @@ def summary(made: Forecast, prices: Prices) -> list[str]:
     if not found.workloads:
         return ["No policy selects a workload."]
     measured = "" if made.replay is None else " with what was measured"
+    unknown = not_known_in_all(made.replay)
+    if unknown and not round(found.saved.replicas):
+        return [f"What would have been saved is {unknown}. {selected}"]
     lines = [f"{_change(found, found.saved)} replica-hours{_money(found.saved, prices)}{measured}. {selected}"]
+    if unknown:
+        lines.append(f"What else would have been saved is {unknown}.")
     if found.assumed.replicas:
         change, money = _change(found, found.possible), _money(found.possible, prices)
         lines.append(f"{change} replica-hours{money} if metrics stay as they were recorded.")
@@ -121,10 +126,29 @@ def table_rows(made: Forecast, style: ForecastStyle) -> list[tuple[str, ...]]:
     head = (style.by, *_HEAD, *(word for name in stated for word in (name, "saved")))
     groups = [*grouped_savings(made, style.by), ("all", in_all)]
     body = [(*_group(name, found), *_resources(found, stated)) for name, found in groups]
-    if not style.prices.known:
-        return [head, *body]
-    money = [_range(style.prices.cost(found.saved), style.prices.cost(found.possible), digits=2) for _, found in groups]
-    return [(*head, "money saved"), *((*row, cell) for row, cell in zip(body, money, strict=True))]
+    if style.prices.known:
+        head = (*head, "money saved")
+        costs = ((style.prices.cost(found.saved), style.prices.cost(found.possible)) for _, found in groups)
+        body = [(*row, _range(*cost, digits=2)) for row, cost in zip(body, costs, strict=True)]
+    unknown = _not_known(made, style.by)
+    rows = zip(groups, body, strict=True)
+    return [head, *(_without_numbers(row) if name in unknown else row for (name, _), row in rows)]
+
+
+def _not_known(made: Forecast, by: str) -> set[str]:
+    """Return the groups in which nothing was saved that is known, because the history lacks queries of policies."""
+    lacking = () if made.replay is None else made.replay.lacking
+    unknown = {(one.policy, cluster) for one in lacking for cluster in one.unknown}
+    group = grouping(by)
+    found = {group(one) for one in made.selected if (one.policy, one.ref.cluster) in unknown}
+    groups = [*grouped_savings(made, by), ("all", savings_of(made.selected))] if found else []
+    return {name for name, saved in groups if name in {*found, "all"} and not round(saved.saved.replicas)}
+
+
+def _without_numbers(row: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a row of which only the workloads, and what runs without policies, are known."""
+    known = (0, 1, 1 + _HEAD.index("without"))
+    return tuple(cell if place in known else "?" for place, cell in enumerate(row))
 
 
 def _group(name: str, found: Savings) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.backends.snapshot.folder import FileLock
 from reconciler.time_limit import TimeLimit
+from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
@@ -106,6 +107,15 @@ def test_a_replay_takes_nothing_that_its_history_says(quickstart, monkeypatch, f
     monkeypatch.setenv(f"RECONCILER_{flag.removeprefix('--').upper()}", value)
     said = quickstart.call(*call)
     assert "snapshot: holds no history of queries" in said.err, "a variable is of all verbs"
+
+
+def test_a_replay_of_a_query_that_its_history_lacks_is_not_done(tmp_path, repository):
+    desk = Folder.copied(repository / "examples" / "replay", tmp_path)
+    call = ("forecast", "--replay", "30d", "--snapshot", "snapshot")
+    assert desk.call(*call).code == 0
+    policies = (desk.path / "policies" / "idling.yaml").read_text()
+    desk.write("policies/idling.yaml", policies.replace("window: 30m", "window: 45m"))
+    assert desk.call(*call).code == 6
 
 
 @pytest.mark.parametrize(

@@ -347,8 +347,33 @@ def test_what_a_policy_with_another_query_would_have_done_is_not_known_and_not_n
     unknown = "IdlingPolicy nights: not known in a, whose history lacks a query of it"
     assert list(replay_lines(head.replay, head.tick)) == [unknown]
     every, policy = compared_replays(base, head)
-    assert every.endswith("0 replica-hours saved (0 %), 1 policy not known")
+    assert every.endswith("%) -> not known in a, whose history lacks a query of IdlingPolicy nights")
     assert policy.endswith(" -> not known in a, whose history lacks a query of it")
+    text = render_text(head, ForecastStyle(by="namespace")).splitlines()
+    words = "What would have been saved is not known in a, whose history lacks a query of IdlingPolicy nights."
+    assert text[1].startswith(words)
+    cells = ["1", "?", "144", *["?"] * 5]
+    assert [line.split() for line in text[4:6]] == [["a/ns", *cells], ["all", *cells]]
+
+
+def test_what_is_known_of_a_replay_stands_beside_what_is_not() -> None:
+    policies = policy_set([FLEET, a_policy("nights", "ns"), a_policy("long", "other", metric={"window": "45m"})])
+    opened = opened_of([Calls("ns", "web", ()), Calls("other", "web", ())])
+    made = replayed(policies, opened, a_history({}), timedelta(days=3))
+    unknown = "not known in a, whose history lacks a query of IdlingPolicy long"
+    [every, *_] = compared_replays(None, made)
+    text = render_text(made, ForecastStyle())
+    hours = f"{savings_of(made.selected).saved.replicas:,.0f}"
+    assert hours != "0"
+    assert every.startswith(f"all policies: {hours} replica-hours saved (")
+    assert every.endswith(f" %), {unknown}")
+    assert text.splitlines()[1].startswith(f"-{hours} (")
+    assert text.splitlines()[2] == f"What else would have been saved is {unknown}."
+    assert [line.split()[:5] for line in text.splitlines()[5:8]] == [
+        ["IdlingPolicy", "nights", "1", "78", "144"],
+        ["IdlingPolicy", "long", "1", "?", "144"],
+        ["all", "2", "222", "288", "23"],
+    ]
 
 
 def test_a_prometheus_that_fails_is_an_error_in_its_words() -> None:
