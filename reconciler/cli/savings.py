@@ -21,6 +21,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.errors import UsageError
 from reconciler.exit_codes import ExitCode
 from reconciler.forecast.json import hours_values
+from reconciler.messages import counted
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import Hours
@@ -62,12 +63,13 @@ def savings_command(options: SavingsOptions) -> int:
     days, failures = read_history(read.fleet, world, (current_plan.made_at - KEPT).astimezone(UTC).date())
     say_each("error", map(one_line, failures))
     changes = [change for day in days for change in day.changes]
-    ended = tuple(period for period in ended_periods(changes) if period.until > start)
+    ended = tuple(one for one in ended_periods(changes) if one.until > start and one.since <= current_plan.made_at)
+    lasting = (one for one in lasting_periods(current_plan, ended) if one.since <= one.until)
     found = RealisedSavings(
         current_plan,
         start,
         min((scaled.time for scaled in changes), default=None),
-        _grouped((*ended, *lasting_periods(current_plan, ended)), _group(by, read.fleet)),
+        _grouped((*ended, *lasting), _group(by, read.fleet)),
         stated.over(read.fleet.prices),
         complete=not failures and not current_plan.unknown,
     )
@@ -98,6 +100,9 @@ class RealisedSavings(Struct, frozen=True):
         yield f"Savings of Fleet {one_line(self.plan.fleet)}, {begin} to {end}"
         if self.known_from is not None and self.known_from > self.start:
             first = weekday_and_time(self.known_from, zone)
+            if not self.groups and self.known_from > self.plan.made_at:
+                yield f"The history begins {first}: whether anything was idle before is not known."
+                return
             yield f"The history begins {first}; what ended before that is not known."
         if not self.groups:
             yield "Nothing was idle." if self.complete else "Whether anything was idle is not known."
@@ -105,6 +110,11 @@ class RealisedSavings(Struct, frozen=True):
         head = (by, "workloads", "replica-hours", "CPU-hours", "GiB-hours", *["money"] * self.prices.known)
         rows = [self._row(one_line(name), periods) for name, periods in self._ordered()]
         yield from (f"  {line}" for line in columns(head, [*rows, self._row("all", self._all)], numbers=True))
+        with_replicas = {period.object for period in self._all if period.asleep}
+        without = len({period.object for period in self._all} - with_replicas)
+        if without:
+            what = counted(without, "workload")
+            yield f"No replicas are counted of {what}: CronJobs, switches and autoscalers at a lower minimum have none."
 
     def values(self, by: str) -> dict[str, Any]:
         """Return the same as JSON values."""

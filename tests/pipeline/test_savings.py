@@ -232,6 +232,24 @@ def test_what_cannot_be_counted_is_refused(week: Folder, flags: tuple[str, ...],
     assert expected in said.err
 
 
+def test_before_the_history_it_is_not_known_whether_anything_was_idle(week: Folder) -> None:
+    run(week, at("2026-11-16T20:00"))
+    idle = ("savings", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-15T12:00")))
+    begins = "The history begins Mon 2026-11-16 20:00: whether anything was idle before is not known."
+    assert week.call(*idle).out.splitlines()[1:] == [begins]
+    run(week, at("2026-11-17T07:00"))
+    assert week.call(*idle).out.splitlines()[1:] == [begins]
+
+
+def test_what_has_no_replicas_is_said_below_the_table(week: Folder) -> None:
+    """One of the three is a CronJob."""
+    run(week, at("2026-11-16T20:00"))
+    said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-16T22:00")))
+    assert said.out.splitlines()[-2].split()[:3] == ["all", "3", "10"]
+    note = "No replicas are counted of 1 workload: CronJobs, switches and autoscalers at a lower minimum have none."
+    assert said.out.splitlines()[-1] == note
+
+
 def test_a_fleet_in_which_nothing_was_idle_says_so(week: Folder) -> None:
     said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(START))
     assert said.out.splitlines()[1:] == ["Nothing was idle."]
