@@ -35,6 +35,8 @@ SOURCES: Mapping[str, str] = {
     "InferenceService": "kserve/kserve config/crd/minimal/serving.kserve.io_inferenceservices.yaml",
     "Service": "knative/serving config/core/300-resources/service.yaml",
     "Application": "argoproj/argo-cd manifests/crds/application-crd.yaml",
+    "KafkaConnect": "strimzi/strimzi-kafka-operator packaging/install/cluster-operator/041-Crd-kafkaconnect.yaml",
+    "LeaderWorkerSet": "kubernetes-sigs/lws config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",
 }
 """Where the definition of a kind is."""
 
@@ -69,6 +71,25 @@ SPECS: Mapping[str, Any] = {
         "syncPolicy": {"automated": {"prune": True, "selfHeal": True}},
     },
 }
+SCALED: Mapping[str, tuple[str, Any]] = {
+    "KafkaConnect": (
+        "kafka.strimzi.io/v1",
+        {
+            "replicas": 3,
+            "bootstrapServers": "kafka:9092",
+            "groupId": "it",
+            "configStorageTopic": "it-configs",
+            "statusStorageTopic": "it-status",
+            "offsetStorageTopic": "it-offsets",
+        },
+    ),
+    "LeaderWorkerSet": (
+        "leaderworkerset.x-k8s.io/v1",
+        {"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": {"spec": {"containers": [_CONTAINER]}}}},
+    ),
+}
+"""Kinds with `/scale` that need no switch, each with its apiVersion and the spec of an object."""
+
 OTHERS: Mapping[str, tuple[Any, ...]] = {
     "postgresql": (1,),
     "VirtualMachine": ("Always",),
@@ -87,7 +108,11 @@ def definitions() -> list[Object]:
     if folder:
         found = manifests(*sorted(Path(folder).glob("*.yaml")))
         return [one for one in found if one and one["kind"] == "CustomResourceDefinition"]
-    return [_definition(kind) for kind in SWITCHES.values() if kind.kind in SOURCES]
+    scaled = ((kind, *version.split("/")) for kind, (version, _) in SCALED.items())
+    return [
+        *(_definition(kind) for kind in SWITCHES.values() if kind.kind in SOURCES),
+        *(a_crd(kind, group, version=version, scale=True) for kind, group, version in scaled),
+    ]
 
 
 def _definition(kind: WorkloadKind) -> Object:

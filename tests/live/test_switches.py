@@ -5,10 +5,13 @@ exactly as before, whatever a run is killed at, and beside Argo CD.
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,6 +137,17 @@ def a_policy(kind: str, name: str, spec: Any) -> Any:
     return {"apiVersion": "reconciler/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
+def rights_copied_for(kind: str, folder: Path) -> Path:
+    """Copy the component for a custom kind with /scale as its comment says, and return the copy."""
+    group, plural = switched.SCALED[kind][0].partition("/")[0], f"{kind.lower()}s"
+    copy = folder / plural
+    shutil.copytree(deployed.DEPLOY / "components" / "clone-sets", copy)
+    for file in copy.iterdir():
+        text = file.read_text().replace("apps.kruise.io", group)
+        file.write_text(text.replace("clonesets", plural).replace("clone-sets", plural))
+    return copy
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     from tests.real.control_plane import API_ONLY, ControlPlane
@@ -141,8 +155,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("switches")
     with started(ControlPlane(folder, API_ONLY)) as plane, Proxy(plane.access(), folder / "proxy") as proxy:
         create(plane.api, switched.definitions())
-        create_missing(plane.api, deployed.manifests(*deployed.RIGHTS, deployed.SWITCHES))
-        deployed.admit(plane.api, deployed.admission(*deployed.ADMISSION, "components/switches"))
+        copies = [rights_copied_for(kind, folder) for kind in switched.SCALED]
+        rights = (*deployed.RIGHTS, deployed.SWITCHES, *(copy / "rights.yaml" for copy in copies))
+        create_missing(plane.api, deployed.manifests(*rights))
+        folders = (*deployed.ADMISSION, "components/switches", *map(str, copies))
+        deployed.admit(plane.api, deployed.admission(*folders))
         create_missing(plane.api, [a_namespace(NAMESPACE)])
         write_kubeconfig(folder / "kubeconfig.yaml", {"member": proxy.access(deployed.token(plane))})
         yield Desk(plane, proxy, Folder(folder))
@@ -309,6 +326,20 @@ def test_without_policies_a_context_is_enough_to_switch_all_on(desk: Desk) -> No
         said = desk.folder.call("restore", f"member/{NAMESPACE}", *words)
     assert said.code == 0, said
     assert desk.stated() == before
+
+
+@pytest.mark.parametrize("kind", switched.SCALED)
+def test_a_kind_with_scale_needs_no_switch(desk: Desk, kind: str) -> None:
+    version, spec = switched.SCALED[kind]
+    one = an_object(version, kind, kind.lower(), {"namespace": NAMESPACE}, spec=deepcopy(spec))
+    create(desk.api, [one])
+    path = Paths(desk.api).of(one)
+    before = as_stated(desk.api.get(path))
+    desk.write(kind)
+    desk.apply(EVENING)
+    assert as_stated(desk.api.get(path)) == {**before, "spec": {**before["spec"], "replicas": 0}}
+    desk.apply(MORNING)
+    assert as_stated(desk.api.get(path)) == before
 
 
 ARGO = "argocd-controller"
