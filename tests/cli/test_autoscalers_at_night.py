@@ -78,7 +78,7 @@ def test_said_by_explain_and_status(asleep):
 
 
 def test_said_by_history(asleep):
-    said = asleep.call("history", *AT[2:4]).out
+    said = asleep.call("history", *AT[2:4], "--now", LATER).out
     assert "2 -> 1     idle    east/dev-1/HorizontalPodAutoscaler/web" in said
     assert "on -> off  idle    east/dev-1/HorizontalPodAutoscaler/queue" in said
 
