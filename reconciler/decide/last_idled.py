@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -41,7 +42,12 @@ class LastIdled(Struct, frozen=True):
 
 def last_idled(annotations: Mapping[str, str]) -> LastIdled:
     """Return what the annotations of a workload say; what cannot be read is left out."""
-    found = json_object(annotations.get(LAST_IDLED))
+    return _read(annotations.get(LAST_IDLED))
+
+
+@lru_cache(128)  # the same stands on all that was idled together, and is asked for several times
+def _read(text: str | None) -> LastIdled:
+    found = json_object(text)
     policy, hours = found.get("policy"), found.get("hours")
     times = {key: read_time(at) for key, at in hours.items()} if isinstance(hours, dict) else {}
     return LastIdled(

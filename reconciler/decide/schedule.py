@@ -18,7 +18,6 @@ from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
 Period = tuple[datetime, datetime]
 """From the first instant to before the second, both UTC."""
 
-_INSTANT = timedelta(microseconds=1)
 _WEEK = timedelta(days=7)
 _REACHES = (timedelta(days=8), timedelta(days=60), timedelta(days=366))
 _SET_BACK = timedelta(days=1)  # no clock was ever set back by more: in 1867 Alaska had one Friday twice
@@ -26,18 +25,16 @@ _SET_BACK = timedelta(days=1)  # no clock was ever set back by more: in 1867 Ala
 
 def is_open(calendar: Calendar, at: datetime) -> bool:
     """Return whether a window of `calendar` is open at `at`; its start belongs to it, its end does not."""
-    return bool(open_periods(calendar, at, at + _INSTANT))
+    return any(start == at for start, _ in _periods_after(calendar, at, _REACHES[0])[:1])
 
 
-# Cached: many workloads of a policy ask the same calendar about the same instant.
-@lru_cache(maxsize=1024)
 def open_until(calendar: Calendar, at: datetime) -> datetime | None:
     """Return when the open period around `at` ends, adjacent windows joined and exceptions cut out.
 
     None: closed at `at`, or open for a year and more.
     """
     for reach in _REACHES:
-        first = next(iter(open_periods(calendar, at, at + reach)), None)
+        first = next(iter(_periods_after(calendar, at, reach)), None)
         if first is None or first[0] != at:
             return None
         if first[1] < at + reach:
@@ -45,15 +42,19 @@ def open_until(calendar: Calendar, at: datetime) -> datetime | None:
     return None
 
 
-@lru_cache(maxsize=1024)
 def opens_next(calendar: Calendar, at: datetime) -> datetime | None:
     """Return the first start of an open period after `at`, also when `at` is inside one; None: none within a year."""
     for reach in _REACHES:
-        later = (start for start, _ in open_periods(calendar, at, at + reach) if start != at)
+        later = (start for start, _ in _periods_after(calendar, at, reach) if start != at)
         found = next(later, None)
         if found is not None:
             return found
     return None
+
+
+@lru_cache(maxsize=1024)  # whether it is open is asked with how long, and many workloads of a policy ask both
+def _periods_after(calendar: Calendar, at: datetime, reach: timedelta) -> tuple[Period, ...]:
+    return open_periods(calendar, at, at + reach)
 
 
 def open_periods(calendar: Calendar, start: datetime, end: datetime) -> tuple[Period, ...]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
+from functools import cache
 from itertools import chain
 
 from msgspec.structs import replace
@@ -62,8 +63,9 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     guards, alone = guarded_choices(subjects_of(clusters), policies, run)
     federated = federated_members(policies.federated, state, alone)
     choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
-    places = {policy.name: str(policy.place) for policy in policies.idling}
-    hours = {policy.name: hours_of(policy) for policy in policies.idling}
+    named = {policy.name: policy for policy in policies.idling}
+    places = {name: str(policy.place) for name, policy in named.items()}
+    hours = cache(lambda name: hours_of(named[name]))
     together = tuple(members.refs for members in federated.values())
     context = WriteContext(policies.fleet, run, clusters, places, hours, idle_together=together)
     held_back = _if_done(choices, IdleAction.HOLD_BACK, IdleAction.WAKE, context)

@@ -112,6 +112,8 @@ class _Observer:
         self._groups = self._inventory.groups
         self._autoscalers: ClusterAutoscalers = autoscalers_of(cluster)
         self._verdicts = ClusterVerdicts(inputs.policies, cluster, fleet_cluster, inputs.state.answers, now)
+        readings = ((workload.ref, read_record(workload, self._fleets)) for workload in cluster.workloads)
+        self._readings = {ref: reading for ref, reading in readings if reading is not None}
         self._copied = most_by_owner(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
@@ -187,8 +189,7 @@ class _Observer:
         workload = self._inventory.by_ref.get(ref)
         if workload is None or service.record is None:
             return False
-        scale = self._scale(workload)
-        reading = read_record(scale.written, self._fleets)
+        scale, reading = self._scale(workload), self._readings.get(ref)
         evidence = evidence_on(scale.written, self._copied, self._fleets)
         ours = (reading is not None and reading.ours) or evidence.is_proved
         return ours and scale.is_at_or_below(service.record.idled_to)
@@ -201,10 +202,7 @@ class _Observer:
         listed = {workload.ref for workload in recorded}
         scales = [self._selected_scale(workload, behind, listed) for workload in selected]
         scales += self._recorded_autoscalers()
-        recorded += [
-            workload for workload in self._cluster.workloads if read_record(workload, self._fleets) is not None
-        ]
-        recorded += list(self._pinned_scalables())
+        recorded += [*(by_ref[ref] for ref in self._readings), *self._pinned_scalables()]
         scales += [self._recorded_scale(w) for w in recorded if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
 
@@ -215,7 +213,7 @@ class _Observer:
         if key in self._autoscalers.keda or hpa is None:
             return self._scale(self._autoscalers.keda.get(key, workload))
         part = _recorded_part(hpa)
-        idled = PREVIOUS_BOUNDS in hpa.annotations or read_record(workload, self._fleets) or workload.ref in listed
+        idled = PREVIOUS_BOUNDS in hpa.annotations or workload.ref in self._readings or workload.ref in listed
         if not (part or idled):  # what was idled in another way is woken in that way
             before = [service for service, is_behind in behind.get(workload.ref, ()) if is_behind]
             part = _part_of(hpa, workload, self._verdicts.on_scalable(Scale(workload, workload), before)[0])
@@ -244,14 +242,14 @@ class _Observer:
         woken since or the target runs, a run died before the rest; else the target is idle, and woken, by itself.
         """
         scaled = self._autoscalers.keda.get(key_of(workload.ref))
-        reading = read_record(workload, self._fleets)
+        reading = self._readings.get(workload.ref)
         if scaled is None or reading is None or not reading.ours:
             return self._scale(workload)
         record, woken = reading.record, awake_since(scaled)
         unfinished = record is not None and (
             workload.spec_replicas > record.idled_to or (woken is not None and woken >= record.idled_at)
         )
-        return self._scale(scaled if unfinished or read_record(scaled, self._fleets) is not None else workload)
+        return self._scale(scaled if unfinished or scaled.ref in self._readings else workload)
 
     def _pinned_scalables(self) -> Iterator[Workload]:
         """Yield what has an autoscaler that is held idle."""
@@ -285,14 +283,14 @@ class _Observer:
         before = [service for service in services if around[service.ref][1]]
         verdict, direct = self._verdicts.on_scalable(scale, before)
         is_own = scale.runs is scale.written or scale.steered
-        on_target = None if is_own else read_record(scale.runs, self._fleets)
+        on_target = None if is_own else self._readings.get(scale.runs.ref)
         is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
         found = Subject(
             scale=scale,
             verdict=verdict,
             cluster=self._fleet_cluster,
             services=services,
-            reading=read_record(scale.written, self._fleets),
+            reading=read_record(scale.written, self._fleets) if scale.steered else self._readings.get(scale.ref),
             autoscaler=self._pinned(scale),
             rivals=self._autoscalers.rivals.get(key_of(scale.runs.ref), ()),
             controller=self._controller(scale),

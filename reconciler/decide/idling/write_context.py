@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -42,7 +42,7 @@ class WriteContext(Struct, frozen=True):
     run: Run
     clusters: Sequence[IdlingCluster] = ()
     places: Mapping[str, str] = NOTHING
-    hours: Mapping[str, str] = NOTHING  # by policy, the digest of when it idles
+    hours: Callable[[str], str] = str  # of a policy by its name, the digest of when it idles
     repairs: bool = True
     hold_until: datetime | None = None
     idle_together: tuple[tuple[ObjectRef, ...], ...] = ()

@@ -124,7 +124,7 @@ def _decision(choice: Choice, cause: Cause, context: WriteContext, **fields: Any
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
     cause, now = cause_of(choice, context), context.run.now
-    hours, counts = context.hours[record.policy], record.policy not in context.run.allow_exceed
+    hours, counts = context.hours(record.policy), record.policy not in context.run.allow_exceed
     wanted: dict[str, str | None] = {
         **annotations_of(record, scale.written, cause, now, context.run),
         LAST_IDLED: last_idled_text(record.policy, hours, annotations, now, counts=counts),
