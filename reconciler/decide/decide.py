@@ -37,7 +37,9 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     usable, seen = beside_stopped(policies, state)
     idling = decide_idling(usable, seen, run)
     recovery = decide_recovery(policies.fleet, state, run, policies.shard)
-    due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)  # of `wakes_only`
+    due = DesiredState()
+    if state.wakes_only:
+        due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)
     placed, desired, not_now = placed_workloads(policies, seen), DesiredState(), frozenset[ObjectRef]()
     while True:  # until the workloads that limits keep awake are those that the other jobs know of: they only grow
         not_now |= held_idles(desired)

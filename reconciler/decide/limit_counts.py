@@ -50,12 +50,12 @@ class LimitBases(Struct, frozen=True):
 def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
     """Return what limits count with: a base is what runs and what this Fleet idled, whose replicas count as 1."""
     fleets = fleet_names(fleet)
-    running = {workload.ref: weight_of(workload) for workload in scalable_workloads(state)}
     clusters = {name: dict.fromkeys(UNITS, 0) for name in sorted(state.clusters)}
     tenants = {tenant.name: dict.fromkeys(UNITS, 0) for tenant in fleet.tenants}
     idled: dict[ObjectRef, PolicyKey] = {}
     tenant_at = cache(fleet.tenant_at)
     workloads = list(chain.from_iterable(_unowned(cluster.workloads) for cluster in state.clusters.values()))
+    running = {workload.ref: weight_of(workload) for workload in workloads if workload.kind.scaled_by != "Pause"}
     for workload in workloads:
         ref, annotations = workload.ref, workload.annotations
         owner = idling_owner(annotations) if annotations else None

@@ -83,12 +83,15 @@ class Answers(Struct, frozen=True):
         One that failed is among what is unknown in the plan, and is not reported a second time.
         """
         for template, window in dict.fromkeys(policy.queries):
-            problem = self.series(template, window).problem
+            problem = why_unusable(self._answer(template, window), self.now)
             if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
                 yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
 
     def series(self, template: str, window: str) -> Series:
-        return series_of(self.said.get(QueryKey(self.cluster, self.policy, template, window)), self.now)
+        return series_of(self._answer(template, window), self.now)
+
+    def _answer(self, template: str, window: str) -> QueryAnswer | None:
+        return self.said.get(QueryKey(self.cluster, self.policy, template, window))
 
 
 # The one number of an answer.

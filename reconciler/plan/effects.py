@@ -55,7 +55,7 @@ def effect_of(decision: Decision) -> Effect:
 
 def is_acted_on(change: FieldChange) -> bool:
     """Return whether somebody else than us acts on what changes: the spec, and annotations that are not ours."""
-    return is_read_by_others(change.path) and change.before != change.after
+    return change.before != change.after and is_read_by_others(change.path)
 
 
 @lru_cache(1024)  # a plan has the same few for each object

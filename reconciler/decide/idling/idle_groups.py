@@ -7,7 +7,7 @@ A Service of which something still runs is not idle, and whoever finds it record
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -57,11 +57,14 @@ def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]
     return result
 
 
-def _services(choices: Iterable[Choice]) -> dict[ObjectRef, ServiceBackends]:
-    found: dict[ObjectRef, ServiceBackends] = {}
-    for choice in choices:
+def _services(choices: Collection[Choice]) -> dict[ObjectRef, ServiceBackends]:
+    """Return the Services behind which something goes idle."""
+    idled = (choice for choice in choices if choice.action in _GOES_IDLE)
+    found = {service.ref: ServiceBackends(service, []) for choice in idled for service in choice.subject.behind}
+    for choice in choices if found else ():
         for service in choice.subject.behind:
-            found.setdefault(service.ref, ServiceBackends(service, [])).refs.append(choice.ref)
+            if service.ref in found:
+                found[service.ref].refs.append(choice.ref)
     return {ref: found[ref] for ref in sorted(found)}
 
 
@@ -104,17 +107,15 @@ def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -
 
 def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingCluster]) -> tuple[PodsQuestion, ...]:
     """Return the pods that must be read: behind Services that would go idle if these pods were all there is to know."""
+    asking = [service for cluster in clusters for service in cluster.services if service.found.question is not None]
+    if not asking:
+        return ()
     known = {service.ref for choice in choices.values() for service in choice.subject.behind}
     waiting = [choice for choice in choices.values() if IdlingCondition.PODS_UNREAD in choice.conditions]
     wait = {service.ref for choice in waiting for service in choice.subject.behind}
-    wait |= {
-        service.ref
-        for cluster in clusters
-        for service in cluster.services
-        if service.would_idle and service.ref not in known
-    }
-    services = (service for cluster in clusters for service in cluster.services if service.ref in wait)
-    return tuple(sorted(service.found.question for service in services if service.found.question is not None))
+    wait |= {service.ref for service in asking if service.would_idle and service.ref not in known}
+    questions = (service.found.question for service in asking if service.ref in wait)
+    return tuple(sorted(question for question in questions if question is not None))
 
 
 def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
@@ -252,7 +253,8 @@ def _named(parents: Mapping[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
     working = dict(parents)
     for ref in parents:
         members.setdefault(_find(working, ref), []).append(ref)
-    return {ref: group_name("idling", min(inside, key=_first)) for inside in members.values() for ref in inside}
+    names = ((group_name("idling", min(inside, key=_first)), inside) for inside in members.values())
+    return {ref: name for name, inside in names for ref in inside}
 
 
 def _first(ref: ObjectRef) -> tuple[bool, ObjectRef]:

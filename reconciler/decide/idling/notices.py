@@ -39,8 +39,9 @@ def notices(choices: Iterable[Choice], services: Iterable[ServiceState], run: Ru
     ordered = list(choices)
     found = list(chain.from_iterable(of(choice, run) for choice in ordered for of in _NOTICES))
     found += [notice for service in services for notice in _service_notices(service)]
-    behind = {service.ref for choice in ordered for service in choice.subject.behind}
-    found += [notice for service in services if service.ref not in behind for notice in _nothing_behind(service)]
+    empty = [service for service in services if service.found.nothing and service.would_idle]
+    behind = {service.ref for choice in (ordered if empty else ()) for service in choice.subject.behind}
+    found += [_nothing_behind(service) for service in empty if service.ref not in behind]
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
 
 
@@ -71,10 +72,9 @@ def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Noti
     return _about(ref, FOREIGN_MARK, f" was idled by {who_idled('' if record is None else record.fleet)}")
 
 
-def _nothing_behind(service: ServiceState) -> Iterator[Notice]:
-    if service.found.nothing and service.would_idle:
-        words = f": no workload behind it can be idled: {service.found.nothing}"
-        yield _about(service.ref, "nothingBehind", words, service.verdict.won[0].policy.name)
+def _nothing_behind(service: ServiceState) -> Notice:
+    words = f": no workload behind it can be idled: {service.found.nothing}"
+    return _about(service.ref, "nothingBehind", words, service.verdict.won[0].policy.name)
 
 
 def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
@@ -189,11 +189,11 @@ _SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
 
 
 def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
-    scale = choice.subject.scale
-    is_cron_job = (scale.ref.group, scale.ref.kind) == ("batch", "CronJob")
-    if choice.action in _SUSPENDS and is_cron_job and scale.written.starting_deadline is None:
+    ref, written = choice.ref, choice.subject.scale.written
+    is_cron_job = ref.kind == "CronJob" and ref.group == "batch"
+    if is_cron_job and choice.action in _SUSPENDS and written.starting_deadline is None:
         words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
-        yield _about(choice.ref, MISSED_RUN, words, owner_policy(choice))
+        yield _about(ref, MISSED_RUN, words, owner_policy(choice))
 
 
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
@@ -208,10 +208,10 @@ def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
     """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
     new: dict[str, list[Workload]] = {}
     for choice in choices:
-        written = choice.subject.scale.written
-        known = LAST_IDLED in written.annotations or AWAKE_SINCE in written.annotations
-        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and not known:
-            new.setdefault(choice.ref.cluster, []).append(written)
+        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE):
+            written = choice.subject.scale.written
+            if written.annotations.keys().isdisjoint((LAST_IDLED, AWAKE_SINCE)):
+                new.setdefault(choice.ref.cluster, []).append(written)
     for cluster, workloads in sorted(new.items()):
         for by, theirs in tools_of(workloads).items():
             several = f"{len(theirs)} workloads that are idled for the first time"
@@ -240,7 +240,7 @@ def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
     """Yield the wishes of policies that others of higher priority win over, where they differ."""
     for choice in choices:
         winner = choice.subject.verdict.policy
-        if winner is not None:
+        if winner is not None and choice.subject.verdict.lost:
             yield from _overridden_by(winner, choice.subject)
 
 

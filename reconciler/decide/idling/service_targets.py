@@ -120,7 +120,8 @@ def discover_targets(service: Service, inventory: Inventory) -> DiscoveredTarget
         pods = _pods(service, named, inventory)
         if pods is None:
             return DiscoveredTargets(tops, question=PodsQuestion(service.ref), by_labels=bool(matching))
-        tops = _top_owners((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
+        if named:
+            tops = _top_owners((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
     except _UnknownTargetError as unknown:
         return DiscoveredTargets(tops, undecided=str(unknown), by_labels=bool(matching))
     return DiscoveredTargets(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))

@@ -17,6 +17,8 @@ Classified = tuple[IdleState, Record | None]
 def classify(subject: Subject) -> Classified:
     """Return the state of `subject`."""
     reading = subject.reading
+    if reading is None and not any(service.has_record for service in subject.services):
+        return _unmarked(subject), None
     if reading is not None and reading.ours and reading.record is not None:
         return _recorded(subject, reading.record)
     newest = _newest_listed(_live_listings(subject))
