@@ -110,9 +110,11 @@ def idling_owner_text(fleet: str, policy: str) -> str:
 def idling_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
     """Return (Fleet, policy) of the IdlingPolicy that owns the idle record, None where no IdlingPolicy is named."""
     for key in (IDLING_OWNER, OWNER):
-        parts = annotations.get(key, "").split("/", 2)
-        if len(parts) == 3 and parts[1] == OWNING_KIND:
-            return parts[0], parts[2]
+        if key in annotations:
+            fleet, _, rest = annotations[key].partition("/")
+            kind, named, policy = rest.partition("/")
+            if kind == OWNING_KIND and named:
+                return fleet, policy
     return None
 
 

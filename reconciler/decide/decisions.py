@@ -85,13 +85,8 @@ def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | No
     """Return the changes that turn `current` into `wanted`, sorted by key; None takes one off; equal ones are left
     out.
     """
-    return tuple(
-        [
-            FieldChange(("metadata", "annotations", key), before, after)
-            for key, after in sorted(wanted.items())
-            if (before := current.get(key)) != after
-        ]
-    )
+    changed = sorted([key for key, after in wanted.items() if current.get(key) != after])
+    return tuple([FieldChange(("metadata", "annotations", key), current.get(key), wanted[key]) for key in changed])
 
 
 def annotation_tests(current: Mapping[str, str], keys: tuple[str, ...]) -> tuple[FieldChange, ...]:

@@ -312,17 +312,21 @@ def filled(template: str, values: Mapping[str, Any], show: Show = stable) -> str
     return re.sub(_FIELD, value, re.sub(_OPTIONAL, optional, template) if "[" in template else template)
 
 
+_LISTS = (list, tuple)
+_ABSENT: tuple[Any, ...] = (None, "", [], ())
+
+
 def json_values(named: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values as JSON has them, without those that are absent."""
-    plain = {
+    return {
         key: format_time(value)
         if isinstance(value, datetime)
         else list(map(str, value))
-        if isinstance(value, list | tuple)
+        if isinstance(value, _LISTS)
         else value
         for key, value in named.items()
-    }
-    return {key: value for key, value in plain.items() if value not in (None, "", [])} or NOTHING
+        if value not in _ABSENT
+    } or NOTHING
 
 
 class Reason(Struct, frozen=True):

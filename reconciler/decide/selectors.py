@@ -173,7 +173,9 @@ class _InNamespace(Generic[Ranked]):
 
 def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:
     """Return those of the highest rank: one, unless priorities are equal; none of none."""
-    highest = max((policy.rank for policy in policies), default=None)
+    if len(policies) < 2:
+        return list(policies)
+    highest = max(policy.rank for policy in policies)
     return [policy for policy in policies if policy.rank == highest]
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from functools import cache
 from itertools import chain
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -193,34 +194,31 @@ def idling_explanations(
 
 
 def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | None) -> Iterator[PolicyExplanation]:
-    subject = choice.subject
-    owner = owner_policy(choice)
-    whole = PolicyExplanation(
-        ref=subject.scale.runs.ref,
-        job="idling",
-        policy=owner,
-        outcome=_outcome(choice),
-        reasons=(*choice.reasons, *_of_autoscaler(choice)),
-        change=change,
-        until=until,
-        idled=(choice.ref, idled_by(choice)) if choice.was_idle else None,
-        asleep=_asleep(choice),
-        idled_at=choice.record.idled_at if choice.record is not None and choice.was_idle else None,
-        requests=subject.scale.runs.requests,
-        selected=False,
-        written=choice.ref if subject.scale.is_paused_kind or subject.scale.steered else None,
-        services=tuple(service.ref for service in subject.services if is_recorded(service)),
-    )
-    names = dict.fromkeys(verdict.policy.name for verdict in subject.verdict.won)
-    for name in names:
+    subject, verdict, of_autoscaler = choice.subject, choice.subject.verdict, _of_autoscaler(choice)
+    whole: dict[str, Any] = {
+        "ref": subject.scale.runs.ref,
+        "job": "idling",
+        "outcome": _outcome(choice),
+        "change": change,
+        "until": until,
+        "idled": (choice.ref, idled_by(choice)) if choice.was_idle else None,
+        "asleep": _asleep(choice),
+        "idled_at": choice.record.idled_at if choice.record is not None and choice.was_idle else None,
+        "requests": subject.scale.runs.requests,
+        "selected": False,
+        "written": choice.ref if subject.scale.is_paused_kind or subject.scale.steered else None,
+        "services": tuple([service.ref for service in subject.services if is_recorded(service)]),
+    }
+    for name in dict.fromkeys([own.policy.name for own in verdict.won]):
         selected = name not in subject.left_out_by
-        reasons = (*_reasons_under(choice, name), *_of_autoscaler(choice))
-        parts = _selected_by(subject, name) if selected else ()
-        yield replace(whole, policy=name, selected=selected, selected_by=parts, reasons=reasons)
-    for why in subject.verdict.excluded:
-        yield replace(whole, policy=why.values["policy"], selected=False, idled=None, reasons=(why,))
-    if not names and (whole.idled or not subject.verdict.excluded):
-        yield whole
+        of_policy = {"reasons": (*_reasons_under(choice, name), *of_autoscaler), "selected": selected}
+        yield PolicyExplanation(
+            policy=name, selected_by=_selected_by(subject, name) if selected else (), **(whole | of_policy)
+        )
+    for why in verdict.excluded:
+        yield PolicyExplanation(policy=why.values["policy"], reasons=(why,), **(whole | {"idled": None}))
+    if not verdict.won and (whole["idled"] or not verdict.excluded):
+        yield PolicyExplanation(policy=owner_policy(choice), reasons=(*choice.reasons, *of_autoscaler), **whole)
 
 
 def _asleep(choice: Choice) -> int:
@@ -233,11 +231,13 @@ def _asleep(choice: Choice) -> int:
 def _of_autoscaler(choice: Choice) -> Reasons:
     """Return what an autoscaler that is changed in place of the workload does with it."""
     scale, record = choice.subject.scale, choice.record
+    if not scale.steered:
+        return ()
     name = f"HorizontalPodAutoscaler/{choice.ref.name}"
     if scale.steered == "ScaleUp":
         kept = choice.stays_idle
         return (reason(ReasonCode.HPA_KEPT_AT_ZERO if kept else ReasonCode.HPA_AT_ZERO, autoscaler=name),)
-    if scale.steered != "Minimum" or record is None or not (choice.was_idle and choice.stays_idle):
+    if record is None or not (choice.was_idle and choice.stays_idle):
         return ()
     return (reason(ReasonCode.HPA_LOWERED, autoscaler=name, minReplicas=scale.replicas, previous=record.replicas),)
 

@@ -95,8 +95,8 @@ def subjects_of(clusters: Iterable[IdlingCluster]) -> list[Subject]:
 
 _NOTHING_LISTED: frozenset[ObjectRef] = frozenset()  # Python makes a new one each time
 
-_Behind = dict[ObjectRef, list[tuple[ServiceState, bool]]]
-"""The Services of each top object or listed scalable, and whether it is behind them now."""
+_Behind = dict[ObjectRef, dict[ObjectRef, tuple[ServiceState, bool]]]
+"""The Services of each top object or listed scalable by their names, and whether it is behind them now."""
 
 
 class _Observer:
@@ -173,12 +173,13 @@ class _Observer:
         for service in services:
             tops = [workload.ref for workload in service.found.workloads]
             for ref in tops:
-                result.setdefault(ref, []).append((service, True))
+                result.setdefault(ref, {})[service.ref] = (service, True)
             # A list alone proves nothing: whoever may annotate a Service could have any workload scaled by it.
             trusted = not service.found.by_labels or bool(service.found.undecided)
             for ref in _listed(service):
                 if ref not in tops:
-                    result.setdefault(ref, []).append((service, trusted or self._is_idled_behind(ref, service)))
+                    is_behind = trusted or self._is_idled_behind(ref, service)
+                    result.setdefault(ref, {})[service.ref] = (service, is_behind)
         return result
 
     def _is_idled_behind(self, ref: ObjectRef, service: ServiceState) -> bool:
@@ -215,7 +216,7 @@ class _Observer:
         part = _recorded_part(hpa)
         idled = PREVIOUS_BOUNDS in hpa.annotations or workload.ref in self._readings or workload.ref in listed
         if not (part or idled):  # what was idled in another way is woken in that way
-            before = [service for service, is_behind in behind.get(workload.ref, ()) if is_behind]
+            before = [service for service, is_behind in behind.get(workload.ref, {}).values() if is_behind]
             part = _part_of(hpa, workload, self._verdicts.on_scalable(Scale(workload, workload), before)[0])
         return self._steered(hpa, part) if part else self._scale(workload)
 
@@ -277,9 +278,9 @@ class _Observer:
     # scalables
 
     def _scalable(self, scale: Scale, behind: _Behind) -> Subject:
-        own = {scale.ref: None, scale.runs.ref: None}  # the target last: it is behind what only lists its ScaledObject
-        around = {service.ref: (service, is_behind) for ref in own for service, is_behind in behind.get(ref, ())}
-        services = tuple(around[ref][0] for ref in sorted(around))
+        # The target last: it is behind what only lists its ScaledObject.
+        around = {**behind.get(scale.ref, NOTHING), **behind.get(scale.runs.ref, NOTHING)}
+        services = tuple([around[ref][0] for ref in sorted(around)])
         before = [service for service in services if around[service.ref][1]]
         verdict, direct = self._verdicts.on_scalable(scale, before)
         is_own = scale.runs is scale.written or scale.steered
@@ -343,15 +344,14 @@ class _Observer:
             named = namespace in fleet.protected_namespaces
             ends = change_if(ChangeIfCode.UNPROTECTED) if named else None
             yield Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), change_if=ends)
-        around = self._space_annotations.get(namespace, NOTHING)
-        honors, own = (
-            fleet.honors_kube_downscaler,
-            {workload.ref: workload.annotations for workload in (scale.written, scale.runs)},
-        )
-        hpa = self._autoscalers.horizontal.get(key_of(scale.runs.ref))
-        own |= {} if hpa is None else {hpa.ref: hpa.annotations}  # which is woken in place of its workload at times
-        holders = [("Namespace", namespace, around, honors)]
-        holders += [(ref.kind, ref.name, texts, honors) for ref, texts in own.items()]
+        honors, hpa = fleet.honors_kube_downscaler, self._autoscalers.horizontal.get(key_of(scale.runs.ref))
+        own: dict[ObjectRef, Workload | HorizontalPodAutoscaler] = {
+            scale.ref: scale.written,
+            scale.runs.ref: scale.runs,
+        }
+        own |= {} if hpa is None else {hpa.ref: hpa}  # which is woken in place of its workload at times
+        holders = [("Namespace", namespace, self._space_annotations.get(namespace, NOTHING), honors)]
+        holders += [(ref.kind, ref.name, holder.annotations, honors) for ref, holder in own.items()]
         holders += [("Service", service.ref.name, service.service.annotations, False) for service in services]
         for kind, name, texts, kube_downscaler in holders:
             if texts:

@@ -359,7 +359,7 @@ def owner_policy(choice: Choice) -> str:
     """
     selecting = choice.subject.verdict.policy
     recorded = _recorded_policy(choice)
-    if selecting is None or any(policy.name == recorded for policy in choice.subject.verdict.policies):
+    if selecting is None or (recorded and any(policy.name == recorded for policy in choice.subject.verdict.policies)):
         return recorded
     return selecting.name
 
@@ -390,11 +390,11 @@ def waking_policy(choice: Choice) -> str:
     combined, condition = choice.subject.verdict, choice.condition
     if choice.action is not IdleAction.WAKE or condition is None:
         return ""
-    highest = max(combined.won, key=lambda verdict: verdict.policy.idle_replicas, default=None)
-    waking = {
-        IdlingCondition.BUSY: combined.busy,
-        IdlingCondition.WAKE_WHEN: combined.wake_when,
-        IdlingCondition.IDLE_REPLICAS: highest,
-    }
-    found = waking.get(condition.name)
+    found = None
+    if condition.name is IdlingCondition.BUSY:
+        found = combined.busy
+    elif condition.name is IdlingCondition.WAKE_WHEN:
+        found = combined.wake_when
+    elif condition.name is IdlingCondition.IDLE_REPLICAS:
+        found = max(combined.won, key=lambda verdict: verdict.policy.idle_replicas, default=None)
     return "" if found is None else found.policy.name

@@ -76,22 +76,24 @@ def read_service_record(
     owner = idling_owner(annotations)
     if owner is not None or IDLED_AT in annotations or UNIDLE_TARGETS in annotations:
         ours, own_keys = owner is not None and owner[0] in fleets, (IDLED_AT, UNIDLE_TARGETS)
-        return reading_of(ours, lambda: _service_record(annotations, ours, own_keys, groups))
+        return reading_of(ours, lambda: _service_record(annotations, owner, own_keys, groups, 1 if ours else 0))
     if OPENSHIFT_IDLED_AT in annotations or OPENSHIFT_UNIDLE_TARGETS in annotations:
         keys = (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS)
-        return reading_of(False, lambda: _service_record(annotations, False, keys, groups))
+        return reading_of(False, lambda: _service_record(annotations, None, keys, groups, 0))
     return None
 
 
 def _service_record(
-    annotations: Mapping[str, str], ours: bool, keys: tuple[str, str], groups: Mapping[str, str]
+    annotations: Mapping[str, str],
+    owner: tuple[str, str] | None,
+    keys: tuple[str, str],
+    groups: Mapping[str, str],
+    least: int,
 ) -> ServiceRecord:
     at_key, targets_key = keys
-    fleet, policy = idling_owner(annotations) or ("", "")
+    fleet, policy = owner or ("", "")
     listed = annotations.get(targets_key)
-    targets = (
-        () if listed is None else _unidle_targets(parsed(listed, targets_key), targets_key, groups, 1 if ours else 0)
-    )
+    targets = () if listed is None else _unidle_targets(parsed(listed, targets_key), targets_key, groups, least)
     bare = not targets and at_key not in annotations
     return ServiceRecord(
         idled_at=LONG_AGO if bare else annotated_time(annotations.get(at_key), at_key),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
@@ -74,8 +74,7 @@ def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Ca
     named = record is not None and bool(policy) and record.policy == policy
     at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
     reasons = reasons or choice.reasons
-    measured = [why.values for why in reasons if why.code in MEASURED]
-    values = dict(ChainMap(*map(dict, reversed(measured)))) if measured else NOTHING
+    values = dict(chain.from_iterable(why.values.items() for why in reasons if why.code in MEASURED)) or NOTHING
     deciding = choice.subject.verdict.policy
     return Cause(policy, at, reasons, values, "" if deciding is None else deciding.tenant)
 

@@ -20,7 +20,15 @@ from reconciler.decide.annotations import (
     WAKE_REQUESTED_AT,
     fleet_names,
 )
-from reconciler.decide.decisions import Cause, Decision, Phase, Verb, annotation_changes, annotation_tests
+from reconciler.decide.decisions import (
+    Cause,
+    Decision,
+    FieldChange,
+    Phase,
+    Verb,
+    annotation_changes,
+    annotation_tests,
+)
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.service_records import (
@@ -56,24 +64,16 @@ _UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
 
 
 class ServiceChoices(Struct, frozen=True):
-    """The scalables behind one Service. `idle` are those that stand at their idled count after this run."""
+    """The scalables behind one Service. `idled` are those that this run idles, `up` those that are listed and wake in
+    it, `idle` those that stand at their idled count after it.
+    """
 
     service: ServiceState
-    choices: tuple[Choice, ...]
+    choices: Sequence[Choice]
+    idled: tuple[Choice, ...]
+    up: tuple[Choice, ...]
     idle: Mapping[UnidleTarget, Record]
     kept: tuple[UnidleTarget, ...]  # entries that nothing is known of, or that are set aside
-
-    @property
-    def idled(self) -> tuple[Choice, ...]:
-        return tuple(
-            choice for choice in self.choices if choice.action is IdleAction.IDLE and not choice.subject.scale.steered
-        )
-
-    @property
-    def up(self) -> tuple[Choice, ...]:
-        """Those that are listed and wake in this run."""
-        listed = {target.ref(self.service.ref) for target in self.listed}
-        return tuple(choice for choice in self.choices if choice.action in _UP_NOW and choice.ref in listed)
 
     @property
     def goes_lower(self) -> bool:
@@ -103,14 +103,12 @@ def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
 class _ServiceWrite(Struct, frozen=True):
     """One write of a record: `decision` on the Service, without changes, that leaves `after`.
 
-    `only_list`: nothing but its list changes, because another step follows. `prefixed`: it is written as `oc idle` does
-    besides.
+    `only_list`: nothing but its list changes, because another step follows.
     """
 
     decision: Decision
     after: ServiceRecord | None
     only_list: bool = False
-    prefixed: bool = False
 
 
 def service_decisions(
@@ -122,14 +120,12 @@ def service_decisions(
     if service.problem:
         return ()
     steps = tuple(_service_writes(_service_choices(service, choices, inventory, context), context))
-    prefixed = any(verdict.policy.mark_prefix == "openshift" for verdict in service.verdict.won)
-    steps = tuple(replace(step, prefixed=prefixed) for step in steps)
-    on_service, endpoints = tuple(_on_holder(service.service, steps, inventory, context)), service.endpoints
+    on_service, endpoints = tuple(_on_holder(service, service.service, steps, inventory, context)), service.endpoints
     ours = service.on_endpoints is not None and service.on_endpoints.ours
     asked = any(verdict.policy.mark_endpoints for verdict in service.verdict.won)
     if endpoints is None or not (ours or asked):
         return on_service
-    return (*on_service, *_following(on_service, _on_holder(endpoints, steps, inventory, context), endpoints))
+    return (*on_service, *_following(on_service, _on_holder(service, endpoints, steps, inventory, context), endpoints))
 
 
 def _service_choices(
@@ -138,6 +134,8 @@ def _service_choices(
     listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = service.is_selected and service.ref not in context.running
     listing = [choice for choice in choices if choice.ref in listed or (adds and not choice.subject.scale.steered)]
+    idled = [choice for choice in choices if choice.action is IdleAction.IDLE and not choice.subject.scale.steered]
+    up = [choice for choice in choices if choice.action in _UP_NOW and choice.ref in listed]
     after = [(choice.ref, record_after(choice, context)) for choice in listing]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
@@ -148,7 +146,7 @@ def _service_choices(
     kept = tuple(
         target for ref, target in listed.items() if ref not in known and not _is_gone(target, service, inventory)
     )
-    return ServiceChoices(service, tuple(choices), idle, kept)
+    return ServiceChoices(service, choices, tuple(idled), tuple(up), idle, kept)
 
 
 def _is_gone(target: UnidleTarget, service: ServiceState, inventory: Inventory) -> bool:
@@ -257,17 +255,22 @@ def _owner(behind: ServiceChoices, records: Sequence[Record]) -> str:
 
 
 def _on_holder(
-    holder: Service | Endpoints, steps: Sequence[_ServiceWrite], inventory: Inventory, context: WriteContext
+    service: ServiceState,
+    holder: Service | Endpoints,
+    steps: Sequence[_ServiceWrite],
+    inventory: Inventory,
+    context: WriteContext,
 ) -> Iterator[Decision]:
     """Yield the decisions on one holder of records, one after the other: a later step finds what the earlier wrote."""
+    prefixed = any(verdict.policy.mark_prefix == "openshift" for verdict in service.verdict.won)
     current: dict[str, str] = dict(holder.annotations)
     for step in steps:
         wanted = _wanted(step, current, isinstance(holder, Service), inventory, context)
-        wanted |= _as_oc_idle_writes(current, wanted, asked=step.prefixed)
+        wanted |= _as_oc_idle_writes(current, wanted, asked=prefixed)
         changes = annotation_changes(current, wanted)
         if changes:
             tests = annotation_tests(current, _TESTED) if step.decision.phase is Phase.DECREASE else ()
-            yield replace(_on(holder, step.decision), changes=(*changes, *tests))
+            yield _on(holder, step.decision, (*changes, *tests))
         current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
 
@@ -281,7 +284,7 @@ def _as_oc_idle_writes(
 
     Source: openshift/oc pkg/cli/idle/idle.go; the values have the same form.
     """
-    if not asked and not any(theirs in current for theirs in _OF_OC_IDLE.values()):
+    if not asked and current.keys().isdisjoint(_OF_OC_IDLE.values()):
         return {}
     after = {**current, **wanted}
     return {theirs: after.get(ours) for ours, theirs in _OF_OC_IDLE.items()}
@@ -325,10 +328,10 @@ def _wanted(
     return {**wanted, CAUSE: cause_text(step.decision.cause, context.run)}
 
 
-def _on(holder: Service | Endpoints, decision: Decision) -> Decision:
-    """Return `decision`, which is one on a Service, on `holder`: that Service, or its Endpoints."""
+def _on(holder: Service | Endpoints, decision: Decision, changes: tuple[FieldChange, ...]) -> Decision:
+    """Return `decision`, which is one on a Service, with `changes` of `holder`: that Service, or its Endpoints."""
     key, annotated = decision_key(decision.verb, holder.ref), holder.has_annotations
-    return replace(decision, key=key, ref=holder.ref, uid=holder.uid, has_annotations=annotated)
+    return replace(decision, key=key, ref=holder.ref, uid=holder.uid, has_annotations=annotated, changes=changes)
 
 
 def _foreign_decisions(
@@ -352,4 +355,4 @@ def _foreign_decisions(
         if holder is None or mark is None or any(stays(target, mark.idled_to) for target in mark.targets):
             continue
         changes = annotation_changes(holder.annotations, foreign_record_cleared())
-        yield replace(_on(holder, decision), changes=changes)
+        yield _on(holder, decision, changes)
