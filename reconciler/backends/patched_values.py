@@ -134,7 +134,8 @@ def _changed(
     removes = operation.op == "remove" and not below
     instead = _changed(inside, below, operation, where, copied) if below else operation.value
     if isinstance(value, _MAPPING):
-        changed = copied.get(id(value)) or dict(value)
+        known = copied.get(id(value))
+        changed = dict(value) if known is None else known  # one that a patch emptied is known all the same
         copied[id(changed)] = changed
         if removes:
             del changed[token]

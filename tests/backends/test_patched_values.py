@@ -46,6 +46,11 @@ def test_what_fits(document: Any, given_operation: tuple[Any, ...], expected: An
     assert document == before
 
 
+def test_a_mapping_that_a_patch_empties_takes_what_it_adds() -> None:
+    operations = [operation("remove", "/a/b"), operation("remove", "/a/c"), operation("add", "/a/d", 1)]
+    assert patched({"a": {"b": 1, "c": 2}}, operations, "x") == {"a": {"d": 1}}
+
+
 @pytest.mark.parametrize(
     ("document", "given_operation"),
     [
