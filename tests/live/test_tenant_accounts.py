@@ -98,6 +98,9 @@ class Clusters:
             _empty(plane, deployed.OWN)
             for namespace in NAMESPACES:
                 self.fill_namespace(cluster, namespace)
+        self.forget_writes()
+
+    def forget_writes(self) -> None:
         for log in self.logs.values():
             log.write_text("")
 
@@ -258,7 +261,7 @@ def test_a_night_and_a_morning_are_written_as_the_tenants_and_what_is_the_runs_a
     assert morning.code == 0, morning.out + morning.err
     assert set().union(*clusters.replicas().values()) == {2}
     writes = clusters.writes()
-    assert [one for one in writes if one.code in (401, 403)] == []
+    assert {one.code // 100 for one in writes} == {2}
     whose = {(one.namespace, one.impersonated) for one in writes}
     assert whose == {
         ("team-a-web", ACCOUNTS["a"]),
@@ -477,7 +480,7 @@ def test_all_that_runs_write_for_a_tenant_is_written_as_the_tenant(clusters: Clu
     api = clusters.planes["dev"].api
     rights_world.fill(api)
     create_missing(api, [*rights("dev"), *_bound_everywhere()])
-    clusters.logs["dev"].write_text("")
+    clusters.forget_writes()
     tenant = {
         "name": "all",
         "paths": ["teams/**"],
@@ -497,8 +500,7 @@ def test_all_that_runs_write_for_a_tenant_is_written_as_the_tenant(clusters: Clu
 
     assert said.code == 0, said.out + said.err
     writes = clusters.writes()
-    # A conflict (404, 409, 422) of two writes of one ConfigMap is no refusal: what lost is written again.
-    assert [one for one in writes if one.code in (401, 403)] == []
+    assert {one.code // 100 for one in writes} == {2}
     assert {(one.namespace == deployed.OWN, one.impersonated) for one in writes} == {(True, ""), (False, ACCOUNTS["a"])}
     granted = {(one.verb, one.resource) for one in deployed.every_grant() if one.verb not in ("get", "list")}
     plain = {(verb, resource.partition("/")[0]) for verb, resource in granted}
