@@ -38,7 +38,7 @@ from reconciler.forecast.idle_periods import (
     start_times,
 )
 from reconciler.forecast.measurements import ReplayedMetrics, ServiceName, changes_in, notes_on, traffic_of
-from reconciler.forecast.moments import is_kept_awake_by_schedule
+from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
 from reconciler.messages import counted
@@ -107,12 +107,16 @@ class _Simulation(Simulation):
     def past(self, start: datetime, end: datetime) -> Iterator[Step]:
         """Yield the runs from `start` to before `end`."""
         changes = changes_in(self._part.policies, self._part.metrics, start, end)
-        self._quieter = frozenset(at for at, is_quiet in changes.items() if is_quiet)
+        quieter = (at for at, is_quiet in changes.items() if is_quiet)
+        self._quieter = frozenset(quieter) - set(calendar_edges(self._part.policies, start, end))
         return self.play(start, end, changes)
 
     def _matters(self, edge: datetime, state: ObservedState) -> bool:
-        """While all that runs was woken too recently to go idle, that a metric is quiet again changes nothing."""
-        if edge not in self._quieter:
+        """While all that runs was woken too recently to go idle, that a metric is quiet again changes nothing.
+
+        An autoscaler may be held although what it scales has no replicas.
+        """
+        if edge not in self._quieter or any(found.autoscalers for found in state.clusters.values()):
             return True
         at, least = self._tick_at(edge), min((one.min_awake for one in self._part.policies.idling), default=timedelta())
         running = (one for found in state.clusters.values() for one in found.workloads if one.spec_replicas)

@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.cluster import SnapshotCluster, open_snapshot
+from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import SnapshotError
 from tests.backends.clone_sets import CLONE_SET, CLONE_SETS
@@ -245,3 +246,9 @@ def test_no_directory(tmp_path: Path) -> None:
         SnapshotError, match="No such file or directory, expected a folder with a folder for each cluster"
     ):
         open_snapshot(tmp_path / "nowhere", ["east"], last_names_first)
+
+
+def test_a_key_that_is_no_text_is_a_problem_and_not_an_object_less() -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, 1: "x"}
+    with pytest.raises(SnapshotError, match="is malformed"):
+        MemoryCluster.of_manifests("a", [manifest], last_names_first)

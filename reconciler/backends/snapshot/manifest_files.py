@@ -149,8 +149,8 @@ def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]
     header = with_type_meta(found)
     try:
         decoded_value(Header, header)
-    except msgspec.ValidationError:
-        return [(mismatch.path, mismatch.words()) for mismatch in mismatches(header, Header)]
+    except msgspec.ValidationError as error:
+        return _faults(header, Header, error)
     version, kind = str(header["apiVersion"]), str(header["kind"])
     if version.rpartition("/")[0] in _NOT_FOR_CLUSTERS:
         return None
@@ -158,11 +158,16 @@ def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]
     try:
         decoded = decoded_value(shape, found.value)
     except msgspec.ValidationError as error:
-        wrong = mismatches(found.value, shape)
-        return [(mismatch.path, mismatch.words(secret=kind == "Secret")) for mismatch in wrong] or [
-            ((), f"is malformed: {error}")
-        ]
+        return _faults(found.value, shape, error, secret=kind == "Secret")
     return ManifestEntry(FoundManifest(found.value, version, kind), decoded)
+
+
+def _faults(
+    value: Any, shape: type[Struct], error: msgspec.ValidationError, *, secret: bool = False
+) -> list[tuple[FieldPath, str]]:
+    """Return the paths and words of all that is wrong with `value`, in the decoder's own words where we know none."""
+    found = [(mismatch.path, mismatch.words(secret)) for mismatch in mismatches(value, shape)]
+    return found or [((), f"is malformed: {error}")]
 
 
 def with_type_meta(found: FoundManifest) -> dict[str, Any]:
