@@ -26,26 +26,20 @@ def patched(value: Any, operations: Iterable[PatchOperation], where: str) -> Any
         StaleError: a test failed. RefusedError: another operation does not fit the value, or a pointer is none.
     """
     copied: dict[int, dict[Any, Any]] = {}
-    last: tuple[str, ...] = ()  # where the mapping `within` is that was changed last: most patches change one or two
-    within: Any = None
     for operation in operations:
         tokens = _tokens(operation.path, where)
         if operation.op == "test":
             _test(value, tokens, operation, where)
-        elif within is not None and tokens[:-1] == last:
-            _changed(within, tokens[-1:], operation, where, copied)
         else:
             value = _changed(value, tokens, operation, where, copied)
-            last = tokens[:-1]
-            holder = _found(value, last)
-            within = copied.get(id(holder))
     return value
 
 
 def value_at(value: Any, pointer: str) -> Any:
     """Return what stands at `pointer` in `value`, None where nothing does."""
-    found = _found(value, _tokens(pointer, pointer))
-    return None if found is _ABSENT else found
+    for token in _tokens(pointer, pointer):
+        value = _at(value, token)
+    return None if value is _ABSENT else value
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -79,14 +73,9 @@ def _split(pointer: str) -> tuple[str, ...]:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
 
 
-def _found(value: Any, tokens: tuple[str, ...]) -> Any:
-    for token in tokens:
-        value = _at(value, token)
-    return value
-
-
 def _test(value: Any, tokens: tuple[str, ...], operation: PatchOperation, where: str) -> None:
-    value = _found(value, tokens[:-1])
+    for token in tokens[:-1]:
+        value = _at(value, token)
     found = _at(value, tokens[-1]) if tokens else value
     if found is _ABSENT and operation.value is None and isinstance(value, _MAPPING):
         return
@@ -134,8 +123,7 @@ def _changed(
     removes = operation.op == "remove" and not below
     instead = _changed(inside, below, operation, where, copied) if below else operation.value
     if isinstance(value, _MAPPING):
-        known = copied.get(id(value))
-        changed = dict(value) if known is None else known  # one that a patch emptied is known all the same
+        changed = copied.get(id(value)) or dict(value)
         copied[id(changed)] = changed
         if removes:
             del changed[token]
