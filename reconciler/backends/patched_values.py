@@ -25,7 +25,7 @@ def patched(value: Any, operations: Iterable[PatchOperation], where: str) -> Any
     Raises:
         StaleError: a test failed. RefusedError: another operation does not fit the value, or a pointer is none.
     """
-    copied: dict[int, dict[Any, Any]] = {}
+    copied: dict[int, Any] = {}
     for operation in operations:
         tokens = _tokens(operation.path, where)
         if operation.op == "test":
@@ -103,35 +103,43 @@ def _at(value: Any, token: str) -> Any:
     return _ABSENT
 
 
-def _changed(
-    value: Any, tokens: Sequence[str], operation: PatchOperation, where: str, copied: dict[int, dict[Any, Any]]
-) -> Any:
+def _changed(value: Any, tokens: Sequence[str], operation: PatchOperation, where: str, copied: dict[int, Any]) -> Any:
     """Return `value` changed below `tokens`; what is not on the way there is shared with the old value.
 
-    `copied` are the mappings that this patch copied already, by their id: those change in place.
+    `copied` are the mappings and lists that this patch copied already, by their id: those change in place.
     """
     if not tokens:
         if operation.op == "remove":
             raise RefusedError(f"{where}: the whole object is removed by a patch, expected a path below it")
         return operation.value
-    token, *below = tokens
-    inside = _at(value, token)
-    adds = operation.op == "add" and not below
-    if not _has_place(value, token) if adds else inside is _ABSENT:
+    changed = holder = _copy(value, copied)
+    *above, last = tokens
+    for token in above:
+        inside = _copy(_at(holder, token), copied)
+        if inside is not _ABSENT:
+            holder[token if type(holder) is dict else int(token)] = inside
+        holder = inside
+    if not _has_place(holder, last) if operation.op == "add" else _at(holder, last) is _ABSENT:
         words = f"{operation.op} {operation.path} does not fit the object, expected a path that is there"
         raise RefusedError(f"{where}: {words}")
-    removes = operation.op == "remove" and not below
-    instead = _changed(inside, below, operation, where, copied) if below else operation.value
-    if isinstance(value, _MAPPING):
-        changed = copied.get(id(value)) or dict(value)
-        copied[id(changed)] = changed
-        if removes:
-            del changed[token]
-        else:
-            changed[token] = instead
-        return changed
-    index = len(value) if token == "-" else int(token)
-    return [*value[:index], *([] if removes else [instead]), *value[index + (not adds) :]]
+    key: Any = last if type(holder) is dict else len(holder) if last == "-" else int(last)
+    if operation.op == "remove":
+        del holder[key]
+    elif operation.op == "add" and type(holder) is list:
+        holder.insert(key, operation.value)
+    else:
+        holder[key] = operation.value
+    return changed
+
+
+def _copy(value: Any, copied: dict[int, Any]) -> Any:
+    """Return a mapping or a list that is among `copied`: `value`, or a copy of it. Anything else stays as it is."""
+    if id(value) in copied:
+        return value
+    made = dict(value) if isinstance(value, _MAPPING) else list(value) if isinstance(value, list) else value
+    if made is not value:
+        copied[id(made)] = made
+    return made
 
 
 def _has_place(value: Any, token: str) -> bool:

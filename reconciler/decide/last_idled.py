@@ -81,6 +81,7 @@ def last_idled_text(policy: str, hours: str, annotations: Mapping[str, str], now
     return msgspec.json.encode(found, order="sorted").decode()
 
 
+@lru_cache(maxsize=4096)
 def hours_of(policy: IdlingPolicy) -> str:
     """Return the digest of when `policy` idles and whose it is.
 

@@ -9,7 +9,7 @@ end: of an end that occurs twice it takes the second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 
@@ -59,22 +59,28 @@ def _periods_after(calendar: Calendar, at: datetime, reach: timedelta) -> tuple[
 
 def open_periods(calendar: Calendar, start: datetime, end: datetime) -> tuple[Period, ...]:
     """Return the open periods between `start` and `end` in order: joined where they touch, clipped at both ends."""
-    windows = _joined(_windows(calendar, start, end))
+    first_day, last_day = (at.astimezone(calendar.zone).date() for at in (start, end))
+    windows = _windows(calendar.windows, calendar.zone, first_day, last_day)
     holes = _joined(_holes(calendar))
     clipped = ((max(first, start), min(last, end)) for first, last in _without(windows, holes))
     return tuple((first.astimezone(UTC), last.astimezone(UTC)) for first, last in clipped if first < last)
 
 
-def _windows(calendar: Calendar, start: datetime, end: datetime) -> Iterator[Period]:
-    zone = calendar.zone
-    for window in calendar.windows:
+@lru_cache(maxsize=4096)  # many policies keep the same hours, and are asked about the same days
+def _windows(
+    windows: tuple[AbsoluteWindow | WeeklyWindow, ...], zone: tzinfo, first: date, last: date
+) -> Sequence[Period]:
+    """Return what `windows` open from the day `first` to the day `last`, joined; absolute ones whenever that is."""
+    found: list[Period] = []
+    for window in windows:
         if isinstance(window, AbsoluteWindow):
-            yield (_first_instant(window.start, zone), _first_instant(window.end, zone))
+            found.append((_first_instant(window.start, zone), _first_instant(window.end, zone)))
             continue
-        for day in _days(window, start.astimezone(zone).date(), end.astimezone(zone).date()):
+        for day in _days(window, first, last):
             opens = _wall_time(day, window.start_minute)
             closes = _wall_time(day + timedelta(days=window.days), window.end_minute)
-            yield (_first_instant(opens, zone), _first_instant(closes, zone))
+            found.append((_first_instant(opens, zone), _first_instant(closes, zone)))
+    return tuple(_joined(found))
 
 
 def _days(window: WeeklyWindow, first: date, last: date) -> Iterator[date]:

@@ -197,11 +197,11 @@ def _changed_places(metrics: ReplayedMetrics, policy: IdlingPolicy) -> Iterator[
         for one in policy.idle_when.criteria
     )
     for states in of_service.values():
-        both = list(zip(*states, strict=True))
-        busy = [alone and True in one for one in both]  # one that is busy settles it
-        for place, (before, now) in enumerate(pairwise(both), start=1):
-            if busy[place] != busy[place - 1] or (before != now and not busy[place]):
-                yield place, busy[place - 1] and not any(one is not False for one in now)
+        for place, (before, now) in enumerate(pairwise(zip(*states, strict=True)), start=1):
+            if before != now:
+                was_busy, is_busy = alone and True in before, alone and True in now  # one that is busy settles it
+                if not (was_busy and is_busy):
+                    yield place, was_busy and not any(one is not False for one in now)
 
 
 def _bounds(policy: IdlingPolicy) -> Iterator[tuple[str, str, float]]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access, unlocked
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.protocols import AUTOSCALERS, MetricsSource
+from reconciler.backends.protocols import AUTOSCALERS, SERVICES, MetricsSource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.autoscalers import lowered_by
@@ -38,7 +38,6 @@ from reconciler.model import (
     Workload,
     Write,
 )
-from reconciler.observe.clusters import observe
 from reconciler.observe.sources import Readers
 from reconciler.pipeline import Control, RunRequest, carry_out, plan_and_state
 from reconciler.plan.model import Plan, pointer
@@ -52,7 +51,7 @@ from reconciler.world import World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)
 _WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.RECORD, Verb.CLEAR})
-_STEERED = ("HorizontalPodAutoscaler", "ScaledObject")
+_OTHERS = ("HorizontalPodAutoscaler", "ScaledObject", "Endpoints", "ConfigMap", "Namespace")  # than what is scaled
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -194,7 +193,7 @@ class Simulation:
         if again:
             if not self._is_whole(step):
                 return self._tick_after(step.at)
-            state = observe(self._policies, self.world.sources, readers=self.world.readers)
+            state = self._after(step)
         moments = set(recorded_moments(self._policies, state, step.at, self._lifted))
         later = (edge for edge in edges[bisect_right(edges, step.at) :] if self._matters(edge, state))
         moments.update(islice(later, 1))
@@ -209,14 +208,29 @@ class Simulation:
 
         Placement, autoscalers, decreases and wakes in turns go over several runs.
         """
-        alone = not (self._policies.federated or self._policies.downscale or step.plan.held_back)
+        others = self._policies.federated or self._policies.downscale or step.state.wakes_only
+        alone = not (others or step.plan.held_back)
         return (
             alone
             and not any(policy.wake_order.per_run for policy in self._policies.idling)
-            and all(action.decision.verb in _WHOLE and action.ref.kind not in _STEERED for action in step.plan.actions)
+            and all(action.decision.verb in _WHOLE and action.ref.kind not in _OTHERS for action in step.plan.actions)
             and all(outcome.status is OutcomeStatus.APPLIED for outcome in step.outcomes)
             and self._changes() == step.changes
         )
+
+    def _after(self, step: Step) -> ObservedState:
+        """Return what a run would see after `step`, which is whole: the workloads and Services that it wrote anew."""
+        written = {action.ref for action in step.plan.actions}
+        clusters = dict(step.state.clusters)
+        for name in {ref.cluster for ref in written}:
+            cluster, found = self._clusters[name], clusters[name]
+            services = {one.ref: one for one in cluster.list(SERVICES)}
+            clusters[name] = replace(
+                found,
+                workloads=tuple([(one.ref in written and cluster.workload(one.ref)) or one for one in found.workloads]),
+                services=tuple([services[one.ref] for one in found.services]),
+            )
+        return replace(step.state, clusters=clusters)
 
     def _tick_at(self, moment: datetime) -> datetime:
         """Return the first tick that is not before `moment`: ticks are multiples of their length, in UTC."""

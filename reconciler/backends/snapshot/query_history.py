@@ -14,7 +14,7 @@ has in the same way what it was on average since the time before each, which say
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
@@ -69,11 +69,13 @@ class QueryHistory:
         one, no query has.
         """
         known = [answer for answer in (self.answers[SCRAPES],) if answer.series] if SCRAPES in self.answers else []
-        measured: set[int] = set()
+        left: Collection[int] = range(self.count)
         for answer in known or self.answers.values():
             for series in answer.series:
-                measured.update(place for place, value in enumerate(series.values) if value is not None)
-        return frozenset(range(self.count)) - measured
+                left = [place for place in left if series.values[place] is None]
+                if not left:
+                    return frozenset()
+        return frozenset(left)
 
     @property
     def scrape_interval(self) -> timedelta:
@@ -244,7 +246,7 @@ def _unpacked(values: Iterable[_Value | tuple[int, _Value]], count: int) -> list
         number, value = part if isinstance(part, tuple) else (1, part)
         if not 0 < number <= count - len(found):
             break
-        found += [None if value is None else float(value)] * number
+        found += [float(value) if isinstance(value, str) else value] * number
     else:
         if len(found) == count:
             return found

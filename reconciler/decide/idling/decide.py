@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
-from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -66,9 +65,10 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
     named = {policy.name: policy for policy in policies.idling}
     places = {name: str(policy.place) for name, policy in named.items()}
-    hours = cache(lambda name: hours_of(named[name]))
     together = tuple(members.refs for members in federated.values())
-    context = WriteContext(policies.fleet, run, clusters, places, hours, idle_together=together)
+    context = WriteContext(
+        policies.fleet, run, clusters, places, lambda name: hours_of(named[name]), idle_together=together
+    )
     held_back = _if_done(choices, IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
         explained(clusters, choices, run),
