@@ -215,23 +215,27 @@ def replay(
 def _by_policy(
     policies: PolicySet, opened: Opened, found: Iterable[Played], histories: Mapping[str, QueryHistory]
 ) -> Iterator[PolicyReplay]:
-    periods = [one for some in found for one in some.periods]
+    periods: dict[str, list[ReplayedIdlePeriod]] = {policy.name: [] for policy in policies.idling}
+    for some in found:
+        for one in some.periods:
+            periods[one.policy].append(one)
     starts: dict[ObjectRef, timedelta] = {}
     for name, backend in opened.backends.items():
         if backend.cluster is not None:
-            starts |= start_times(backend.cluster, {one.ref for one in periods if one.ref.cluster == name})
+            refs = {one.ref for own in periods.values() for one in own if one.ref.cluster == name}
+            starts |= start_times(backend.cluster, refs)
     first = next(iter(histories.values()))
     clocks = Clocks(first.step, first.scrape_interval / 2, common_zone(policies.time_zones))
-    for policy in policies.idling:
-        own = [one for one in periods if one.policy == policy.name]
-        unknown = tuple(name for name, history in histories.items() if _lacks(history, policies, policy.name, name))
-        yield replace(policy_replay(f"IdlingPolicy {policy.name}", own, starts, clocks), unknown=unknown)
+    lacking = {name: _lacking(history, policies, name) for name, history in histories.items()}
+    for policy, own in periods.items():
+        unknown = tuple(name for name, names in lacking.items() if policy in names)
+        yield replace(policy_replay(f"IdlingPolicy {policy}", own, starts, clocks), unknown=unknown)
 
 
-def _lacks(history: QueryHistory, policies: PolicySet, policy: str, cluster: str) -> bool:
-    """Return whether a query of `policy` has no answer in the history of `cluster`."""
-    texts = {one_spaced(render_query(key)) for key in policies.query_keys(cluster) if key.policy == policy}
-    return any(text not in history.answers or history.answers[text].error for text in texts)
+def _lacking(history: QueryHistory, policies: PolicySet, cluster: str) -> set[str]:
+    """Return the policies of which a query has no answer in the history of `cluster`."""
+    texts = ((key.policy, one_spaced(render_query(key))) for key in policies.query_keys(cluster))
+    return {policy for policy, text in texts if text not in history.answers or history.answers[text].error}
 
 
 def _period_notes(

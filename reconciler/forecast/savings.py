@@ -61,12 +61,13 @@ def savings_of(timelines: Iterable[WorkloadTimeline]) -> Savings:
 def _of_one(timeline: WorkloadTimeline) -> Savings:
     if not timeline.runs:
         return Savings(workloads=1)
-    fewer = {False: 0.0, True: 0.0}  # by whether that rests on a metric
+    fewer, hours = {False: 0.0, True: 0.0}, 0.0  # fewer by whether that rests on a metric
     for segment in timeline.segments:
+        hours += segment.hours
         fewer[bool(segment.assumes)] += (timeline.without - segment.replicas) * segment.hours
     return Savings(
         workloads=1,
-        without=_hours(timeline, timeline.without * sum(segment.hours for segment in timeline.segments)),
+        without=_hours(timeline, timeline.without * hours),
         saved=_hours(timeline, fewer[False]),
         assumed=_hours(timeline, fewer[True]),
         unstated=int(timeline.requests == PodRequests()),

@@ -27,6 +27,7 @@ from reconciler.report.reason_words import common_zone
 LOWER_MINIMUM = "its autoscaler goes to its lower minimum"
 """What is assumed where only that is lowered: at most the difference is saved."""
 
+_HOUR = timedelta(hours=1)
 _JOBS: tuple[Job, ...] = ("idling", "placement", "downscale")
 
 
@@ -43,7 +44,7 @@ class Segment(Struct, frozen=True):
 
     @property
     def hours(self) -> float:
-        return (self.end - self.start) / timedelta(hours=1)
+        return (self.end - self.start) / _HOUR
 
 
 class WorkloadTimeline(Struct, frozen=True):

@@ -243,7 +243,10 @@ class _ReadAnswers:
 def _unpacked(values: Iterable[_Value | tuple[int, _Value]], count: int) -> list[float | None]:
     found: list[float | None] = []
     for part in values:
-        number, value = part if isinstance(part, tuple) else (1, part)
+        if not isinstance(part, tuple):
+            found.append(float(part) if isinstance(part, str) else part)
+            continue
+        number, value = part
         if not 0 < number <= count - len(found):
             break
         found += [float(value) if isinstance(value, str) else value] * number
