@@ -8,9 +8,11 @@ is enough.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -79,18 +81,25 @@ def nights_of(
 
     `times` are the first one, the places of those that count, and how far they are apart.
     """
-    start, places, step = times
+    _, places, step = times
+    slots, seen = _slots(gaps, times, zone)
     called: dict[date, int] = {}
-    seen: dict[date, int] = {}
-    slots = {place: _slot(start + place * step, zone) for place in places}
-    for place, (night, _) in slots.items():
-        seen[night] = seen.get(night, 0) + (place not in gaps)
     for one in traffic:
         for place, _ in one.arrivals(places.start, places.stop, step):
             night, slot = slots[place]
             called[night] = called.get(night, 0) | 1 << slot
     enough = _MEASURED * timedelta(days=1) / step
     return {night: called.get(night, 0) for night, number in seen.items() if number >= enough}
+
+
+@lru_cache(maxsize=1)  # all Services of a cluster are measured at the same times
+def _slots(
+    gaps: frozenset[int], times: tuple[datetime, range, timedelta], zone: tzinfo
+) -> tuple[Mapping[int, tuple[date, int]], Mapping[date, int]]:
+    """Return the night and the slot of each place, and how many of a night were measured."""
+    start, places, step = times
+    slots = {place: _slot(start + place * step, zone) for place in places}
+    return slots, Counter(night for place, (night, _) in slots.items() if place not in gaps)
 
 
 def _slot(at: datetime, zone: tzinfo) -> tuple[date, int]:
@@ -202,11 +211,11 @@ def suggestion_of(windows: Mapping[ObjectRef, Window | None]) -> Suggestion | No
         return window.hours * sum(known.holds(window) for known in found.values()), window
 
     best = max(tried, key=worth)
-    fitting = tuple(sorted(ref for ref, known in found.items() if known.holds(best)))
+    others = {ref: known for ref, known in sorted(found.items()) if not known.holds(best)}
     return Suggestion(
         window=best,
-        services=fitting,
-        others={ref: known for ref, known in sorted(found.items()) if ref not in fitting},
+        services=tuple(sorted(found.keys() - others.keys())),
+        others=others,
         without=tuple(sorted(ref for ref, known in windows.items() if known is None)),
     )
 

@@ -121,7 +121,14 @@ def is_pattern(name: str) -> bool:
 @lru_cache(maxsize=4096)  # most are namespaces and clusters, asked about for each object in them
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether `name` is matched by one of `patterns`."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    names, globs = _names_and_globs(patterns)
+    return name in names or any(fnmatchcase(name, pattern) for pattern in globs)
+
+
+@lru_cache(maxsize=4096)
+def _names_and_globs(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    globs = tuple(filter(is_pattern, patterns))
+    return frozenset(patterns).difference(globs), globs
 
 
 def is_within(pattern: str, others: Sequence[str], *, path: bool = False) -> bool:

@@ -156,7 +156,7 @@ class ObjectSelector(Struct, frozen=True):
         """Return whether an object called `name` may be selected, whatever its labels are."""
         if matches_any(name, self.exclude) or (self.within and not matches_any(name, self.within)):
             return False
-        return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in self.include)
+        return self.include == ("*",) or matches_any(name, self.include)
 
 
 class WorkloadSelector(Struct, frozen=True):
