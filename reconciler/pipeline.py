@@ -90,6 +90,7 @@ class RunRequest(Struct, frozen=True):
     call_pickers: bool = False
     callbacks: ProgressCallbacks = ProgressCallbacks()
     scope: Scope = EVERYTHING
+    is_simulated: bool = False  # nobody saves the plan, to compare it with the clusters later
 
 
 class Control(Struct, frozen=True):
@@ -153,12 +154,12 @@ class _Planner(Struct, frozen=True):
         if policies.shard is None:
             check_namespaces(self.request.filters, observed)
         callbacks.stage(Stage.DECIDE)
-        state, digest = isolated(observed, state_digest)
+        state, digest = isolated(observed, self._digest)
         run = _run(policies, digest, self.request)
         before = state
         state, desired = self._decided(state, run)
         if state is not before:
-            state, digest = isolated(state, state_digest)
+            state, digest = isolated(state, self._digest)
         if run != _run(policies, digest, self.request):
             run = _run(policies, digest, self.request)
             state, desired = isolated(state, partial(self._desired, run))
@@ -175,6 +176,9 @@ class _Planner(Struct, frozen=True):
             return self._made(tried, with_activators(wanted, policies, tried), run, inputs)
 
         return isolated(state, made)
+
+    def _digest(self, state: ObservedState) -> str:
+        return "" if self.request.is_simulated else state_digest(state)
 
     def _made(self, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
         plan = make_plan(self.policies, state, desired, run, inputs)

@@ -104,7 +104,7 @@ class Simulation:
         """Return what a run at `at` does, done."""
         self._now = at
         before = self._changes()
-        request = RunRequest(at, allow_exceed=self._lifted)
+        request = RunRequest(at, allow_exceed=self._lifted, is_simulated=True)
         state, made = plan_and_state(self._policies, self.world, request)
         applied = carry_out(made, self._policies.fleet, self.world, EVERYTHING, {})
         workloads = {workload.ref: workload for found in state.clusters.values() for workload in found.workloads}

@@ -36,18 +36,15 @@ def patch_of(changes: Sequence[FieldChange], missing: Sequence[tuple[str, ...]] 
     An `add` into a map that is absent is refused, so such a map is tested to be absent and added at once.
     """
     whole = [(parent, [change for change in changes if change.path[:-1] == parent]) for parent in missing]
-    single = [change for change in changes if change.path[:-1] not in missing]
+    single = [(pointer(change.path), change) for change in changes if change.path[:-1] not in missing]
     yield from (PatchOperation("test", pointer(parent), None) for parent, entries in whole if entries)
-    yield from (PatchOperation("test", pointer(change.path), change.before) for change in single)
+    yield from (PatchOperation("test", path, change.before) for path, change in single)
     for parent, entries in whole:
         added = {change.path[-1]: change.after for change in entries if change.after is not None}
         if added:
             yield PatchOperation("add", pointer(parent), added)
-    yield from (_operation(change) for change in single if change.before != change.after)
-
-
-def _operation(change: FieldChange) -> PatchOperation:
-    path = pointer(change.path)
-    if change.after is None:
-        return PatchOperation("remove", path)
-    return PatchOperation("add" if change.before is None else "replace", path, change.after)
+    for path, change in single:
+        if change.after is None and change.before is not None:
+            yield PatchOperation("remove", path)
+        elif change.before != change.after:
+            yield PatchOperation("add" if change.before is None else "replace", path, change.after)

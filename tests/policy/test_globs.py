@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.policy.globs import is_within, overlap, path_regex
+from reconciler.policy.globs import is_within, matches_any, overlap, path_regex
 
 PIECES = ["a", "b", "-", "*", "?", "[ab]", "[!a]", "[a-b]"]
 PATTERNS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join)
@@ -18,6 +18,11 @@ TEXTS = ["".join(letters) for length in range(6) for letters in product("ab-c", 
 
 def texts_of(pattern: str) -> set[str]:
     return {text for text in TEXTS if fnmatchcase(text, pattern)}
+
+
+@given(st.sampled_from(TEXTS), st.lists(PATTERNS, max_size=4))
+def test_a_name_is_matched_as_fnmatch_matches_it(name, patterns):
+    assert matches_any(name, tuple(patterns)) == any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @given(PATTERNS, st.lists(PATTERNS, min_size=1, max_size=3))
