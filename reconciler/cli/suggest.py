@@ -39,7 +39,7 @@ from reconciler.forecast.suggest import (
     window_of,
 )
 from reconciler.forecast.timelines import Forecast
-from reconciler.messages import counted
+from reconciler.messages import counted, nearest
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.policy.kinds.fields import render_query, spelt_duration
 from reconciler.policy.load import check_loaded
@@ -97,6 +97,7 @@ def suggest_command(options: SuggestOptions) -> int:
         histories = histories_of(top, opened, past)
         _check_recorded(draft, histories, top)
         nights = {name: _nights(history, past, zone) for name, history in histories.items()}
+        _check_namespaces(options.namespace, opened, histories)
         windows = {
             ref: found
             for cluster in draft.fleet.clusters
@@ -128,6 +129,8 @@ def _zone(name: str | None, policies: PolicySet) -> tzinfo:
 def _metric(policies: PolicySet, query: str | None, window: timedelta) -> dict[str, Any]:
     """Return the metric that says whether a Service is called, as an IdlingPolicy states it."""
     if query is not None:
+        if not query.strip():
+            raise UsageError("--query: is empty, expected a query for who is called")
         return {"query": query, "window": spelt_duration(window), "noSeries": "Zero"}
     for policy in policies.idling:
         for one in leaves(policy.idle_when):
@@ -161,14 +164,31 @@ def _policies_with(path: str, documents: list[Any]) -> PolicySet:
     return found
 
 
+def _check_namespaces(patterns: Sequence[str], opened: Opened, names: Iterable[str]) -> None:
+    """Refuse a pattern that no namespace with a Service has: a typo must not pass for "no window"."""
+    clusters = [found for name in names if (found := opened.backends[name].cluster) is not None]
+    known = {service.ref.namespace for cluster in clusters for service in cluster.list(SERVICES)}
+    for pattern in patterns:
+        if not any(fnmatchcase(space, pattern) for space in known):
+            words = f'--namespace: "{pattern}" matches none of {len(known)} with a Service'
+            raise UsageError(words + nearest(pattern, known))
+
+
 def _check_recorded(draft: PolicySet, histories: Mapping[str, QueryHistory], top: Path) -> None:
+    """Raises SnapshotError: no cluster has an answer to the query."""
+    why: list[str] = []
     for name, history in histories.items():
-        texts = {one_spaced(render_query(key)) for key in draft.query_keys(name)}
-        if texts.isdisjoint(history.answers):
-            raise SnapshotError(
-                f"{top / name}: does not hold the past of {next(iter(texts))}, expected it; "
-                "record it anew with an IdlingPolicy that asks it (mode: Observe)"
-            )
+        text = next(one_spaced(render_query(key)) for key in draft.query_keys(name))
+        answer = history.answers.get(text)
+        if answer is not None and not answer.error:
+            return
+        failed = "" if answer is None else f"{top / name}: the query failed: {text}: {answer.error}; record it anew"
+        why.append(
+            failed
+            or f"{top / name}: does not hold the past of {text}, expected it; "
+            "record it anew with an IdlingPolicy that asks it (mode: Observe)"
+        )
+    raise SnapshotError("\n".join(why))
 
 
 def _windows(

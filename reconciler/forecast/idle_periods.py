@@ -72,6 +72,8 @@ class Traffic(Struct, frozen=True):
         now, average = self.values[place], self.averages[place] if self.averages else None
         if now is None or average is None or now <= before or 0 < self.seconds < tick.total_seconds():
             return tick / 2
+        if not math.isfinite(average):
+            return tick / 2
         earlier = tick * ((average - before) / (now - before)) - average_step(tick) / 2
         return min(max(earlier, timedelta()), tick)
 

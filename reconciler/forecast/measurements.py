@@ -26,6 +26,7 @@ Values = tuple[float | None, ...]
 
 GAP = "nothing was measured at that time"
 _COUNTS = re.compile(r"\b(increase|rate|irate|delta|idelta|deriv|changes|resets)\s*\(")
+_RANGE = re.compile(r"\[\s*(\w+)\s*[\]:]")
 _OFTEN = 10
 _SELDOM = 0.05
 _STEADY = 1.25
@@ -72,9 +73,12 @@ class ReplayedMetrics:
 
 
 def notes_on(
-    policies: Sequence[IdlingPolicy], metrics: ReplayedMetrics, services: Collection[ServiceName]
+    policies: Sequence[IdlingPolicy], metrics: ReplayedMetrics, services: Collection[ServiceName], places: range
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is odd about the values of `services`: what one is called, and words in which `{}` is its place."""
+    """Yield what is odd about the values of `services` at `places`: what one is called, and words in which `{}` is its
+    place.
+    """
+    gaps = sum(place in metrics.history.gaps for place in places)
     for policy in policies:
         yield from ((f"IdlingPolicy {policy.name}", words) for words in _between_windows(policy, metrics.history))
         for metric in leaves(policy.idle_when):
@@ -83,12 +87,11 @@ def notes_on(
             found = metrics.series(policy.name, metric.query, metric.window)
             for namespace, name in sorted(found.keys() & services):
                 about = f"{metrics.cluster}/{namespace}/Service/{name}"
-                for values in (one.values for one in found[namespace, name]):
+                for values in (one.values[places.start : places.stop] for one in found[namespace, name]):
                     known = [one for one in values if one is not None]
-                    missing = len(values) - len(known) - len(metrics.history.gaps)
-                    yield from (
-                        (about, words) for words in (*_odd(metric, known), *_missing(metric, missing / len(values)))
-                    )
+                    missing = (len(values) - len(known) - gaps) / len(values)
+                    numbers = list(filter(math.isfinite, known))
+                    yield from ((about, words) for words in (*_odd(metric, numbers), *_missing(metric, missing)))
 
 
 def _between_windows(policy: IdlingPolicy, history: QueryHistory) -> Iterator[str]:
@@ -96,13 +99,22 @@ def _between_windows(policy: IdlingPolicy, history: QueryHistory) -> Iterator[st
     run = history.step
     for metric in (*leaves(policy.idle_when), *policy.wake_when):
         if not isinstance(metric, ScheduleCriterion) and _COUNTS.search(metric.query):
-            counted = (parse_duration(metric.window) or timedelta()) - history.scrape_interval
+            window = _range_of(metric)
+            counted = window - history.scrape_interval
             if timedelta() < counted < run:
                 yield (
-                    f"a query of {{}} has a window of {metric.window}, a run comes each {spelt_duration(run)}: "
-                    f"{1 - counted / run:.0%} of the time is in no window, and calls then wake nothing and are not "
+                    f"a query of {{}} has a window of {spelt_duration(window)}, a run comes each "
+                    f"{spelt_duration(run)}: {1 - counted / run:.0%} of the time is in no window, and calls then wake "
+                    "nothing and are not "
                     f"counted; expected a window of {spelt_duration(run + history.scrape_interval)} or more"
                 )
+
+
+def _range_of(metric: MetricCriterion | WakeMetric) -> timedelta:
+    """Return over how long a query counts: the range that it states itself, else the window."""
+    stated = _RANGE.search(metric.query)
+    own = None if stated is None else parse_duration(stated[1])
+    return own or parse_duration(metric.window) or timedelta()
 
 
 def _odd(metric: MetricCriterion, values: Sequence[float]) -> Iterator[str]:
@@ -149,7 +161,7 @@ def _traffic(metric: MetricCriterion | WakeMetric, one: RangeSeries) -> Traffic:
     counts = _COUNTS.search(metric.query)
     if counts is None:
         return Traffic(one.values, averages=one.averages)
-    seconds = (parse_duration(metric.window) or timedelta()).total_seconds()
+    seconds = _range_of(metric).total_seconds()
     return Traffic(one.values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0, one.averages)
 
 

@@ -206,7 +206,14 @@ def replay(
         undecided=dict(sorted(pair for one in found for pair in one.undecided.items())),
         replay=Replay(
             policies=tuple(_by_policy(policies, opened, found, histories)),
-            notes=(*_period_notes(policies, histories, (start, end), length), *_notes(found)),
+            notes=(
+                *(
+                    f"{name}: has no history of queries, so nothing is known there"
+                    for name in sorted(opened.backends.keys() - histories.keys())
+                ),
+                *_period_notes(policies, histories, (start, end), length),
+                *_notes(found),
+            ),
             asked=length,
         ),
     )
@@ -226,14 +233,17 @@ def _by_policy(
             starts |= start_times(backend.cluster, refs)
     first = next(iter(histories.values()))
     clocks = Clocks(first.step, first.scrape_interval / 2, common_zone(policies.time_zones))
-    lacking = {name: _lacking(history, policies, name) for name, history in histories.items()}
+    lacking = {name: _lacking(histories.get(name), policies, name) for name in opened.backends}
     for policy, own in periods.items():
         unknown = tuple(name for name, names in lacking.items() if policy in names)
         yield replace(policy_replay(f"IdlingPolicy {policy}", own, starts, clocks), unknown=unknown)
 
 
-def _lacking(history: QueryHistory, policies: PolicySet, cluster: str) -> set[str]:
-    """Return the policies of which a query has no answer in the history of `cluster`."""
+def _lacking(history: QueryHistory | None, policies: PolicySet, cluster: str) -> set[str]:
+    """Return the policies of which a query has no answer in the history of `cluster`; all there, where it has none."""
+    known = policies.fleet.cluster(cluster)
+    if history is None:
+        return {one.name for one in policies.idling if known is not None and one.selector.selects_cluster(known)}
     texts = ((key.policy, one_spaced(render_query(key))) for key in policies.query_keys(cluster))
     return {policy for policy, text in texts if text not in history.answers or history.answers[text].error}
 
@@ -402,7 +412,9 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
         undecided=result.undecided,
         periods=tuple(one for timeline in result.timelines for one in idle.of(timeline)),
         notes=(
-            *notes_on(part.policies.idling, part.metrics, behind),
+            *notes_on(
+                part.policies.idling, part.metrics, behind, range(*map(part.metrics.history.index, (start, end)))
+            ),
             *(
                 (str(ref), "{} did not exist yet when the replay begins: until then it counts as running")
                 for ref in young
@@ -415,7 +427,8 @@ def _is_woken_by_traffic(decision: Decision, policies: PolicySet, at: datetime) 
     """Return whether `decision` is a wake that no schedule asks for at that time."""
     if decision.verb is not Verb.WAKE or _BY_TRAFFIC.isdisjoint(one.code for one in decision.cause.reasons):
         return False
-    return not any(is_kept_awake_by_schedule(one, at) for one in policies.idling if one.name == decision.cause.policy)
+    named = (one for one in policies.idling if one.name == decision.cause.policy and one.wake != "OnSignal")
+    return not any(is_kept_awake_by_schedule(one, at) for one in named)
 
 
 class _IdlePeriods(Struct, frozen=True):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access, unlocked
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.protocols import AUTOSCALERS, SERVICES, MetricsSource
+from reconciler.backends.protocols import AUTOSCALERS, ENDPOINTS, SERVICES, MetricsSource, Resource
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.autoscalers import lowered_by
@@ -51,7 +51,7 @@ from reconciler.world import World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)
 _WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.RECORD, Verb.CLEAR})
-_OTHERS = ("HorizontalPodAutoscaler", "ScaledObject", "Endpoints", "ConfigMap", "Namespace")  # than what is scaled
+_OTHERS = ("HorizontalPodAutoscaler", "ScaledObject", "ConfigMap", "Namespace")  # than what is scaled
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -219,16 +219,16 @@ class Simulation:
         )
 
     def _after(self, step: Step) -> ObservedState:
-        """Return what a run would see after `step`, which is whole: the workloads and Services that it wrote anew."""
+        """Return what a run would see after `step`, which is whole: what it wrote is read again."""
         written = {action.ref for action in step.plan.actions}
         clusters = dict(step.state.clusters)
         for name in {ref.cluster for ref in written}:
             cluster, found = self._clusters[name], clusters[name]
-            services = {one.ref: one for one in cluster.list(SERVICES)}
             clusters[name] = replace(
                 found,
                 workloads=tuple([(one.ref in written and cluster.workload(one.ref)) or one for one in found.workloads]),
-                services=tuple([services[one.ref] for one in found.services]),
+                services=_as_now(cluster, SERVICES, found.services, written),
+                endpoints=_as_now(cluster, ENDPOINTS, found.endpoints, written),
             )
         return replace(step.state, clusters=clusters)
 
@@ -285,6 +285,12 @@ class HeldMetrics(Struct, frozen=True):
 
     def query(self, text: str) -> QueryAnswer:
         return replace(self.recorded.query(text), at=None)
+
+
+def _as_now(
+    cluster: MemoryCluster, resource: Resource[Any], found: Iterable[Any], written: Collection[ObjectRef]
+) -> tuple[Any, ...]:
+    return tuple([cluster.find(resource, one.ref) or one if one.ref in written else one for one in found])
 
 
 def _merged(manifest: Mapping[str, Any], fields: Mapping[str, Any], path: str) -> Iterator[PatchOperation]:

@@ -71,7 +71,8 @@ class CertificateFiles:
             made.load_cert_chain(self.certificate, self.key)
         except (OSError, ValueError) as error:  # an SSLError is one
             where = f"{self.certificate}, {self.key}"
-            raise UsageError(f"{where}: {reason_of(error)}, expected a certificate and its key in PEM") from error
+            what = getattr(error, "strerror", None) or error
+            raise UsageError(f"{where}: {what}, expected a certificate and its key in PEM") from error
         return made
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:

@@ -192,7 +192,10 @@ PATH_IS = "the policy directory is PATH without a flag, --policies PATH where a 
         ),
         ("plan --kubeconfig f", "No such option '--kubeconfig'; the environment variable KUBECONFIG names the file"),
         ("apply --yes", "No such option '--yes'; approve with --auto-approve"),
-        ("wake api -n dev", "No such option '-n'; name it in the OBJECT, CLUSTER/NAMESPACE/KIND/NAME"),
+        (
+            "wake api -n dev",
+            "No such option '-n'; an OBJECT names it, CLUSTER/NAMESPACE/KIND/NAME, where the verb has one",
+        ),
         (
             "plan -f policies",
             f"No such option '-f'; {PATH_IS}",

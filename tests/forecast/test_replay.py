@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -287,6 +288,7 @@ def test_a_call_at_night_wakes_at_the_next_run_and_waits_for_it_and_the_start() 
         pytest.param(BUSY, timedelta(minutes=9.5), id="in the first minute of the tick"),
         pytest.param(BUSY / 10, timedelta(minutes=0.5), id="in its last minute"),
         pytest.param(BUSY * 11 / 20, STEP / 2, id="spread evenly"),
+        pytest.param(math.nan, STEP / 2, id="no number"),
     ],
 )
 def test_averages_say_when_in_a_tick_a_call_arrived(average: float, waited: timedelta) -> None:
@@ -316,6 +318,35 @@ def test_a_signal_wakes_at_once() -> None:
     assert found.waiting is not None
     assert found.waiting.longest == ASSUMED_START
     assert 1 < found.waiting.requests < 2
+
+
+def test_a_signal_that_wakes_after_the_downtime_is_traffic_too() -> None:
+    """At 07:00 no schedule wakes what waits for a signal."""
+    morning = NIGHT.replace(day=3, hour=8)
+    found = of(replayed(*a_web(wake="OnSignal"), a_history({morning: BUSY}), timedelta(days=3)))
+    assert found.wakes == 1
+
+
+@pytest.mark.parametrize("query", [QUERY.replace("30m", "{{ window }}"), QUERY.replace("30m", "5m")])
+def test_a_rate_counts_over_the_range_that_it_states(query: str) -> None:
+    rate = query.replace("increase", "rate")
+    fields = {"query": rate, **({"window": "5m"} if "{{" in rate else {"window": "30m"})}
+    recorded = a_history({NIGHT: 0.01}, query=rate.replace("{{ window }}", "5m"))
+    found = of(replayed(*a_web(metric=fields), recorded, timedelta(days=3)))
+    assert found.waiting is not None
+    assert found.waiting.requests == 3
+
+
+def test_of_a_cluster_without_a_history_nothing_is_known() -> None:
+    clusters = [{"name": "a"}, {"name": "b"}]
+    fleet = document("Fleet", "past", {**FLEET["spec"], "clusters": clusters})
+    policies = policy_set([fleet, a_policy("nights", "ns")])
+    opened = opened_of([Calls("ns", "web", ())])
+    other = MemoryCluster.of_manifests("b", [], first_of)
+    both = replace(opened, backends={**opened.backends, "b": Backend("b", cluster=other)})
+    made = replayed(policies, both, a_history({}), timedelta(days=3))
+    assert of(made).unknown == ("b",)
+    assert "b: has no history of queries, so nothing is known there" in notes(made)
 
 
 def test_a_gap_is_unknown_and_changes_nothing() -> None:
@@ -422,6 +453,12 @@ ODD = [
         "calls then wake nothing and are not counted; expected a window of 12m or more",
         id="a window as short as a run is away",
     ),
+    pytest.param(
+        {"values": every_tick([math.nan]), "usual": 180.0},
+        {},
+        "never at most 0, and steady from 180 on, as probes are",
+        id="probes, and no number at first",
+    ),
     pytest.param({"query": "other"}, {}, "a: 1 of 1 query not recorded, so unknown", id="a query that is not recorded"),
     pytest.param({}, {}, "limits are lifted", id="limits"),
 ]
@@ -431,6 +468,11 @@ ODD = [
 def test_what_is_odd_about_measurements_is_said(history: Any, fields: Any, words: str) -> None:
     made = replayed(*a_web(**fields), a_history(**{"values": {}, **history}), timedelta(days=3))
     assert words in notes(made)
+
+
+def test_only_the_time_that_is_replayed_is_looked_at() -> None:
+    history = a_history({NIGHT: BUSY, **every_tick([QUIET] * 216)}, usual=None)
+    assert "has no series for about 100 % of the time" in notes(replayed(*a_web(), history, timedelta(days=1)))
 
 
 def test_hours_without_a_series_are_said() -> None:

@@ -156,7 +156,6 @@ def test_it_says_that_it_found_no_window(desk: Folder) -> None:
         "# No window found: each of 3 Services that are measured is called at all hours, or nearly never "
         "(then its metric alone is enough).\n"
     )
-    assert "names a Service in qa-* by the labels" in suggested(desk, "-n", "qa-*")
 
 
 def test_only_the_past_that_is_asked_for_teaches(desk: Folder) -> None:
@@ -200,7 +199,8 @@ WRONG: list[Any] = [
     pytest.param(("--time-zone", "Mars"), 64, '--time-zone: "Mars" is not a time zone', id="no zone"),
     pytest.param(("--window", "45m"), 64, "--window: is that of --query, expected --query beside it", id="no query"),
     pytest.param(("--now", "2026-11-20T22:00:00Z"), 64, "--now: the history says when the past ends", id="a time"),
-    pytest.param(("--query", " "), 3, "--query:", id="an empty query"),
+    pytest.param(("--query", " "), 64, "--query: is empty, expected a query", id="an empty query"),
+    pytest.param(("-n", "dve"), 64, 'matches none of 1 with a Service, did you mean "dev"?', id="no such namespace"),
     pytest.param(("--query", "up"), 3, "does not hold the past of up, expected it", id="not recorded"),
 ]
 
@@ -210,6 +210,16 @@ def test_wrong_input_is_an_error_with_its_place(desk: Folder, flags: tuple[str, 
     said = desk.call("suggest", "--snapshot", "snapshot", *flags)
     assert (said.code, said.out) == (code, "")
     assert words in said.err
+
+
+def test_a_query_that_failed_everywhere_is_an_error_in_its_words(desk: Folder) -> None:
+    head, *lines = (desk.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
+    asked = {query for query in (json.loads(line)["query"] for line in lines) if query.startswith("sum")}
+    failed = (json.dumps({"query": query, "error": "HTTP 422 too many samples"}) for query in sorted(asked))
+    desk.write("snapshot/eu-west/query-history.jsonl", "\n".join([head, *failed]) + "\n")
+    said = desk.call("suggest", "--snapshot", "snapshot")
+    assert (said.code, said.out) == (3, "")
+    assert "HTTP 422 too many samples; record it anew" in said.err
 
 
 def test_without_a_query_it_says_what_is_missing(desk: Folder) -> None:

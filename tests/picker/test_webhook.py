@@ -331,7 +331,7 @@ def test_policies_that_cannot_be_read_again_leave_the_former_ones(
 
 
 def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected a certificate and its key in PEM"):
+    with pytest.raises(UsageError, match="No such file or directory, expected a certificate and its key in PEM"):
         CertificateFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
 
 

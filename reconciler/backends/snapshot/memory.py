@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
-from reconciler.backends.protocols import VictimOrder, workloads_of
+from reconciler.backends.protocols import Resource, VictimOrder, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, ManifestFile, entry_of, objects_in
@@ -16,6 +16,8 @@ from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotErro
 from reconciler.model import ObjectRef, Workload, Write
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.documents import Document
+
+T = TypeVar("T")
 
 
 class MemoryCluster(SnapshotCluster):
@@ -90,6 +92,11 @@ class MemoryCluster(SnapshotCluster):
         entry = index.find(ref)
         kind = None if entry is None else index.scales.get((entry.group, entry.kind))
         return None if entry is None or kind is None else index.model_object(workloads_of(kind), entry)
+
+    def find(self, resource: Resource[T], ref: ObjectRef) -> T | None:
+        """Return an object as it is now, also one that was not listed when it was recorded; None: there is none."""
+        entry = self._store.index.find(ref)
+        return None if entry is None else self._store.index.model_object(resource, entry)
 
     def write(self, write: Write) -> None:
         """Carry out `write` as a folder does; Events, which nothing reads, are not kept."""

@@ -187,6 +187,8 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _MOST_TIMES = 100_000
+_YEAR = 366 * 86_400
+_LAST_YEAR = 9000  # as of --now
 _MOST_VALUES = 20_000_000  # in one file; pairs make much of little text
 
 
@@ -205,7 +207,9 @@ def read_history(directory: Path, root: Path) -> QueryHistory | None:
     number, lines = 1, read.splitlines() or [b""]
     try:
         head = msgspec.json.decode(lines[0], type=_Head)
-        if not (head.start.tzinfo and head.step_seconds > 0 and 0 < head.count <= _MOST_TIMES):
+        years = head.count * head.step_seconds / _YEAR
+        has_times = 0 < head.count <= _MOST_TIMES and years > 0 and head.start.year + years < _LAST_YEAR
+        if not (head.start.tzinfo and has_times):
             raise ValueError("has no times, expected a start with a zone, stepSeconds and count")
         answers = _ReadAnswers(head.count)
         for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - also where a line is malformed

@@ -70,9 +70,14 @@ class _PlannedWrite:
         self._test_uid(entry)
         stored = entry.file.value_of(entry)
         served = as_served(stored, self._index.uid_of(entry), entry.key.namespace)
-        operations = [self._as_json(operation) for operation in self._write.patch]
+        operations = [
+            PatchOperation(change.op, change.path, plain(change.value)) if change.value is not None else change
+            for change in self._write.patch
+        ]
         changed = patched(served, operations, str(self._write.ref))
         self._check_fixed(served, changed)
+        for operation in operations:
+            self._check_json(operation.value)
         new = as_written(changed, stored)
         self._changes.checked = (new, self._check(new, entry))
         self._put(entry, new, stored)
@@ -180,16 +185,10 @@ class _PlannedWrite:
         self._check_json(given)
         return without_empty_maps(head | given | {"metadata": metadata})
 
-    def _as_json(self, operation: PatchOperation) -> PatchOperation:
-        """Return `operation` with a value of the types that JSON has."""
-        if operation.value is None or type(operation.value) is int:
-            return operation
-        value = plain(operation.value)
-        self._check_json(value)
-        return PatchOperation(operation.op, operation.path, value)
-
     def _check_json(self, given: Any) -> None:
         """Refuse what cannot be written as JSON: a number that is none, or half a surrogate pair."""
+        if given is None:
+            return
         try:
             (given if type(given) is str else _JSON.encode(given)).encode()
         except ValueError as error:
