@@ -639,31 +639,6 @@ def test_a_snapshot_that_is_too_old_is_refused(quickstart: Folder) -> None:
     assert "The snapshot is 37h old." in compared(quickstart, "-o", "markdown", "--max-snapshot-age", "2d").out
 
 
-def test_services_that_could_not_be_listed_end_no_forecast(quickstart: Folder) -> None:
-    kinds = ("endpoints", "namespaces", "events", "pods", "configmaps", "deployments.apps", "replicationcontrollers")
-    forbidden = "- {resource: services, error: Forbidden, message: no services}\n"
-    read = forbidden + "".join(f"- resource: {kind}\n" for kind in kinds)
-    quickstart.write("snapshot/eu-west/recording.yaml", f"at: 2026-11-20T22:00:00Z\nread:\n{read}")
-    quickstart.write("policies/idling.yaml", WORKLOADS_AT_NIGHT)
-    quickstart.write("policies/placement.yaml", "")
-    said = quickstart.call("forecast", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z", "-o", "json")
-    assert said.code in (0, 6), said
-    assert json.loads(said.out)["wakes"]
-
-
-WORKLOADS_AT_NIGHT = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: at-night}
-spec:
-  selector:
-    namespaces: {include: ["dev-*"]}
-    workloads: {kinds: [Deployment]}
-  idleWhen:
-    - schedule: {timeZone: Europe/Paris, downtime: ["19:00-07:00"]}
-"""
-
-
 def test_workloads_that_are_only_there_with_the_change_are_created_and_not_woken(quickstart: Folder) -> None:
     shutil.copytree(quickstart.path / "policies", quickstart.path / "more")
     placed = (quickstart.path / "policies" / "placement.yaml").read_text().partition("---\n")[0]

@@ -5,6 +5,7 @@ The cron runs on the folder of a snapshot; what came of it is read from the file
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from reconciler.forecast.timelines import Forecast
 from reconciler.policy.types import PolicySet
 from tests.forecast.cron import CronFolder, Steps, Workload, key_of, steps_of
 from tests.forecast.worlds import STARTS, edited, policy_set, random_fleet, ticks
+from tests.pipeline.calls import Folder
 
 DAYS = timedelta(days=7)
 SEASONS = sorted(STARTS)
@@ -119,3 +121,32 @@ def test_a_review_says_what_runs_of_both_do_at_every_tick(tmp_path: Path, seed: 
 @pytest.mark.parametrize("seed", range(300))
 def test_a_review_says_what_runs_of_both_do_at_events_and_random_ticks(tmp_path: Path, seed: int) -> None:
     check_review(tmp_path, SEASONS[seed % 3], f"events {seed}", 50)
+
+
+AT_NIGHT = """\
+apiVersion: reconciler/v1alpha1
+kind: IdlingPolicy
+metadata: {name: at-night}
+spec:
+  selector:
+    namespaces: {include: [dev]}
+    workloads: {kinds: [Deployment]}
+  limits: {workloads: 10}
+  idleWhen:
+    - schedule: {timeZone: Europe/Paris, downtime: ["19:00-07:00"]}
+"""
+LISTED = (
+    "namespaces endpoints endpointslices.discovery.k8s.io horizontalpodautoscalers.autoscaling scaledobjects.keda.sh "
+    "events pods configmaps deployments.apps statefulsets.apps replicasets.apps cronjobs.batch replicationcontrollers"
+)
+
+
+def test_what_wakes_is_known_although_services_could_not_be_listed(tmp_path: Path, repository: Path) -> None:
+    desk = Folder.copied(repository / "examples/replay", tmp_path)
+    desk.write("policies/idling.yaml", AT_NIGHT)
+    assert desk.call("apply", "--snapshot", "snapshot", "--now", "2026-11-19T22:00:00Z", "--auto-approve").code == 0
+    lists = "".join(f"- resource: {name}\n" for name in LISTED.split())
+    forbidden = "- {resource: services, error: Forbidden, message: no services}\n"
+    desk.write("snapshot/eu-west/recording.yaml", f"at: 2026-11-20T05:00:00Z\nread:\n{forbidden}{lists}")
+    said = desk.call("forecast", "--snapshot", "snapshot", "--now", "2026-11-20T05:00:00Z", "-o", "json")
+    assert [wake["at"] for wake in json.loads(said.out)["wakes"]] == ["2026-11-20T06:00:00Z"]
