@@ -240,9 +240,8 @@ def _without_window(number: int, nights: int, namespaces: Sequence[str]) -> str:
 
 
 def _comment(suggestion: Suggestion, found: Forecast, zone: tzinfo) -> Iterator[str]:
-    days = counted(round((found.end - found.start) / timedelta(days=1)), "day")
     what = counted(len(suggestion.services), "Service")
-    yield f"# Suggested from {days} until {time_and_zone(found.end, zone)}, for {what}."
+    yield f"# Suggested from {found.length} until {time_and_zone(found.end, zone)}, for {what}."
     saved = savings_of(found.selected)
     yield "# In these days it would have done this:"
     yield f"#   {saved.saved.replicas:,.0f} of {saved.without.replicas:,.0f} replica-hours saved"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 
 from reconciler.errors import ReconcilerError
 from reconciler.forecast.picture import legend, numbered_cells, ruler
@@ -57,7 +57,7 @@ def _headline(review: Review) -> Iterator[str]:
     elif not review.problem:
         yield "Only the next run is compared: the days to come are played on a snapshot (--snapshot DIR)."
     if review.replayed is not None and review.past:
-        yield f"The last {_days(review.replayed[1])} replayed: {review.past[0]}."
+        yield f"The last {review.replayed[1].length} replayed: {review.past[0]}."
     if review.differing_outside is not None:
         yield _outside(review.differing_outside)
     if review.fleet_changed:
@@ -97,12 +97,8 @@ def _outside(number: int) -> str:
     return f"Only what the filters leave is shown{more}."
 
 
-def _days(made: Forecast) -> str:
-    return counted(round((made.end - made.start) / timedelta(days=1)), "day")
-
-
 def _effect(review: Review, head: Forecast) -> str:
-    days = _days(head)
+    days = head.length
     found = review.differences
     if found:
         first = weekday_and_time(min(difference.at for difference in found), review.zone)
@@ -216,7 +212,7 @@ def _replayed(lines: tuple[str, ...], head: Forecast) -> ReviewPart:
     shown = lines or ("With what was measured then, nothing would have been different.",)
     notes = () if head.replay is None else tuple(map(one_line, head.replay.notes))
     lists = (LineList("before -> after", shown, wrapped=True), LineList("Measured", notes, wrapped=True))
-    return ReviewPart(f"The last {_days(head)} replayed", (), lists)
+    return ReviewPart(f"The last {head.length} replayed", (), lists)
 
 
 def _counted_in(groups: Iterable[Sequence[ChangedWorkload]]) -> str:

@@ -77,9 +77,8 @@ def render_text(made: Forecast, style: ForecastStyle) -> str:
 
 
 def title(made: Forecast) -> str:
-    days = counted(round((made.end - made.start) / timedelta(days=1)), "day")
     what = "Forecast" if made.replay is None else "Replay"
-    return f"{what} for Fleet {one_line(made.fleet)}, {days} from {time_and_zone(made.start, made.zone)}"
+    return f"{what} for Fleet {one_line(made.fleet)}, {made.length} from {time_and_zone(made.start, made.zone)}"
 
 
 def summary(made: Forecast, prices: Prices) -> list[str]:

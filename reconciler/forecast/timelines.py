@@ -17,9 +17,11 @@ from reconciler.decide.query_answers import Answers, value_for
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.idle_periods import Replay
 from reconciler.forecast.simulation import Simulation, Step
+from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import PodRequests
+from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.change_words import is_metadata
 from reconciler.report.reason_words import common_zone
@@ -137,6 +139,12 @@ class Forecast(Struct, frozen=True):
     def selected(self) -> tuple[WorkloadTimeline, ...]:
         """The workloads that a policy selects."""
         return tuple(timeline for timeline in self.timelines if timeline.policy)
+
+    @property
+    def length(self) -> str:
+        """How long it is: days, or what is no whole day as a duration."""
+        length, day = self.end - self.start, timedelta(days=1)
+        return spelt_duration(length) if length % day and length < 3 * day else counted(round(length / day), "day")
 
     @property
     def zone(self) -> tzinfo:

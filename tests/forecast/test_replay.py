@@ -470,6 +470,11 @@ def test_what_is_odd_about_measurements_is_said(history: Any, fields: Any, words
     assert words in notes(made)
 
 
+def test_half_a_day_is_no_day() -> None:
+    made = replayed(*a_web(), a_history({}), timedelta(hours=36))
+    assert "Replay for Fleet past, 1d12h from " in render_text(made, ForecastStyle())
+
+
 def test_only_the_time_that_is_replayed_is_looked_at() -> None:
     history = a_history({NIGHT: BUSY, **every_tick([QUIET] * 216)}, usual=None)
     assert "has no series for about 100 % of the time" in notes(replayed(*a_web(), history, timedelta(days=1)))
