@@ -112,8 +112,8 @@ def _between_windows(policy: IdlingPolicy, history: QueryHistory) -> Iterator[st
 
 def _range_of(metric: MetricCriterion | WakeMetric) -> timedelta:
     """Return over how long a query counts: the range that it states itself, else the window."""
-    stated = _RANGE.search(metric.query)
-    own = None if stated is None else parse_duration(stated[1])
+    stated = [] if "{{" in metric.query else _RANGE.findall(metric.query)
+    own = next(filter(None, map(parse_duration, stated)), None)
     return own or parse_duration(metric.window) or timedelta()
 
 

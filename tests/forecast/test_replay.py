@@ -327,7 +327,15 @@ def test_a_signal_that_wakes_after_the_downtime_is_traffic_too() -> None:
     assert found.wakes == 1
 
 
-@pytest.mark.parametrize("query", [QUERY.replace("30m", "{{ window }}"), QUERY.replace("30m", "5m")])
+@pytest.mark.parametrize(
+    "query",
+    [
+        QUERY.replace("30m", "{{ window }}"),
+        QUERY.replace("30m", "5m"),
+        QUERY.replace("[30m]", '{path=~"/[ab]"}[5m]'),
+        QUERY.replace("30m", "{{ window }}") + " / 2 ^ (increase(x[1h]) * 0)",
+    ],
+)
 def test_a_rate_counts_over_the_range_that_it_states(query: str) -> None:
     rate = query.replace("increase", "rate")
     fields = {"query": rate, **({"window": "5m"} if "{{" in rate else {"window": "30m"})}
