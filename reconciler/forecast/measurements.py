@@ -105,8 +105,8 @@ def _between_windows(policy: IdlingPolicy, history: QueryHistory) -> Iterator[st
                 yield (
                     f"a query of {{}} has a window of {spelt_duration(window)}, a run comes each "
                     f"{spelt_duration(run)}: {1 - counted / run:.0%} of the time is in no window, and calls then wake "
-                    "nothing and are not "
-                    f"counted; expected a window of {spelt_duration(run + history.scrape_interval)} or more"
+                    "nothing and are not counted; "
+                    f"expected a window of {spelt_duration(run + history.scrape_interval)} or more"
                 )
 
 

@@ -51,7 +51,8 @@ from reconciler.world import World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)
 _WHOLE = frozenset({Verb.IDLE, Verb.WAKE, Verb.RECORD, Verb.CLEAR})
-_OTHERS = ("HorizontalPodAutoscaler", "ScaledObject", "ConfigMap", "Namespace")  # than what is scaled
+_LEFT_TO_NEXT_RUN = ("HorizontalPodAutoscaler", "ScaledObject", "ConfigMap", "Namespace")
+"""Of what is written these are not read again after a run: the next tick is played."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -213,7 +214,10 @@ class Simulation:
         return (
             alone
             and not any(policy.wake_order.per_run for policy in self._policies.idling)
-            and all(action.decision.verb in _WHOLE and action.ref.kind not in _OTHERS for action in step.plan.actions)
+            and all(
+                action.decision.verb in _WHOLE and action.ref.kind not in _LEFT_TO_NEXT_RUN
+                for action in step.plan.actions
+            )
             and all(outcome.status is OutcomeStatus.APPLIED for outcome in step.outcomes)
             and self._changes() == step.changes
         )
