@@ -85,7 +85,7 @@ class Switch(Struct, frozen=True):
     """How an object is switched off: `kind` says where and by which value; `value` is what stands there now.
 
     `has_map` False: the map that would hold it is absent. `alone`: nothing else stands in that map. `finished`: the
-    object never runs again, which is as good as off.
+    object never runs again, which is as good as off. `is_known` False: nobody can say whether it is off.
     """
 
     kind: WorkloadKind
@@ -93,11 +93,13 @@ class Switch(Struct, frozen=True):
     has_map: bool = True
     alone: bool = False
     finished: bool = False
+    is_known: bool = True
 
     @property
     def is_off(self) -> bool:
         value = self.kind.absent if self.value is None else self.value
-        return self.finished or same_scalar(value, self.kind.off)
+        is_off = value is not None if self.kind.off_at_any else same_scalar(value, self.kind.off)
+        return self.finished or (self.is_known and is_off)
 
 
 class Workload(Struct, frozen=True, gc=False):

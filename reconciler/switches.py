@@ -52,13 +52,14 @@ _ROWS = (
     # zalando/postgres-operator manifests/postgresql.crd.yaml: numberOfInstances of at least 0. What the operator's
     # configuration has as min_instances takes precedence.
     switch_kind("acid.zalan.do/v1", "postgresql postgresqls", ("spec", "numberOfInstances"), 0),
-    # kubevirt.io/user-guide, "Run strategies". One that has spec.running in its place refuses both, and is left alone.
+    # kubevirt.io/user-guide, "Run strategies". What has spec.running, which stands in its place, refuses both.
     switch_kind(
         "kubevirt.io/v1",
         "VirtualMachine virtualmachines",
         ("spec", "runStrategy"),
         "Halted",
         absent="Halted",
+        instead=("spec", "running"),
         ready=Ready(path=("status", "ready"), value=True),
     ),
     # ray-project/kuberay ray-operator/apis/ray/v1/raycluster_types.go, RayClusterSpec: its pods are deleted.
@@ -77,6 +78,7 @@ _ROWS = (
         "Notebook notebooks",
         _annotation("kubeflow-resource-stopped"),
         "reconciler",
+        off_at_any=True,
         ready=Ready(path=("status", "readyReplicas"), value=1),
     ),
     # kserve/kserve pkg/constants, StopAnnotationKey: what serves it is deleted.

@@ -61,8 +61,9 @@ class WorkloadKind(Struct, frozen=True):
     CustomResourceDefinition, or a Fleet, has to say where its scale is.
 
     Of a switch: `absent` is what a missing value means, `record` the annotation that holds the value of before;
-    `in_map` says that the last part of the path is a key of a map, which is made where it is absent; `finished` are
-    conditions of an object that never runs again.
+    `off_at_any` says that any value switches it off; `in_map` that the last part of the path is a key of a map, which
+    is made where it is absent; `instead` is the path of a field that stands in place of the switch and refuses it;
+    `finished` are conditions of an object that never runs again.
     """
 
     group: str
@@ -77,6 +78,8 @@ class WorkloadKind(Struct, frozen=True):
     custom: bool = True
     off: Scalar = None
     absent: Scalar = None
+    off_at_any: bool = False
+    instead: tuple[str, ...] = ()
     record: str = PREVIOUS_VALUE
     in_map: bool = False
     ready: Ready | None = None

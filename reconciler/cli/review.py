@@ -16,7 +16,6 @@ from reconciler.cli.plan_options import PlanOptions, save
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.second_process import beside, in_processes
-from reconciler.decide.annotations import parse_time
 from reconciler.errors import PolicyError, ReconcilerError, SnapshotError
 from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
 from reconciler.forecast.json import review_to_dict
@@ -184,5 +183,5 @@ def _recorded_at(opened: Opened) -> datetime | None:
     from reconciler.backends.snapshot.cluster import SnapshotCluster
 
     clusters = [backend.cluster for backend in opened.backends.values() if isinstance(backend.cluster, SnapshotCluster)]
-    texts = [cluster.recording.at for cluster in clusters if cluster.recording is not None and cluster.recording.at]
-    return min((at for at in map(parse_time, texts) if at is not None), default=None)
+    recordings = [cluster.recording for cluster in clusters if cluster.recording is not None]
+    return min((recording.at for recording in recordings if recording.at is not None), default=None)

@@ -159,7 +159,8 @@ def history_command(options: HistoryOptions) -> int:
     if options.output == "json":
         show_document("History", {"changes": msgspec.to_builtins(found)}, options.output)
     else:
-        show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else ["No changes recorded."])
+        nothing = f"No changes recorded{' in what could be read' if failures else ''}."
+        show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else [nothing])
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 

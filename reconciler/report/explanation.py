@@ -161,8 +161,8 @@ def _state(workload: Workload) -> str:
     switch = workload.switch
     if switch is None:
         return str(workload.spec_replicas)
-    value = switch.kind.absent if switch.value is None else switch.value
-    return f"{field_name(switch.kind.replicas_path)} {value_text(value)}"
+    value = switch.kind.value_at(1) if switch.value is None else switch.value
+    return f"{field_name(switch.kind.replicas_path)} {value_text(value) if switch.is_known else 'not known'}"
 
 
 def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, str]:

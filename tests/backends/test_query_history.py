@@ -125,7 +125,11 @@ HEAD = '{"start":"2026-10-21T00:00:00Z","stepSeconds":600,"count":3}\n'
     ("text", "words"),
     [
         pytest.param("", "jsonl:1:1: ", id="empty"),
-        pytest.param("{}\n", "jsonl:1:1: Object missing required field `start`", id="no times"),
+        pytest.param(
+            "{}\n",
+            "jsonl:1:1: is malformed (Object missing required field `start`), expected start, stepSeconds and count; ",
+            id="no times",
+        ),
         pytest.param(HEAD.replace("600", "0"), "jsonl:1:1: has no times", id="no step"),
         pytest.param(HEAD.replace("3}", "1000000000}"), "jsonl:1:1: has no times", id="too many times"),
         pytest.param(HEAD.replace("600", "1000000000000"), "jsonl:1:1: has no times", id="an end in no year"),
@@ -134,7 +138,8 @@ HEAD = '{"start":"2026-10-21T00:00:00Z","stepSeconds":600,"count":3}\n'
         pytest.param(HEAD + '{"query":"q","values":[1]}\n', "has no values for 3 times", id="too few values"),
         pytest.param(HEAD + '{"query":"q","values":[[4,1]]}\n', "has no values for 3 times", id="too many values"),
         pytest.param(HEAD + '{"query":"q","values":[[1000000000000,1]]}\n', "for 3 times", id="a bomb"),
-        pytest.param(HEAD + '{"query":"q","values":[1,"x",2]}\n', "jsonl:2:1: ", id="no number"),
+        pytest.param(HEAD + '{"query":"q","values":[1,"x",2]}\n', "jsonl:2:1: is malformed (", id="no number"),
+        pytest.param(HEAD + '{"labels":{}}\n', "), expected query with labels and values", id="no query"),
         pytest.param(
             HEAD.replace("3}", "100000}") + '{"query":"q","values":[[100000,1]]}\n' * 201,
             "jsonl:202:1: holds more than 20000000 values",

@@ -99,7 +99,7 @@ def value_in(manifest: Any, kind: WorkloadKind) -> Any:
 
 def others(kind: WorkloadKind) -> list[Any]:
     """Return values with which an object of `kind` runs."""
-    return {bool: [not kind.off], int: [3], str: ["something else"]}[type(kind.off)]
+    return [] if kind.off_at_any else {bool: [not kind.off], int: [3], str: ["something else"]}[type(kind.off)]
 
 
 @pytest.mark.parametrize("kind", SWITCHES.values(), ids=lambda kind: kind.kind)
@@ -319,6 +319,28 @@ def test_what_a_switched_object_owns_is_not_idled_by_traffic_but_undecided(desk)
     text = (desk.path / "policies" / "all.yaml").read_text()
     desk.write("policies/all.yaml", text.replace("selector: {workloads:", "selector: {services: {}, workloads:"))
     assert "Notebook/it has a switch and is not woken by traffic; select it by its kind" in desk.plan(EVENING).out
+
+
+NOT_IDLED = [
+    pytest.param("kubeflow.org", "Notebook", "2026-11-26T12:00:00Z", "switched off already", id="culler stopped it"),
+    pytest.param("serving.knative.dev", "Service", None, "switched off already", id="goes to zero without traffic"),
+    pytest.param(
+        "kubevirt.io", "VirtualMachine", None, "spec.running is true, expected spec.runStrategy", id="running"
+    ),
+    pytest.param("batch", "Job", [True], "Current suspend not known", id="nobody knows"),
+]
+
+
+@pytest.mark.parametrize(("group", "kind", "value", "why"), NOT_IDLED)
+def test_why_it_is_not_switched_off(desk, group, kind, value, why):
+    made = an_object(SWITCHES[group, kind], value=value)
+    made["spec"] |= {"running": True} if kind == "VirtualMachine" else {}
+    put(desk, made)
+    planned = desk.plan(EVENING).out
+    assert ("1 undecided" in planned) is (why != "switched off already")
+    assert "0 to change" in planned or "No changes." in planned
+    at = ("--snapshot", "snapshot", "--policies", "policies", "--now", EVENING)
+    assert why in desk.call("explain", f"east/dev/{kind}.{group}/it", *at).out
 
 
 DONE = {"conditions": [{"type": "Complete", "status": "True"}]}

@@ -185,6 +185,17 @@ def test_of_too_few_nights_it_says_how_many_there_are(desk: Folder) -> None:
     )
 
 
+def test_of_a_short_history_it_says_that_there_is_no_more(desk: Folder) -> None:
+    history = desk.path / "snapshot/eu-west/query-history.jsonl"
+    head, *lines = [json.loads(line) for line in history.read_text().splitlines()]
+    head["count"] = 2 * 144
+    for line in lines:
+        line |= {"values": [[head["count"], 0]]} if line["values"] else {}
+        line.pop("averages", None)
+    history.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
+    assert suggested(desk).endswith("measured as a whole, expected 5 or more; the history has no more.\n")
+
+
 def without_night(desk: Folder) -> str:
     lines = (desk.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
     made = [json.loads(line) for line in lines]

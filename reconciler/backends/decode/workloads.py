@@ -177,9 +177,13 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
     strange = is_null or not isinstance(found, bool | int | str | None)
     is_alike = found == kind.off and not same_scalar(found, kind.off)  # false for 0: nobody knows whether it is off
     strange |= is_alike
+    other = value_below(value, kind.instead) if kind.instead else None
     missing = "" if kind.in_map and holder is None else _missing_parent(value, kind.replicas_path, "switch")
     beyond = _missing_parent(value, parents, "switch") if kind.in_map and parents[0] == "spec" else ""
     expected = f"{_literal(kind.off)} where it is off" if is_alike else "a text, a whole number, true or false"
+    problem = _unexpected(kind.replicas_path, found, expected) if strange else missing or beyond
+    if other is not None:
+        problem = _unexpected(kind.instead, other, f"{'.'.join(kind.replicas_path)} in its place")
     return {
         "switch": Switch(
             kind,
@@ -187,8 +191,9 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
             has_map=holder is not None,
             alone=isinstance(holder, Mapping) and holder.keys() == {key},
             finished=any(is_ready(value, Ready(type=condition)) for condition in kind.finished),
+            is_known=not strange and other is None,
         ),
-        "no_place": _unexpected(kind.replicas_path, found, expected) if strange else missing or beyond,
+        "no_place": problem,
         "ready_replicas": None if kind.ready is None or not decoded.status else int(is_ready(value, kind.ready)),
     }
 

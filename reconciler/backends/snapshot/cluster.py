@@ -148,7 +148,7 @@ class SnapshotCluster:
 
     def now(self) -> datetime:
         """Return what time it was when the folder was recorded, where that is known."""
-        recorded = None if self.recording is None else self.recording.time
+        recorded = None if self.recording is None else self.recording.at
         return recorded or self._now or datetime.now(UTC)
 
     def secret(self, namespace: str, name: str, key: str) -> str:

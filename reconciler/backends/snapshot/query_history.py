@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -39,7 +39,7 @@ SCRAPES_IN_AN_HOUR = "avg(count_over_time(up[1h]))"
 _DIGITS = 6
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)
-_Value = float | str | None
+_Value = float | Literal["nan", "inf", "-inf", "NaN", "Inf", "+Inf", "-Inf"] | None
 
 
 class QueryHistory:
@@ -167,8 +167,10 @@ def _packed(values: Iterable[float | None]) -> Iterator[_Value | list[_Value]]:
 
 
 def _written(value: float | None) -> _Value:
-    if value is None or not math.isfinite(value):
-        return None if value is None else str(value)
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return int(value) if value == int(value) else value
 
 
@@ -186,6 +188,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     error: str = ""
 
 
+_SHAPES = ("start, stepSeconds and count", "query with labels and values, or with error")
 _MOST_TIMES = 100_000
 _YEAR = 366 * 86_400
 _LAST_YEAR = 9000  # as of --now
@@ -215,7 +218,9 @@ def read_history(directory: Path, root: Path) -> QueryHistory | None:
         for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - also where a line is malformed
             answers.add(msgspec.json.decode(text, type=_Line))
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-        words = f"{error}; record it anew with reconciler snapshot --with-history"
+        is_ours = type(error) is ValueError
+        said = error if is_ours else f"is malformed ({error}), expected {_SHAPES[number > 1]}"
+        words = f"{said}; record it anew with reconciler snapshot --with-history"
         raise SnapshotError.of([Problem(str(path), number, 1, "", words)]) from error
     step = timedelta(seconds=head.step_seconds)
     return QueryHistory(head.start.astimezone(UTC), step, head.count, answers.found)

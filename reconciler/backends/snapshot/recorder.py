@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.wire import NonEmptyText, Wire
+from reconciler.backends.decode.wire import Instant, NonEmptyText, Wire, datetime_of, instant
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     CONFIG_MAPS,
@@ -63,21 +63,13 @@ class ReadKey(Struct, frozen=True, order=True):
 class SnapshotRecording(Struct, frozen=True):
     """What was asked for, each with the error it met, None where there was an answer. `kinds`: that of discovery.
 
-    `at` is when, as it is written, "" where that is not known.
+    `at` is when, None where that is not known.
     """
 
     cluster: str
     read: Mapping[ReadKey, ClusterError | None] = field(default_factory=dict)
     kinds: ClusterError | None = None
-    at: str = ""
-
-    @property
-    def time(self) -> datetime | None:
-        """Return `at` as a time, None where it is not known."""
-        try:
-            return datetime.fromisoformat(self.at).astimezone(UTC)
-        except (ValueError, OverflowError):
-            return None
+    at: datetime | None = None
 
     def check_list(self, asked: ReadKey) -> None:
         """Raise what a list met.
@@ -123,7 +115,7 @@ class _Read(Wire, forbid_unknown_fields=True):
 class _File(Wire, forbid_unknown_fields=True):
     read: list[_Read] = msgspec.field(default_factory=list)
     kinds: _Failure | None = None
-    at: str = ""
+    at: Instant | None = None
 
 
 def read_recording(
@@ -145,14 +137,14 @@ def _recording(file: _File, cluster: str) -> SnapshotRecording:
             for read in file.read
         },
         kinds=None if file.kinds is None else _error(file.kinds.error, file.kinds.message),
-        at=file.at,
+        at=datetime_of(file.at),
     )
 
 
 def recording_value(recording: SnapshotRecording) -> dict[str, Any]:
     """Return the content of `recording.yaml`."""
     kinds = {} if recording.kinds is None else {"kinds": _failure(recording.kinds)}
-    at = {"at": recording.at} if recording.at else {}
+    at = {} if recording.at is None else {"at": f"{recording.at:%Y-%m-%dT%H:%M:%SZ}"}
     return {**at, **kinds, "read": [_entry(asked, recording.read[asked]) for asked in sorted(recording.read)]}
 
 
@@ -267,7 +259,7 @@ class Recorder:
             found["metrics.yaml"] = block_text({"results": results})
         if self.history is not None:
             found[HISTORY_FILE] = "".join(self.history.lines())
-        recording = SnapshotRecording(self.cluster, self._read, self._kinds_error, at)
+        recording = SnapshotRecording(self.cluster, self._read, self._kinds_error, instant(at).as_datetime())
         return found | {"recording.yaml": _HEAD + block_text(recording_value(recording))}
 
     def _is_namespaced(self, kind: WorkloadKind) -> bool:

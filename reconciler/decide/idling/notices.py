@@ -276,7 +276,7 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
                 own_verdict for own_verdict in verdict.won if own_verdict.evaluation.result is CriterionResult.UNKNOWN
             )
             yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
-        elif verdict.result is CriterionResult.IDLE and scale.problem:
+        elif verdict.result is CriterionResult.IDLE and scale.problem and scale.replicas:
             why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)
             yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, (why,))
     for service in services:
