@@ -10,8 +10,12 @@ apply/       plan and backends -> outcomes
 report/      plan and outcomes -> text, JSON, Markdown, HTML
 backends/    the world behind five protocols
 yaml/        files below a directory, one reader with limits, a writer: for policies and snapshots
-pipeline.py  the whole way on one screen
-forecast/    policies and a snapshot -> what runs of the coming days do
+pipeline.py  the whole way on one screen; saved_plan.py: a saved plan is carried out; world.py: what runs are on
+forecast/    policies and a snapshot -> what runs of the coming days do; policy_tests/: what cases expect of them
+importing/   manifests of other tools -> policies
+activator/   traffic wakes idle Services
+picker/      the admission webhook that chooses pods for the decreases of others
 cli/, api.py the command line, and the public API
 model.py     the types all rooms share; errors.py: every error raised on purpose
+workload_kinds.py, switches.py: the kinds that are scaled, and those that are switched off instead
 """
