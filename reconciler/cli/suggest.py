@@ -109,8 +109,7 @@ def suggest_command(options: SuggestOptions) -> int:
         if suggestion is None:
             most = max(len(before_working_days(measured(()))) for measured in nights.values())
             has_more = options.snapshot is None or any(one.end - one.start > past for one in histories.values())
-            more = "--since looks further back" if has_more else "the history has no more"
-            show(_without_window(len(windows), most, options.namespace, more))
+            show(_without_window(len(windows), most, options.namespace, has_more))
             return ExitCode.DONE
         documents = documents_of(suggestion, _services(opened, suggestion), str(zone), metric)
         policies = _policies_with(path, documents)
@@ -225,7 +224,7 @@ def _services(opened: Opened, suggestion: Suggestion) -> Iterator[ObjectRef]:
         yield from (service.ref for service in source.list(SERVICES))
 
 
-def _without_window(number: int, nights: int, namespaces: Sequence[str], more: str) -> str:
+def _without_window(number: int, nights: int, namespaces: Sequence[str], has_more: bool) -> str:
     if not number:
         where = f" in {', '.join(namespaces)}" if namespaces else ""
         return (
@@ -235,7 +234,7 @@ def _without_window(number: int, nights: int, namespaces: Sequence[str], more: s
     if nights < FEWEST:
         return (
             f"# No window found: {counted(nights, 'night')} from Monday to Thursday measured as a whole, "
-            f"expected {FEWEST} or more; {more}.\n"
+            f"expected {FEWEST} or more; {'--since looks further back' if has_more else 'the history has no more'}.\n"
         )
     which = "the one Service that is measured" if number == 1 else f"each of {number} Services that are measured"
     return f"# No window found: {which} is called at all hours, or nearly never (then its metric alone is enough).\n"
