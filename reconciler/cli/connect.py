@@ -31,7 +31,7 @@ from reconciler.backends.kubernetes.manifests import Manifest, Manifests
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
 from reconciler.cli.approval import DECLINED, is_approved
-from reconciler.cli.freeze import ended
+from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, auto_approve_option, option, policies_option, terminal_or, verb
 from reconciler.cli.output import say, show_lines
@@ -291,7 +291,7 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
             done[entry.user] = future.result()
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are renewed all the same
             failures.append(reason_on(entry.context, error))
-    code = ended(list(done), failures)
+    code = exit_of_clusters(list(done), failures)
     tokens = {user: renewal.token for user, renewal in done.items() if renewal.token}
     lines = {user: f"{entries[user].context}: {renewal.words}" for user, renewal in done.items()}
     with shown_on_failure([line for user, line in lines.items() if user not in tokens]):

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.cli.output import say_each
 from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, Decision
 from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
@@ -46,6 +47,14 @@ def exit_of_saved(applied: Applied) -> ExitCode:
     if stale and all(outcome.status in (OutcomeStatus.STALE, OutcomeStatus.SKIPPED) for outcome in outcomes):
         return ExitCode.PLAN_REFUSED
     return first_exit_code(_of_outcomes(applied))
+
+
+def exit_of_clusters(done: Sequence[str], failures: Sequence[str]) -> ExitCode:
+    """Say what failed on clusters, and return the exit code of a verb that was `done` on the others."""
+    say_each("error", failures)
+    if not done:
+        return ExitCode.NOTHING_DONE
+    return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
 def no_cluster_read(plan: Plan) -> bool:

@@ -101,7 +101,7 @@ def _recursive(subject: str) -> Iterator[str]:
 
 def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[Plan, list[ObjectExplanation]]:
     """Return the plan, and the objects that `subject` names."""
-    federated = _federated(policies, subject)
+    federated = _federated(policies, subject.strip("/"))
     name = object_name(subject)
     if not federated:
         known_cluster(policies.fleet, name, subject)

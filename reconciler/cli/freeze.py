@@ -10,15 +10,16 @@ from msgspec import Struct
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES
+from reconciler.cli.exit_of_run import exit_of_clusters
+from reconciler.cli.object_names import object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, verb
-from reconciler.cli.output import say, say_each, show, show_document
+from reconciler.cli.output import say, show, show_document
 from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.cli.run_options import WORLD, FleetOptions
 from reconciler.decide.annotations import format_time
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
 from reconciler.errors import UsageError, reason_of, reason_on
-from reconciler.exit_codes import ExitCode
 from reconciler.messages import counted, nearest
 from reconciler.policy.types import Fleet, Freeze
 from reconciler.report.reason_words import ReasonWords
@@ -84,7 +85,7 @@ def freeze_command(options: FreezeOptions) -> int:
         where = f"{counted(len(written), 'cluster')}: {', '.join(written) or 'none'}"
         words = ReasonWords(records.now, names_zone=True).reason((freeze_reason(freeze),))
         show(f"{named}: {words}\nWritten to {where}.\n")
-    return ended(written, failures)
+    return exit_of_clusters(written, failures)
 
 
 class FreezeRecords(Struct, frozen=True):
@@ -140,15 +141,17 @@ def _named(text: str | None, fleet: Fleet, world: World) -> tuple[str, str]:
     """Return the cluster and the namespace that `text` names, "" for all of them."""
     if text is None:
         return "", ""
-    cluster, slash, namespace = text.partition("/")
+    name = object_name(text)
+    if name.kind:
+        raise UsageError(f"{text}: names more than a namespace, expected CLUSTER, NAMESPACE or CLUSTER/NAMESPACE")
     clusters = [member.name for member in fleet.clusters]
-    if cluster in clusters and (namespace or not slash):
-        _check_namespace(namespace, text, [cluster], world)
-        return cluster, namespace
-    if slash:
-        raise UsageError(f'{text}: "{cluster}" is not a cluster of the Fleet{nearest(cluster, clusters)}')
-    _check_namespace(text, text, clusters, world, also=clusters)
-    return "", text
+    if name.cluster in clusters:
+        _check_namespace(name.namespace, text, [name.cluster], world)
+        return name.cluster, name.namespace
+    if name.namespace:
+        raise UsageError(f'{text}: "{name.cluster}" is not a cluster of the Fleet{nearest(name.cluster, clusters)}')
+    _check_namespace(name.cluster, text, clusters, world, also=clusters)
+    return "", name.cluster
 
 
 def _check_namespace(
@@ -168,14 +171,6 @@ def _check_namespace(
     if namespace and namespace not in known:
         hint = nearest(namespace, [*known, *also])
         raise UsageError(f"{text}: neither a cluster nor a namespace is called so{hint}")
-
-
-def ended(written: Sequence[str], failures: Sequence[str]) -> ExitCode:
-    """Say what went wrong, and return the exit code."""
-    say_each("error", failures)
-    if not written:
-        return ExitCode.NOTHING_DONE
-    return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
 class UnfreezeOptions(ScopeOptions):
@@ -213,4 +208,4 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
             for freeze in over
         ]
         show("".join(lines), output)
-    return ended(written, failures)
+    return exit_of_clusters(written, failures)

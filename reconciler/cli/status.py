@@ -107,7 +107,7 @@ def _runs(changes: Sequence[Change]) -> list[RunSummary]:
 
 
 def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[str]:
-    view = next((placement for placement in status.plan.placements if placement.key == subject), None)
+    view = next((placement for placement in status.plan.placements if placement.key == subject.strip("/")), None)
     if view is not None:
         return list(placement_lines(view, status.plan))
     name = object_name(subject)

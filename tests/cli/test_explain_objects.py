@@ -189,7 +189,7 @@ def test_on_a_cluster_that_cannot_be_read_the_last_number_stands_and_when_it_mov
     assert moves in folder.call("plan", "policies", *look).out
 
 
-@pytest.mark.parametrize("subject", ["FederatedReplicaSet/shop/web", "shop/web"])
+@pytest.mark.parametrize("subject", ["FederatedReplicaSet/shop/web", "shop/web", "shop/web/"])
 def test_a_federated_replica_set_is_explained_on_all_of_its_clusters(folder, subject):
     fleet = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}]")
     folder.write("policies/all.yaml", f"{fleet}---\n{PLACED}")

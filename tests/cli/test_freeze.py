@@ -84,6 +84,13 @@ def test_unfreeze_ends_one_scope_and_says_what_else_is_frozen(week: Folder) -> N
     assert state(week) == "dark"
 
 
+def test_a_slash_at_the_end_changes_nothing(week: Folder) -> None:
+    for scope in ("dev/", "dev-1/", "dev/dev-1/"):
+        assert brake(week, "2026-11-16 19:00", "freeze", scope).code == 0
+    for scope, named in (("dev/", "dev"), ("dev-1", "dev-1"), ("dev/dev-1/", "dev/dev-1")):
+        assert brake(week, "2026-11-16 19:10", "unfreeze", scope).out.startswith(f"{named}: no longer frozen by alice")
+
+
 def test_unfreeze_all_ends_every_scope(week: Folder) -> None:
     for scope in ("dev", "dev/dev-1"):
         assert brake(week, "2026-11-16 19:00", "freeze", scope).code == 0
@@ -97,6 +104,11 @@ def test_unfreeze_all_ends_every_scope(week: Folder) -> None:
         (("dve",), 'neither a cluster nor a namespace is called so, did you mean "dev"?'),
         (("dve/dev-1",), '"dve" is not a cluster of the Fleet, did you mean "dev"?'),
         (("dev/dev-2",), 'did you mean "dev-1"?'),
+        (
+            ("dev/dev-1/Deployment/web",),
+            "names more than a namespace, expected CLUSTER, NAMESPACE or CLUSTER/NAMESPACE",
+        ),
+        pytest.param(("",), '"" does not name an object', id="an empty variable, not the whole Fleet"),
         (("--reason", " "), "--reason: expected 1 to 500 characters that say why"),
         (("--for", "soon"), '"soon" is not a duration, expected something like 90s, 30m, 1h30m or 2d, from 1m to 999d'),
         (("--for", "0s"), '"0s" is out of range, expected something like 90s, 30m, 1h30m or 2d, from 1m to 999d'),

@@ -109,7 +109,7 @@ def test_a_next_wake_that_has_passed_is_shown_only_where_something_wakes(request
 
 
 def test_a_federated_replica_set_is_shown_cluster_by_cluster(quickstart: Folder):
-    said = quickstart.call("status", "shop/web", *LOOK)
+    said = quickstart.call("status", "shop/web/", *LOOK)
     heading, name, namespace, replicas, _, head, *rows = said.out.splitlines()
     assert heading == "Fleet quickstart (snapshot, Fri 2026-11-20 23:30, times in Europe/Paris)"
     assert (name.split(), namespace.split()) == (["Name:", "web"], ["Namespace:", "shop"])
