@@ -26,7 +26,7 @@ from reconciler.messages import counted
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ServiceAccount
 from reconciler.observe.needed_objects import Scope
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.report.reason_words import ReasonWords, age
+from reconciler.report.reason_words import ReasonWords, age, ago
 
 State = Literal["OK", "WARN", "FAIL"]
 
@@ -230,7 +230,7 @@ def lock_findings(case: ClusterCheck) -> Iterator[Finding]:
     if holder is None:
         yield Finding("lock", "OK", f"Lease {namespace}/{LEASE} is free")
         return
-    since = "" if holder.renewed_at is None else f", renewed {age(case.now - holder.renewed_at)} ago"
+    since = "" if holder.renewed_at is None else f", renewed {ago(case.now - holder.renewed_at)}"
     yield Finding("lock", "WARN", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
 
 

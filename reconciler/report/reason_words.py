@@ -47,12 +47,19 @@ def stored_text_in_utc(text: str) -> str:
 
 
 def age(length: timedelta) -> str:
-    """Return a length of time as kubectl does: "90s", "6m", "5h", "3d"."""
+    """Return a length of time as kubectl does: "90s", "6m", "5h", "3d"; of one that is still to come "in 90s"."""
+    if length < timedelta(0):  # clocks differ
+        return f"in {age(-length)}"
     seconds = int(length.total_seconds())
     for size, unit, least in ((86400, "d", 2), (3600, "h", 3), (60, "m", 2)):
         if seconds >= least * size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def ago(length: timedelta) -> str:
+    """Return how long ago something was: "90s ago"; "in 90s" where it is still to come."""
+    return age(length) if length < timedelta(0) else f"{age(length)} ago"
 
 
 class ReasonWords(Struct, frozen=True):
@@ -89,9 +96,9 @@ class ReasonWords(Struct, frozen=True):
             return stable(value, form)
         if form in ("edge", "until"):
             return f"{'until ' if form == 'until' else ''}{self.time(at)}"
-        length = age(abs(self.now - at))
         if form == "ago":
-            return f"in {length}" if at > self.now else f"{length} ago"
+            return ago(self.now - at)
+        length = age(abs(self.now - at))
         return f"for {length}" if form == "since" else length
 
 

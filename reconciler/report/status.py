@@ -27,7 +27,7 @@ from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
 from reconciler.report.change_words import name_of
 from reconciler.report.groups import columns, made_at, placement_rows
-from reconciler.report.reason_words import age, reasons_in
+from reconciler.report.reason_words import age, ago, reasons_in
 from reconciler.untrusted_text import one_line, whole_number_in
 from reconciler.version import OUTPUT_VERSION
 
@@ -277,9 +277,8 @@ def _named(title: str, names: Sequence[str]) -> str:
 def run_lines(plan: Plan, runs: Sequence[RunSummary]) -> Iterator[str]:
     """Yield one line for each of `runs`: what it changed, and how long before `plan`."""
     for run in runs:
-        ago = age(plan.made_at - run.at)
         done = ", ".join(f"{count} {verb}" for verb, count in sorted(run.changes.items()))
-        yield one_line(f"Run {run.run or '(no run)'} {ago} ago: {done}")
+        yield one_line(f"Run {run.run or '(no run)'} {ago(plan.made_at - run.at)}: {done}")
 
 
 # One object.
