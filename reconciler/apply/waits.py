@@ -16,7 +16,8 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES, workloads_of
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Phase
-from reconciler.errors import ClusterError
+from reconciler.decide.workloads import is_lagging
+from reconciler.errors import ClusterError, ForbiddenError, NotFoundError
 from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, ObjectRef
 from reconciler.plan.model import Action
 from reconciler.time_limit import TimeLimit
@@ -136,7 +137,7 @@ class Readiness:
 def is_ready(action: Action, access: Access) -> bool:
     """Return whether all pods of the action's workload are ready.
 
-    A kind that does not say, or a workload that is gone, does not keep anybody waiting.
+    A kind that does not say, and a workload that is gone or that the run may not read, keep nobody waiting.
     """
     try:
         kinds = access.cluster.scale_kinds()
@@ -144,9 +145,11 @@ def is_ready(action: Action, access: Access) -> bool:
         if kind is None:
             return True
         workload = access.cluster.get(workloads_of(kind), action.ref.namespace, action.ref.name)
-    except ClusterError:
+    except ClusterError as error:
+        return isinstance(error, ForbiddenError | NotFoundError)
+    if workload.ready_replicas is None:
         return True
-    return workload.ready_replicas is None or workload.ready_replicas >= workload.spec_replicas
+    return workload.ready_replicas >= workload.spec_replicas and not is_lagging(workload)
 
 
 class _Accepting(Struct):

@@ -59,15 +59,17 @@ def is_lagging(workload: Workload) -> bool:
 
 
 def in_rollout(workload: Workload) -> bool:
-    """Return whether the pods of `workload` are being replaced; one past its progress deadline is not."""
+    """Return whether the pods of `workload` are being replaced. One past its progress deadline is not, nor a
+    StatefulSet up to its partition or with OnDelete, as `kubectl rollout status` has it.
+    """
     if is_lagging(workload):
         return True
     progressing = workload.condition("Progressing")
     if progressing is not None and progressing.status == "False":
         return False
-    if workload.updated_replicas is None and workload.kind.pods != "ReplicaSets":
-        return False  # absent means 0 where it is omitted when empty, and "does not say" for other kinds
-    return (workload.updated_replicas or 0) < (workload.status_replicas or 0)
+    if workload.updated_replicas is None or workload.partition is None:
+        return False
+    return workload.updated_replicas < (workload.status_replicas or 0) - workload.partition
 
 
 def replaces_replica_sets(workload: Workload) -> bool:

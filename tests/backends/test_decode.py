@@ -23,7 +23,7 @@ from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
 from reconciler.backends.snapshot.manifests import manifest_of
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import BY_KIND, WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
 from tests.laws import tries
 
@@ -188,6 +188,15 @@ def test_a_custom_resource_is_read_by_its_paths() -> None:
     assert found.replicas_writer.manager == "m"
 
 
+def test_of_a_rollout_that_was_observed_an_absent_count_is_0_and_of_another_kind_it_is_not_known() -> None:
+    status = {"replicas": 3, "observedGeneration": "12"}
+    value = decoded_value(Custom, {"metadata": {"name": "web"}, "spec": {"replicas": 3}, "status": status})
+    for kind, ready in ((BY_KIND["Rollout"], 0), (WorkloadKind("example.com", "v1", "Widget", "widgets"), None)):
+        resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+        found = model_object(resource, value, "east", kind)
+        assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == (3, ready, ready)
+
+
 WORDS = (
     st.none()
     | st.booleans()
@@ -254,7 +263,7 @@ THREADS = """
 import sys, threading, msgspec
 from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value
 from reconciler.backends.kubernetes.pages import _Page
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import BY_KIND, WorkloadKind
 
 def read(meet=threading.Barrier(8)):
     meet.wait()

@@ -71,7 +71,7 @@ def test_old_versions_are_read_as_the_present_ones(tmp_path: Path, version: str,
         pytest.param("status: null", (4, 4, 4, 4, 7), id="null is none"),
         pytest.param("status: {replicas: 4, readyReplicas: 2}", (4, 2, None, None, None), id="what is written counts"),
         pytest.param("status: {replicas: 0}", (0, None, None, None, None), id="zero is written too"),
-        pytest.param("status: {observedGeneration: 6}", (None, None, None, None, 6), id="lagging"),
+        pytest.param("status: {observedGeneration: 6}", (0, 0, 0, 0, 6), id="the API server leaves a 0 out"),
     ],
 )
 def test_status(tmp_path: Path, status: str, numbers: tuple[int | None, ...]) -> None:
@@ -90,6 +90,35 @@ def test_status(tmp_path: Path, status: str, numbers: tuple[int | None, ...]) ->
         found.updated_replicas,
         found.observed_generation,
     ) == numbers
+
+
+@pytest.mark.parametrize(
+    ("kind", "updated"), [("StatefulSet", 0), ("ReplicaSet", None), ("ReplicationController", None)]
+)
+def test_only_kinds_with_rollouts_count_what_is_of_the_newest_template(
+    tmp_path: Path, kind: str, updated: int | None
+) -> None:
+    version = "v1" if kind == "ReplicationController" else "apps/v1"
+    status = "{observedGeneration: 1, replicas: 2}"
+    found = one(tmp_path, f"{{apiVersion: {version}, kind: {kind}, metadata: {{name: a}}, status: {status}}}", kind)
+    assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == (2, 0, updated)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "partition"),
+    [
+        ("{}", 0),
+        ("{type: RollingUpdate}", 0),
+        ("{type: RollingUpdate, rollingUpdate: {partition: 2}}", 2),
+        ("{type: OnDelete}", None),
+    ],
+)
+def test_how_many_pods_of_a_stateful_set_keep_their_template(
+    tmp_path: Path, strategy: str, partition: int | None
+) -> None:
+    spec = f"{{updateStrategy: {strategy}}}"
+    manifest = f"{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: a}}, spec: {spec}}}"
+    assert one(tmp_path, manifest, "StatefulSet").partition == partition
 
 
 @pytest.mark.parametrize(

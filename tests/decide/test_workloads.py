@@ -72,17 +72,13 @@ def test_a_workload_is_lagging_while_its_controller_has_not_looked_at_its_spec(g
     [
         pytest.param("Deployment", {}, False, id="settled"),
         pytest.param("Deployment", {"updated_replicas": 2}, True, id="one pod is of an earlier template"),
-        pytest.param("Deployment", {"updated_replicas": None}, True, id="none is of the newest: the field is left out"),
-        pytest.param("Deployment", {"updated_replicas": None, "status_replicas": 1}, True, id="nor is its only one"),
-        pytest.param("Rollout", {"updated_replicas": None}, True, id="as in an Argo Rollout"),
-        pytest.param("StatefulSet", {"updated_replicas": None}, False, id="another kind that does not say"),
-        pytest.param("StatefulSet", {"updated_replicas": 2}, True, id="another kind that does"),
-        pytest.param(
-            "Deployment", {"updated_replicas": None, "status_replicas": None}, False, id="no status, as with no pods"
-        ),
-        pytest.param(
-            "StatefulSet", {"updated_replicas": None, "status_replicas": None}, False, id="no status of another kind"
-        ),
+        pytest.param("Deployment", {"updated_replicas": 0}, True, id="none is of the newest"),
+        pytest.param("Deployment", {"updated_replicas": None}, False, id="a kind that does not say"),
+        pytest.param("StatefulSet", {"updated_replicas": 2}, True, id="of a StatefulSet"),
+        pytest.param("StatefulSet", {"updated_replicas": 2, "partition": 1}, False, id="up to its partition"),
+        pytest.param("StatefulSet", {"updated_replicas": 1, "partition": 1}, True, id="not up to its partition yet"),
+        pytest.param("StatefulSet", {"updated_replicas": 0, "partition": None}, False, id="only what is deleted"),
+        pytest.param("Deployment", {"updated_replicas": 0, "status_replicas": 0}, False, id="no pods"),
         pytest.param("Deployment", {"updated_replicas": 2, "conditions": STUCK}, False, id="past its deadline"),
         pytest.param(
             "Deployment",

@@ -116,10 +116,20 @@ class CustomStatus(Wire):
     conditions: list[StatusCondition] | None = None
 
 
+class RollingUpdate(Wire):
+    partition: Count | None = None
+
+
+class UpdateStrategy(Wire):
+    type: str | None = None
+    rolling_update: RollingUpdate | None = None
+
+
 class WorkloadSpec(Wire):
     replicas: Count | None = None
     selector: LabelSelector | None = None
     template: PodTemplate | None = None
+    update_strategy: UpdateStrategy | None = None  # StatefulSet only
 
 
 class AppsWorkload(Wire):

@@ -74,25 +74,30 @@ def _default_selector(labels: Mapping[str, str]) -> LabelSelector | None:
     return LabelSelector(tuple(sorted(labels.items()))) if labels else None
 
 
-def _status(status: shapes.WorkloadStatus | None) -> dict[str, Any]:
+def _status(status: shapes.WorkloadStatus | None, *, rolls: bool = False) -> dict[str, Any]:
+    """Return what a controller says; `rolls`: it counts the replicas of the newest template too.
+
+    The API server leaves out a count of 0, of which a status says nothing that no controller wrote.
+    """
     if status is None:
         return {}
+    absent = None if status.observed_generation is None else 0
     return {
-        "status_replicas": status.replicas,
-        "ready_replicas": status.ready_replicas,
-        "available_replicas": status.available_replicas,
-        "updated_replicas": status.updated_replicas,
+        "status_replicas": absent if status.replicas is None else status.replicas,
+        "ready_replicas": absent if status.ready_replicas is None else status.ready_replicas,
+        "available_replicas": absent if status.available_replicas is None else status.available_replicas,
+        "updated_replicas": absent if rolls and status.updated_replicas is None else status.updated_replicas,
         "observed_generation": status.observed_generation,
         "conditions": _conditions(status.conditions),
     }
 
 
 def _scaled(
-    spec: Any, template: shapes.PodTemplate | None, selector: LabelSelector | None, status: shapes.WorkloadStatus | None
+    spec: Any, template: shapes.PodTemplate | None, selector: LabelSelector | None, status: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what the built-in kinds with replicas say alike."""
     labels = _template_labels(template)
-    return _status(status) | {
+    return status | {
         "replicas": spec.replicas,
         "selector": selector or _default_selector(labels),
         "template_labels": labels,
@@ -113,13 +118,18 @@ def _remembered_requests(spec: bytes) -> PodRequests:
 
 def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.WorkloadSpec()
-    return _scaled(spec, spec.template, decoded_selector(spec.selector), decoded.status)
+    update = spec.update_strategy or shapes.UpdateStrategy()
+    partition = None if update.rolling_update is None else update.rolling_update.partition
+    status = _status(decoded.status, rolls=True)
+    return _scaled(spec, spec.template, decoded_selector(spec.selector), status) | {
+        "partition": None if update.type == "OnDelete" else partition or 0
+    }
 
 
 def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicaSetSpec()
     template = spec.template or WholeTemplate(None, shapes.PodTemplate())
-    return _scaled(spec, template.read, decoded_selector(spec.selector), decoded.status) | {
+    return _scaled(spec, template.read, decoded_selector(spec.selector), _status(decoded.status)) | {
         "min_ready_seconds": spec.min_ready_seconds,
         "template": template.raw,
     }
@@ -127,7 +137,7 @@ def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str
 
 def _replication_controller(decoded: shapes.ReplicationController, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicationControllerSpec()
-    return _scaled(spec, spec.template, _default_selector(spec.selector or {}), decoded.status)
+    return _scaled(spec, spec.template, _default_selector(spec.selector or {}), _status(decoded.status))
 
 
 def _cron_job(decoded: shapes.CronJob, _: WorkloadKind | None) -> dict[str, Any]:
@@ -152,14 +162,16 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     spec, status = decoded.spec or {}, decoded.status or {}
     conditions = _if_shaped(shapes.CustomStatus, status)
     paths = scale or WorkloadKind("", "", "", "")
+    observed = number_at(status, ("observedGeneration",))
+    absent = 0 if paths.pods == "ReplicaSets" and observed is not None else None  # as of Deployments
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
         "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
         "status_replicas": count_at({"status": status}, paths.status_path),
-        "ready_replicas": count_at(status, ("readyReplicas",)),
-        "available_replicas": count_at(status, ("availableReplicas",)),
-        "updated_replicas": count_at(status, ("updatedReplicas",)),
-        "observed_generation": number_at(status, ("observedGeneration",)),
+        "ready_replicas": count_at(status, ("readyReplicas",), absent),
+        "available_replicas": count_at(status, ("availableReplicas",), absent),
+        "updated_replicas": count_at(status, ("updatedReplicas",), absent),
+        "observed_generation": observed,
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
         "selector": decoded_selector(_custom_selector(spec.get("selector"))),
         "template_labels": _template_labels(_if_shaped(shapes.CustomTemplate, spec.get("template"))),
@@ -264,10 +276,10 @@ def _if_shaped(shape: type[W], value: Any) -> W | None:
         return None
 
 
-def count_at(value: Any, path: Sequence[str]) -> int | None:
-    """Return the number of replicas at `path` of `value`, an int32; None where there is none."""
+def count_at(value: Any, path: Sequence[str], absent: int | None = None) -> int | None:
+    """Return the number of replicas at `path` of `value`, an int32; `absent` where there is none."""
     found = number_at(value, path)
-    return found if found is not None and 0 <= found <= MOST_REPLICAS else None
+    return found if found is not None and 0 <= found <= MOST_REPLICAS else absent
 
 
 def number_at(value: Any, path: Sequence[str]) -> int | None:
