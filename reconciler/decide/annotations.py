@@ -22,7 +22,7 @@ from msgspec.structs import FieldInfo, fields
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
-from reconciler.untrusted_text import MOST_REPLICAS, parse_json, whole_number_in
+from reconciler.untrusted_text import MOST_REPLICAS, parse_json, time_in, whole_number_in
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""
@@ -225,11 +225,8 @@ def parse_time(text: str) -> datetime | None:
     A time without a zone is none, nor is one so far away that nothing could be added to it.
     """
     try:
-        at = datetime.fromisoformat(text.strip())  # takes dates and times without a zone too, which RFC 3339 does not
-        if at.tzinfo is None:
-            return None
-        at = at.astimezone(UTC)
-    except (ValueError, OverflowError):
+        at = time_in(text.strip())
+    except ValueError:
         return None
     return at if is_near(at) else None
 
@@ -239,7 +236,8 @@ def parse_kube_downscaler_time(text: str) -> datetime | None:
 
     Source: kube-downscaler kube_downscaler/scaler.py, TIMESTAMP_FORMATS.
     """
-    return next(filter(None, map(parse_time, (text, f"{text}Z", f"{text}T00:00Z"))), None)
+    text = text.strip().replace(" ", "T")
+    return next(filter(None, map(parse_time, (text, f"{text}Z", f"{text}:00Z", f"{text}T00:00:00Z"))), None)
 
 
 def is_near(at: datetime) -> bool:

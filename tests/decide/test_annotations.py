@@ -12,6 +12,7 @@ from reconciler.decide.annotations import (
     capacity_owner,
     idling_owner,
     idling_owner_key,
+    parse_kube_downscaler_time,
     parse_time,
     placement_owner,
     quoted,
@@ -69,11 +70,23 @@ def test_what_is_quoted_is_cut(text, shown):
         ("9000-12-31T23:59:59Z", 9000),
         ("9001-01-01T00:00:00Z", None),
         ("2026-11-20T22:00:00", None),
+        (" 2026-11-20t22:00:00.5z ", 2026),
+        ("2026-W47-5T22:00:00Z", None),
+        ("20261120T220000Z", None),
+        ("2026-11-20T22Z", None),
+        ("2026-11-20T22:00Z", None),
+        ("2026-11-20T22:00:00+0100", None),
+        ("2026-11-20T22:00:00+24:00", None),
     ],
 )
 def test_a_time_that_can_be_counted_with(text, year):
     found = parse_time(text)
     assert (None if found is None else found.year) == year
+
+
+@pytest.mark.parametrize("text", ["2026-12-01T00:00:00Z", "2026-12-01T00:00", "2026-12-01 00:00", "2026-12-01"])
+def test_the_times_of_kube_downscaler(text):
+    assert parse_kube_downscaler_time(text) == datetime(2026, 12, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
