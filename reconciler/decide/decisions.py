@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.change_codes import ChangeIf, ChangeIfWhenAsked
-from reconciler.decide.reasons import Reasons, text_of
+from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import first_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
@@ -311,6 +311,13 @@ class HeldBack(Struct, frozen=True):
     limits: tuple[LimitUse, ...] = ()
 
 
+Ending = tuple[ReasonCode, datetime]
+"""What ends last of all that keeps a workload from being idled, and when."""
+
+WITHOUT_END = datetime.max.replace(tzinfo=UTC)
+"""When it ends for what is not idled by then either: its criteria say something else at that time."""
+
+
 class PolicyExplanation(_Reasoned, Struct, frozen=True):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
@@ -335,15 +342,11 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
     services: tuple[ObjectRef, ...] = ()  # those with records or a policy that it stands behind
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
-    until: datetime | None = None  # while nothing but time keeps it from being idled; None: something else does
+    until: Ending | None = None  # None: more than time keeps it from being idled
 
     @property
     def change_if(self) -> ChangeIf | None:
         return self.change() if isinstance(self.change, ChangeIfWhenAsked) else self.change
-
-
-WITHOUT_END = datetime.max.replace(tzinfo=UTC)
-"""`until` of what is not idled by then either: its criteria say something else at that time."""
 
 
 class PlacementRow(_Reasoned, Struct, frozen=True):

@@ -141,11 +141,11 @@ def _kept_up(
     """Yield each workload that only time keeps from being idled, and that the filters leave."""
     found: dict[ObjectRef, KeptUp] = {}
     for explanation in desired.explanations:
-        by = _TIMED.get(explanation.reasons[0].code) if explanation.reasons else None
-        if by is None or explanation.until is None:
+        last, until = explanation.until or (None, None)
+        if last not in _TIMED:
             continue
         if filters.keep(explanation.policy, explanation.ref, labels.get(explanation.ref, NOTHING)):
-            found[explanation.ref] = KeptUp(by, None if explanation.until == WITHOUT_END else explanation.until)
+            found[explanation.ref] = KeptUp(_TIMED[last], None if until == WITHOUT_END else until)
     yield from found.values()
 
 

@@ -181,11 +181,10 @@ def test_what_only_time_keeps_from_being_idled_is_named(
 
 def kept_up(policies, code, until, filters=None):
     """What the plan says of one workload that two policies select, and of another that nothing keeps up."""
-    reasons = () if code is None else (reason(code),)
+    ends = None if code is None or until is None else (code, until)
     web, api = (a_workload(name, labels={"app": name}) for name in ("web", "api"))
     explanations = [
-        PolicyExplanation(web.ref, "idling", name, "stays awake", reasons, until=until)
-        for name in ("nights", "weekends")
+        PolicyExplanation(web.ref, "idling", name, "stays awake", (), until=ends) for name in ("nights", "weekends")
     ]
     explanations.insert(0, PolicyExplanation(api.ref, "idling", "nights", "stays idle", (reason(ReasonCode.IDLE),)))
     desired = DesiredState(explanations=tuple(explanations))

@@ -20,7 +20,7 @@ from reconciler.decide.change_codes import (
     is_time,
     joint_change,
 )
-from reconciler.decide.decisions import WITHOUT_END
+from reconciler.decide.decisions import WITHOUT_END, Ending
 from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import change_if_restricted
 from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, unnamed_kind
@@ -66,20 +66,23 @@ def change_if_of(choice: Choice, choices: Choices) -> ChangeIf | None:
     return _together((choice, *(choice for choice in others if choice.holds_others_up or choice.action in concerned)))
 
 
-def kept_up_until(choice: Choice) -> datetime | None:
-    """Return until when nothing but time keeps `choice` up by itself, None where something else does.
+def kept_up_until(choice: Choice) -> Ending | None:
+    """Return what ends last of all that keeps `choice` up by itself, and when; None where more than time does.
 
     It is `WITHOUT_END` where its criteria no longer call it idle by then.
     """
     if choice.condition is None or choice.condition.until is None or choice.action is not IdleAction.LEAVE:
         return None
-    keeping_up = (choice.conditions.get(name) for name in KEEP_UP if name not in _NOT_OWN)
-    if any(condition is not None and condition.until is None for condition in keeping_up):
+    found = (choice.conditions.get(name) for name in KEEP_UP if name not in _NOT_OWN)
+    ends = {condition.why[0].code: condition.until for condition in found if condition is not None}
+    if None in ends.values():
         return None
+    last = max(ends, key=lambda code: ends[code] or WITHOUT_END)
     change = _together((choice,))
     if change is None or change.code is ChangeIfCode.ANNOTATION_REMOVED:
-        return WITHOUT_END
-    return parse_time(str(change.values["at"])) if is_time(change) else None
+        return last, WITHOUT_END
+    at = parse_time(str(change.values["at"])) if is_time(change) else None
+    return None if at is None else (last, at)
 
 
 def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:

@@ -15,14 +15,13 @@ Each decision goes one way; what a reader asks stands in the module named:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from datetime import datetime
 from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.decide.change_codes import ChangeIfWhenAsked
-from reconciler.decide.decisions import Decision, DesiredState, HeldBack, PolicyExplanation, equal_priorities
+from reconciler.decide.decisions import Decision, DesiredState, Ending, HeldBack, PolicyExplanation, equal_priorities
 from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.change_if import change_if_of, kept_up_until
 from reconciler.decide.idling.conditions import IdlingCondition
@@ -193,7 +192,7 @@ def idling_explanations(
                 yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
 
 
-def _considered(choice: Choice, change: ChangeIfWhenAsked, until: datetime | None) -> Iterator[PolicyExplanation]:
+def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None) -> Iterator[PolicyExplanation]:
     subject, verdict, of_autoscaler = choice.subject, choice.subject.verdict, _of_autoscaler(choice)
     whole: dict[str, Any] = {
         "ref": subject.scale.runs.ref,

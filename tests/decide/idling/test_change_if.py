@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, all_changes, change_if, joint_change
 from reconciler.decide.decisions import WITHOUT_END
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObservedState, QueryAnswer, QueryKey
 from reconciler.policy.types import (
     AllOf,
@@ -367,12 +368,24 @@ def test_min_awake_is_not_lost_behind_what_keeps_up_all_of_a_federated_replica_s
     assert (one.why, change_if_of(one), one.until) == (said, "", None)
 
 
+AWAKE_LATER = {"reconciler/awake-until": format_time(NIGHT + timedelta(hours=5))}
+
+
 @pytest.mark.parametrize(
     ("workload", "until"),
     [
-        pytest.param({"annotations": WOKEN_NOW}, NIGHT + timedelta(minutes=110), id="minAwake"),
+        pytest.param({"annotations": WOKEN_NOW}, (ReasonCode.MIN_AWAKE, NIGHT + timedelta(minutes=110)), id="minAwake"),
+        pytest.param(
+            {"annotations": WOKEN_NOW | AWAKE_LATER},
+            (ReasonCode.KEPT_AWAKE, NIGHT + timedelta(hours=5)),
+            id="minAwake, and longer by an annotation",
+        ),
         pytest.param({"annotations": WOKEN_NOW, "terminating": True}, None, id="minAwake, and it is deleted"),
-        pytest.param({"annotations": {"reconciler/awake-until": ENDS}}, WITHOUT_END, id="until its hours end"),
+        pytest.param(
+            {"annotations": {"reconciler/awake-until": ENDS}},
+            (ReasonCode.KEPT_AWAKE, WITHOUT_END),
+            id="until its hours end",
+        ),
         pytest.param({"annotations": {"reconciler/exclude": "true"}}, None, id="an exclusion"),
         pytest.param({}, None, id="nothing"),
     ],
