@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, read_time
-from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Phase, Verb, policy_title
+from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Notice, Phase, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.placement.home import unknown_since
@@ -58,7 +58,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         undecided=desired.undecided,
         overridden=desired.overridden,
         unknown=_unknown(state),
-        notices=(*desired.notices, *announcements(decisions)),
+        notices=(*desired.notices, *_not_served(policies, state), *announcements(decisions)),
         limits=desired.limits,
         placements=desired.placements,
         explanations=desired.explanations,
@@ -117,12 +117,7 @@ def _without_workloads(policies: PolicySet, desired: DesiredState, state: Observ
     """Return the policies that select nothing: who has just written them wonders. What cannot be read may be theirs,
     and so may what belongs to a tenant that is stopped, or to another shard.
     """
-    if (
-        policies.stopped
-        or policies.shard
-        or state.unreachable
-        or any(cluster.unreadable for cluster in state.clusters.values())
-    ):
+    if not _is_whole(policies, state):
         return ()
     selecting = {(explanation.job, explanation.policy) for explanation in desired.explanations if explanation.selected}
     stated = [
@@ -130,6 +125,25 @@ def _without_workloads(policies: PolicySet, desired: DesiredState, state: Observ
         *(("downscale", policy.name) for policy in policies.downscale),
     ]
     return tuple(policy_title(*policy) for policy in stated if policy not in selecting)
+
+
+def _is_whole(policies: PolicySet, state: ObservedState) -> bool:
+    """Return whether all that the policies may select was read."""
+    unread = state.unreachable or any(cluster.unreadable for cluster in state.clusters.values())
+    return not (policies.stopped or policies.shard or unread)
+
+
+def _not_served(policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
+    """Yield the kinds that policies select and no cluster can scale: their definition may be missing."""
+    kinds = [kind for cluster in state.clusters.values() for kind in cluster.scale_kinds]
+    served = {name for kind in kinds for name in (kind.kind.lower(), f"{kind.kind}.{kind.group}".lower())}
+    selecting = [(job, policy) for job in ("idling", "downscale") for policy in getattr(policies, job)]
+    for job, policy in selecting if _is_whole(policies, state) else ():
+        selector = policy.selector.workloads
+        for kind in () if selector is None else selector.kinds:
+            if kind.lower() not in served:
+                text = f'selects the kind "{kind}", which no cluster can scale, expected a CustomResourceDefinition'
+                yield Notice("notServed", policy_title(job, policy.name), f"{text} with its scale, also in a snapshot")
 
 
 _TIMED = {condition.code: condition.name for condition in TIMED_CONDITIONS}
