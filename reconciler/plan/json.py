@@ -65,6 +65,7 @@ def plan_to_json(plan: Plan) -> str:
     return "".join(plan_in_parts(plan))
 
 
+_AROUND = ("[\n  [", "\n  ]\n]")
 _AT_ONCE = 256
 """Actions whose text is made at once."""
 
@@ -79,12 +80,12 @@ def plan_in_parts(plan: Plan) -> Iterator[str]:
     yield before + begin
     for start in range(0, len(plan.actions), _AT_ONCE):
         some = plan.actions[start : start + _AT_ONCE]
-        inside = ",".join(f"\n{_indented(change_document(action))}" for action in some).replace("\n", "\n    ")
-        yield f"{',' if start else ''}{inside}"
+        inside = _indented([[change_document(action) for action in some]])  # as deep as in the plan
+        yield f"{',' if start else ''}{inside.removeprefix(_AROUND[0]).removesuffix(_AROUND[1])}"
     yield f"\n  {rest}\n"
 
 
-def _indented(document: Struct) -> str:
+def _indented(document: Struct | list[list[ChangeDocument]]) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode("utf-8")
 
 
