@@ -104,16 +104,16 @@ def recorded_moments(
 
 def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) -> Iterator[datetime]:
     """Yield when something is old enough, or was awake for long enough, to be idled, where a policy may do that."""
-    waits = {
-        one.since: frozenset(max(one.wait(policy), _AFTER if one.strictly else _AT) for policy in policies.idling)
+    waits = [
+        (one.since, frozenset(max(one.wait(policy), _AFTER if one.strictly else _AT) for policy in policies.idling))
         for one in TIMED_CONDITIONS
-    }
+    ]
     labels = namespace_labels(cluster)
     made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
     waiting: dict[str, set[datetime]] = {}
     for one in made:
         moments = waiting.setdefault(one.ref.namespace, set())
-        for since, durations in waits.items():
+        for since, durations in waits:
             recorded = _times_in(one.annotations.get(since, "")) if since else (one.created_at,)
             moments |= set(_later((at for at in recorded if at is not None), durations))
     for namespace, moments in waiting.items():

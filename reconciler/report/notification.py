@@ -98,7 +98,7 @@ def _of_action(action: Action, outcome: Outcome, fleet: Fleet) -> Iterator[Fact]
     if on is not None:
         ref = action.ref
         tenant = _tenant_at(fleet, ref.cluster, ref.namespace)
-        yield Fact(on, str(ref), f"{ref}: {text}", action.policy, tenant, error=outcome.error)
+        yield Fact(on, str(ref), f"{ref}: {text}", action.decision.policy, tenant, error=outcome.error)
 
 
 def _of_notice(notice: Notice, fleet: Fleet) -> Fact:
