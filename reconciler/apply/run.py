@@ -230,7 +230,7 @@ class FreezeCheck:
         self._accesses = accesses
         self._namespace = namespace
         self._now = now
-        self._guard = threading.Lock()
+        self._reading = {cluster: threading.Lock() for cluster in accesses}
         self._read: dict[str, tuple[tuple[Freeze, ...], Iterator[int], TimeLimit]] = {}
 
     def why_not(self, decision: Decision) -> str:
@@ -244,14 +244,12 @@ class FreezeCheck:
         return "" if found is None else f"{ref.cluster}: {freeze_reason(found)}"
 
     def _freezes(self, cluster: str) -> tuple[Freeze, ...]:
-        with self._guard:
+        with self._reading[cluster]:  # one asks, the others wait for what it reads
             freezes, writes, limit = self._read.get(cluster, ((), iter(()), TimeLimit(0)))
-            if next(writes, None) is not None and not limit.over:
-                return freezes
-        freezes = self._asked(cluster)
-        with self._guard:
-            self._read[cluster] = freezes, iter(range(BATCH - 1)), TimeLimit(_FREEZE_SECONDS)
-        return freezes
+            if next(writes, None) is None or limit.over:
+                freezes = self._asked(cluster)
+                self._read[cluster] = freezes, iter(range(BATCH - 1)), TimeLimit(_FREEZE_SECONDS)
+            return freezes
 
     def _asked(self, cluster: str) -> tuple[Freeze, ...]:
         try:

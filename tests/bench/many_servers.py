@@ -227,6 +227,7 @@ class Handler(BaseHTTPRequestHandler):
             except (KeyError, ValueError) as error:
                 return self._fails(422, f"the test failed: {error}")
             if number >= 0:
+                made = {"apiVersion": "apps/v1", "kind": "Deployment", **made}
                 server.patched[number] = json.dumps(made).encode()
             else:
                 server.kept[path] = made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -181,6 +183,16 @@ def test_a_freeze_stops_the_next_batch_of_a_run_that_goes_on():
     assert "east: frozen by alice until" in asked[-1]
     assert checked.why_not(a_decision("web", phase=Phase.WAKE)) == ""
     assert cluster.reads == 2
+
+
+def test_many_that_write_at_once_read_it_once_for_a_batch():
+    cluster = Counting(told("east"))
+    answered, many = cluster.get, 16
+    cluster.get = lambda *asked: (time.sleep(0.01), answered(*asked))[1]  # type: ignore[method-assign]
+    checked = check(cluster)
+    with ThreadPoolExecutor(many) as pool:
+        list(pool.map(lambda _: checked.why_not(a_decision("web", phase=Phase.DECREASE)), range(BATCH * 10)))
+    assert cluster.reads == 10
 
 
 def test_a_freeze_that_cannot_be_read_before_a_batch_stops_it():
