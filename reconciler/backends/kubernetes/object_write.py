@@ -90,10 +90,7 @@ class ObjectWrite:
         subresource = ""
         if self._is_scale_only(changes):
             subresource = "/scale"
-            operations = [
-                operation if operation.path == "/metadata/uid" else replace(operation, path="/spec/replicas")
-                for operation in operations
-            ]
+            operations = [*_tests(self._write), *map(_of_scale, changes)]
         body = [_wire(operation) for operation in operations]
         return self._request("patch", body, subresource, query=_MANAGED, content_type=JSON_PATCH)
 
@@ -248,6 +245,13 @@ def _tests(write: Write) -> list[PatchOperation]:
     return [] if write.uid is None else [PatchOperation("test", "/metadata/uid", write.uid)]
 
 
+def _of_scale(change: PatchOperation) -> PatchOperation:
+    """Return a change of replicas as one of a Scale, which leaves out a 0: there is nothing to test, or to replace."""
+    if change.op == "test":
+        return replace(change, path="/spec/replicas", value=change.value or None)
+    return replace(change, path="/spec/replicas", op="add")
+
+
 def _wire(operation: PatchOperation) -> dict[str, Any]:
     value = {} if operation.op == "remove" else {"value": operation.value}
     return {"op": operation.op, "path": operation.path, **value}
@@ -255,7 +259,7 @@ def _wire(operation: PatchOperation) -> dict[str, Any]:
 
 def _check_taken(answer: HttpResponse, request: ApiRequest, write: Write) -> None:
     """Check that the server took the numbers and switches of a patch as they are: admission may change them, and a
-    schema may drop them. Where only replicas were sent, its answer is a Scale.
+    schema may drop them. Where only replicas were sent, its answer is a Scale, which leaves out a 0.
 
     Raises:
         RefusedError: it made others of them.
@@ -263,7 +267,8 @@ def _check_taken(answer: HttpResponse, request: ApiRequest, write: Write) -> Non
     given = [change for change in write.patch if change.op != "test" and _is_scale(change)]
     found = decoded_object(answer, request.operation) if given else None
     for change in given:
-        value = value_at(found, "/spec/replicas" if request.path.endswith("/scale") else change.path)
+        of_scale = request.path.endswith("/scale")
+        value = value_at(found, "/spec/replicas") or 0 if of_scale else value_at(found, change.path)
         if not equal(value, change.value):
             made, expected = (msgspec.json.encode(each).decode() for each in (value, change.value))
             raise RefusedError(

@@ -13,7 +13,7 @@ from reconciler.errors import ForbiddenError, StaleError
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.kubernetes.live import opened, requests_to, scaled
-from tests.real.objects import a_crd, an_object
+from tests.real.objects import a_crd, a_deployment, an_object
 from tests.real.worlds import create, served_meanwhile
 
 if TYPE_CHECKING:
@@ -71,6 +71,24 @@ def test_only_replicas_go_through_scale(sized: ControlPlane, api_namespace: str)
     with pytest.raises(StaleError, match="/spec/size is 5, expected 3"):
         cluster.write(scaled(ref, f"{GROUP}/v1", 3, 0, "/spec/size"))
     assert sized.api.get(path)["spec"]["size"] == 5
+
+
+@pytest.mark.parametrize("is_custom", [False, True])
+def test_to_zero_and_back_through_scale(sized: ControlPlane, api_namespace: str, is_custom: bool) -> None:
+    """A Scale with 0 replicas has no spec.replicas: the API server leaves it out."""
+    custom = an_object(f"{GROUP}/v1", "Deployment", "web", spec={"size": 3})
+    made = custom if is_custom else a_deployment("web", 3)
+    create(sized.api, [made], api_namespace)
+    cluster = opened(sized.kubeconfig("east"))
+    group, _, version = made["apiVersion"].partition("/")
+    ref, leaf = ObjectRef("east", api_namespace, "Deployment", "web", group), "size" if is_custom else "replicas"
+    path = f"/apis/{group}/{version}/namespaces/{api_namespace}/deployments/web"
+    for before, after in ((3, 0), (0, 2)):
+        cluster.write(scaled(ref, made["apiVersion"], before, after, f"/spec/{leaf}"))
+        assert sized.api.get(path)["spec"][leaf] == after
+    with pytest.raises(StaleError, match=f"/spec/{leaf} is 2, expected 0"):
+        cluster.write(scaled(ref, made["apiVersion"], 0, 5, f"/spec/{leaf}"))
+    assert sized.api.get(path)["spec"][leaf] == 2
 
 
 def test_replicas_and_marks_of_a_custom_kind_change_in_one_request(sized: ControlPlane, api_namespace: str) -> None:
