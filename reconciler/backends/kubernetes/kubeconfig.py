@@ -109,7 +109,7 @@ def kubeconfig_context(
 
     Source: kubernetes/client-go tools/clientcmd/client_config.go, ClientConfig; api/v1/types.go.
     """
-    paths = (given or os.environ.get("KUBECONFIG") or _DEFAULT).split(os.pathsep)
+    paths = [given] if given else (os.environ.get("KUBECONFIG") or _DEFAULT).split(os.pathsep)
     found = [str(Path(path).expanduser()) for path in paths if path]
     with _reading:
         parsed = [(path, _parsed(path, *_stamp(path))) for path in found if Path(path).exists()]

@@ -613,6 +613,11 @@ def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (connection.endpoint(soon()).access.server, connection.header(soon())) == (SERVER, "Bearer from-b")
 
 
+def test_the_name_of_one_kubeconfig_may_have_a_colon(tmp_path: Path) -> None:
+    """As with `kubectl --kubeconfig`; only the variable KUBECONFIG names several."""
+    assert a_connection(a_kubeconfig(tmp_path / "a:b", {"token": "t"})).header(soon()) == "Bearer t"
+
+
 @pytest.mark.parametrize(
     ("user", "header"),
     [
