@@ -96,7 +96,11 @@ class HeldConnection:
         if first:
             self._first_byte_at = self._loop.time()
             self._signal()
-            return
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        """End it as the client did."""
         self._stop_waiting()
         self._client.close()
         self._end()
@@ -129,7 +133,7 @@ class HeldConnection:
             first = proxy_header(self._client) if self._context.settings.proxy_protocol else b""
         except OSError:  # the client has gone meanwhile
             pod.close()
-            self.refuse("timeout")
+            self._close()
             return
         if not self._owner.admit(self):
             pod.close()

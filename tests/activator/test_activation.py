@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -17,6 +16,7 @@ from reconciler.activator.context import ActivatorContext, ActivatorPod, Activat
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
+from reconciler.activator.splice import reset
 from tests.activator.services import IDLE, a_watched_service
 from tests.activator.stage import LIMIT, until
 
@@ -268,13 +268,24 @@ def test_a_hold_ends_with_a_reset() -> None:
 def test_a_client_that_resets_is_forgotten() -> None:
     async def story(stage: Stage) -> None:
         stage.observe()
-        client = await stage.connect()
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.close()
+        reset(await stage.connect())
         await until(lambda: stage.activation.held == 0)
         assert stage.signals == 0
 
     play(story)
+
+
+def test_a_client_that_resets_before_a_pod_is_told_of_it_is_not_one_that_was_refused() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        client = await stage.connect(b"hello\n")
+        await until(lambda: stage.signals == 1)
+        reset(client)
+        stage.observe(backends=await stage.pod())
+        await until(lambda: stage.activation.held == 0)
+        assert not stage.metrics.refused.total()
+
+    play(story, proxy_protocol=True)
 
 
 def test_where_a_network_policy_may_select_the_pods_nothing_is_spliced() -> None:
