@@ -192,7 +192,7 @@ class ApiClient:
                 if status not in _SUCCESS:
                     if status == 401:
                         self._connection.renew(header, limit)
-                    raise error_of(request.operation, HttpResponse(status, {}, b"\n".join(lines)))
+                    raise error_of(request.operation, HttpResponse(status, {}, next(lines, b"")))
                 yield lines
         except HttpError as error:
             raise no_answer(request.operation, error) from error

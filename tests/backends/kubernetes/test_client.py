@@ -20,6 +20,7 @@ from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
     ClusterError,
+    ForbiddenError,
     LockLostError,
     MalformedAnswerError,
     StoppedError,
@@ -29,7 +30,7 @@ from reconciler.errors import (
 from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
-from tests.backends.servers import HELLO, Server, hang
+from tests.backends.servers import HELLO, Server, hang, silent
 from tests.builders import NOW
 
 assert kubernetes.client.rest
@@ -211,6 +212,18 @@ def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path) -> None:
     expected = pytest.raises(ClusterError, match=r"^east: get /version: forbidden \(no way\), expected the right to")
     with Server(answer) as server, expected:
         requests_to(server.url, tmp_path, RequestSettings()).send(READ)
+
+
+def test_of_the_refusal_of_a_watch_only_the_first_line_is_read(tmp_path: Path) -> None:
+    """A Status is one line; whatever answers in the place of the API server may send lines for ever."""
+
+    def endless(client: socket.socket) -> None:
+        client.sendall(b'HTTP/1.1 403 Forbidden\r\n\r\n{"kind": "Status", "message": "no way"}\n' + b"more\n" * 1000)
+        silent(client)
+
+    expected = pytest.raises(ForbiddenError, match=r"^east: get /version: forbidden \(no way\), expected the right to")
+    with Server(endless) as server, expected, requests_to(server.url, tmp_path, RequestSettings()).watched(READ, 5):
+        pass
 
 
 @pytest.mark.parametrize("status", ["101 Switching Protocols", "304 Not Modified"])
