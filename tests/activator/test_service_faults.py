@@ -159,9 +159,9 @@ def wake_by_hand(services: LiveServices, name: str) -> None:
 
 def watched_from(services: LiveServices, version: str) -> int:
     """The status with which the API server answers a watch of Services from a version on, 200 where it goes on."""
-    services = "/api/v1/services"
+    path = "/api/v1/services"
     try:
-        found = services.api.request("GET", services, watch="true", resourceVersion=version, timeoutSeconds="5")
+        found = services.api.request("GET", path, watch="true", resourceVersion=version, timeoutSeconds="5")
     except ApiError as error:
         return error.status
     status: int = found["object"]["code"] if found["type"] == "ERROR" else 200
