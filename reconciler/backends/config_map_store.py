@@ -87,8 +87,8 @@ def entry_write(
 ) -> Write:
     """Return what sets the entry at `place`, field and key, of the ConfigMap `ref`, and tests that it is as `found`.
 
-    None as `value` takes it out. Where there is no ConfigMap, or no such field, it is made: a test below something that
-    is absent fails.
+    None as `value` takes out an entry that is there. Where there is no ConfigMap, or no such field, it is made: a
+    test below something that is absent fails.
     """
     field, entry = place
     if found is None:

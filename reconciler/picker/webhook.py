@@ -107,7 +107,7 @@ class PickerMetrics:
         )
         failures = [({"reason": reason}, float(self.failures[reason])) for reason in FAILURES]
         yield Family(
-            "reconciler_picker_failures", "Decreases of which the controller chose the pods.", failures, counts=True
+            "reconciler_picker_unpicked", "Decreases of which the controller chose the pods.", failures, counts=True
         )
         spread = Distribution(self._buckets, self._seconds)
         yield Family("reconciler_picker_review_seconds", "How long reviews took.", [({}, spread)], "seconds", SECONDS)

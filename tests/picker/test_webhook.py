@@ -118,7 +118,7 @@ def test_who_asked_is_warned_of_what_nobody_chose(tmp_path: Path) -> None:
     said: list[dict[str, Any]] = []
     play.run(lambda: said.append(answer(play.post(a_review()))))
     assert said[0]["warnings"] == ["reconciler chose no pods: no answer"]
-    assert 'reconciler_picker_failures_total{reason="error"} 1\n' in play.webhook.metrics_text()[1]
+    assert 'reconciler_picker_unpicked_total{reason="error"} 1\n' in play.webhook.metrics_text()[1]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_choice_that_takes_too_long_goes_through_in_time(tmp_path: Path) -> No
         blocked.set()
 
     play.run(asked)
-    assert 'reconciler_picker_failures_total{reason="late"} 1\n' in play.webhook.metrics_text()[1]
+    assert 'reconciler_picker_unpicked_total{reason="late"} 1\n' in play.webhook.metrics_text()[1]
 
 
 def test_the_time_of_a_choice_ends_before_the_deadline(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_one_review_too_many_passes_at_once(tmp_path: Path) -> None:
 
     play.run(asked)
     assert len(play.chooser.asked) == 1
-    assert 'reconciler_picker_failures_total{reason="busy"} 1\n' in play.webhook.metrics_text()[1]
+    assert 'reconciler_picker_unpicked_total{reason="busy"} 1\n' in play.webhook.metrics_text()[1]
 
 
 def test_many_connections_close_none_of_which_the_review_is_under_way(
