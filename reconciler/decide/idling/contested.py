@@ -29,7 +29,7 @@ from reconciler.workload_kinds import workload_kind
 EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
 
-_PERSON = r"(?i)^(kubectl|oc$|k9s|lens|headlamp|mozilla|chrome|safari|opera|firefox|edge)"
+_PERSON = r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?"  # User-Agents of browsers begin with Mozilla
 _ADVICE = (
     (
         "argocd",
@@ -117,7 +117,7 @@ def is_contested(subject: Subject, undo: Undo) -> bool:
 
 def is_by_tool(undo: Undo) -> bool:
     """Return whether it is known that no person did it, nor a tool that people use."""
-    return undo.by != "unknown" and not re.match(_PERSON, undo.by)
+    return undo.by != "unknown" and not re.fullmatch(_PERSON, undo.by)
 
 
 def insisted(workload: Workload) -> Undo | None:

@@ -65,7 +65,15 @@ class TestInsist:
         assert world.replicas(WEB) == 5
         assert UNDONE not in world.objects[WEB].annotations
 
-    @pytest.mark.parametrize("by", ["kubectl-scale", "Mozilla", "k9s"])
+    @pytest.mark.parametrize("by", ["edge-controller", "edgecontroller", "lens-operator", "octopus", "kubectld"])
+    def test_what_begins_like_a_tool_that_people_use_may_be_none(self, by: str):
+        world = an_idle_world(INSISTS)
+        reverted(world, by)
+        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
+
+    @pytest.mark.parametrize(
+        "by", ["kubectl", "kubectl-edit", "kubectl-client-side-apply", "kubectl.exe", "oc", "k9s", "Lens", "Mozilla"]
+    )
     def test_what_a_person_scales_up_stays_awake(self, by: str):
         world = an_idle_world(INSISTS)
         reverted(world, by)
