@@ -36,7 +36,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Decision, FieldChange, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.restore import of_every_fleet
+from reconciler.decide.idling.restore import of_every_fleet, once_asked
 from reconciler.decide.idling.service_records import ServiceRecord, foreign_record_cleared, read_service_record
 from reconciler.errors import ClusterError, reason_of
 from reconciler.model import (
@@ -54,7 +54,7 @@ from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import Scope
 from reconciler.observe.sources import Readers
 from reconciler.plan.build import in_order, numbered_actions
-from reconciler.plan.json_patch import patch_of
+from reconciler.plan.json_patch import annotation_patch
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
@@ -69,7 +69,6 @@ _UNREAD = (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS)
 
 _SERVICES = unreadable_key(SERVICES.group, SERVICES.plural)
 _DISCOVERED_SECONDS = 300.0
-_ANNOTATIONS = ("metadata", "annotations")
 
 _AHEAD = timedelta(days=1)
 """How far the clock of who idled may be ahead of ours; a time beyond was not written by a run."""
@@ -161,7 +160,8 @@ class Waker:
         problems = self._each(idle, lambda service, record: self._request(service, record, now))
         if self.read_only:
             return problems
-        asked = _asked(cluster, {service.ref for service, _ in idle.values()}, now)
+        refs = {service.ref for service, _ in idle.values()}
+        asked = once_asked(cluster, refs, {WAKE_REQUESTED_AT: format_time(now)})
         return problems | self._carry_out(asked, idle, Run(now, f"activator-{secrets.token_hex(6)}"))
 
     def tell_problem(self, name: tuple[str, str], uid: str, problem: str) -> None:
@@ -188,7 +188,7 @@ class Waker:
         if known is not None and known >= record.idled_at:
             return ""
         wanted = {WAKE_REQUESTED_AT: format_time(now)}
-        if failed := self._patch(service, "v1", annotation_changes(service.annotations, wanted)):
+        if failed := self._patch(service, annotation_changes(service.annotations, wanted)):
             return failed
         # The same for all activators, so that there is one for each idling; the annotation says it too.
         name = f"{int(record.idled_at.timestamp()):x}.needpods"
@@ -196,12 +196,9 @@ class Waker:
         self._tell(_event(service.ref, service.uid, name, words, now))
         return ""
 
-    def _patch(self, target: Service | Workload, version: str, changes: tuple[FieldChange, ...]) -> str:
-        missing = () if target.has_annotations else (_ANNOTATIONS,)
+    def _patch(self, target: Service | Workload, changes: tuple[FieldChange, ...]) -> str:
         try:
-            self._view.write(
-                Write("patch", target.ref, version, uid=target.uid, patch=tuple(patch_of(changes, missing)))
-            )
+            self._view.write(annotation_patch(target, changes))
         except ClusterError as error:
             return reason_of(error)
         return ""
@@ -262,7 +259,7 @@ class Waker:
         )
         if IDLED_AT not in service.annotations or not are_up or len(known) < len(record.targets):
             return ""  # somebody else's, or not all of it is known to run: a run looks at it
-        return self._patch(service, "v1", annotation_changes(service.annotations, foreign_record_cleared()))
+        return self._patch(service, annotation_changes(service.annotations, foreign_record_cleared()))
 
     def _keep_awake(self, undecided: Iterable[Workload], record: ServiceRecord, run: Run) -> str:
         """Keep up what a run has not idled yet: it is between the record and the scale.
@@ -278,7 +275,7 @@ class Waker:
                 *annotation_changes(workload.annotations, {AWAKE_SINCE: format_time(run.now)}),
                 *annotation_tests(workload.annotations, (IDLED_AT,)),
             )
-            if failed := self._patch(workload, workload.api_version, changes):
+            if failed := self._patch(workload, changes):
                 return failed
         return ""
 
@@ -316,16 +313,6 @@ def _unread(
 
 
 _GROUPS = {kind: group for group, kind in SCALABLE_KINDS}
-
-
-def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], now: datetime) -> ObservedCluster:
-    """Return `cluster` as it is once the Services `refs` are asked to wake."""
-    wanted = {WAKE_REQUESTED_AT: format_time(now)}
-    services = [
-        replace(service, annotations={**service.annotations, **wanted}) if service.ref in refs else service
-        for service in cluster.services
-    ]
-    return replace(cluster, services=tuple(services))
 
 
 def _event(about: ObjectRef, uid: str, name: str, words: tuple[str, str], now: datetime) -> Write:

@@ -21,7 +21,7 @@ from reconciler.decide.workloads import own_key, owner_key
 from reconciler.errors import LockLostError, NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload, Write
-from reconciler.plan.json_patch import patch_of
+from reconciler.plan.json_patch import missing_maps, patch_of
 from reconciler.plan.model import Action
 from reconciler.workload_kinds import workload_kind
 
@@ -213,10 +213,8 @@ def _found(task: Task, pod: Pod) -> Pod | None:
 
 def _patch(task: Task, pod: Pod, changes: Sequence[FieldChange]) -> None:
     check_lock(task)
-    maps = ((pod.has_annotations, ("metadata", "annotations")), (pod.has_labels, ("metadata", "labels")))
-    missing = [path for there, path in maps if not there]
     ref = ObjectRef(task.ref.cluster, pod.namespace or task.ref.namespace, "Pod", pod.name)
-    task.access.cluster.write(Write("patch", ref, "v1", uid=pod.uid, patch=tuple(patch_of(changes, missing))))
+    task.access.cluster.write(Write("patch", ref, "v1", uid=pod.uid, patch=tuple(patch_of(changes, missing_maps(pod)))))
 
 
 def _each(task: Task, pods: Iterable[Pod], do: Callable[[Pod], None]) -> None:

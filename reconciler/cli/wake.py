@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,24 +25,21 @@ from reconciler.decide.idling.restore import (
     IdleWorkload,
     idle_workloads,
     of_every_fleet,
+    once_asked,
 )
 from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT
 from reconciler.errors import ReconcilerError, UsageError, reason_of
 from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload, Write
+from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply, plan
-from reconciler.plan.json_patch import patch_of
+from reconciler.plan.json_patch import annotation_patch
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.world import World
 
-_ANNOTATIONS = ("metadata", "annotations")
-
 MANY = 20
 """So many objects are woken without a question where somebody could be asked."""
-
-T = TypeVar("T", Service, Workload)
 
 
 class WakeOptions(ByHandOptions):
@@ -134,21 +130,8 @@ class _RequestedWake(Struct, frozen=True):
     def decide_once_asked(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `decide` will, once everything is asked."""
         refs = {idle.asked.ref for idle in self.found if not idle.problem}
-        clusters = {name: _asked(cluster, refs, self.wanted) for name, cluster in state.clusters.items()}
+        clusters = {name: once_asked(cluster, refs, self.wanted) for name, cluster in state.clusters.items()}
         return self.decide(policies, replace(state, clusters=clusters), run)
-
-
-def _asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mapping[str, str]) -> ObservedCluster:
-    """Return `cluster` as it is with the annotations `wanted` on each of `refs`."""
-
-    def written(workload: T) -> T:
-        return replace(workload, annotations={**workload.annotations, **wanted}) if workload.ref in refs else workload
-
-    return replace(
-        cluster,
-        services=tuple(written(service) for service in cluster.services),
-        workloads=tuple(written(workload) for workload in cluster.workloads),
-    )
 
 
 def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: ObjectArgument, subject: str) -> None:
@@ -187,19 +170,12 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
     failures = [f"{idle.asked.ref}: {idle.problem}" for idle in waking.found if idle.problem]
     for target in asked:
         try:
-            world.accesses[target.ref.cluster].cluster.write(request_of(target, waking.wanted))
+            changes = annotation_changes(target.annotations, waking.wanted)
+            world.accesses[target.ref.cluster].cluster.write(annotation_patch(target, changes))
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are asked all the same
             failures.append(reason_of(error))
     say_each("error", failures)
     return [ExitCode.PARTIAL] if failures else []
-
-
-def request_of(target: Service | Workload, wanted: Mapping[str, str]) -> Write:
-    """Return the tested patch that writes `wanted` on one object."""
-    changes = annotation_changes(target.annotations, wanted)
-    version = target.api_version if isinstance(target, Workload) else "v1"
-    missing = () if target.has_annotations else (_ANNOTATIONS,)
-    return Write("patch", target.ref, version, uid=target.uid, patch=tuple(patch_of(changes, missing)))
 
 
 def only(desired: DesiredState, name: ObjectArgument, asked: Collection[ObjectRef]) -> DesiredState:

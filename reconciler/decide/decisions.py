@@ -31,6 +31,10 @@ KIND_OF_JOB: Mapping[str, str] = {
 """The kind of policy by job."""
 
 
+ANNOTATIONS: tuple[str, ...] = ("metadata", "annotations")
+"""Where annotations stand in an object."""
+
+
 def policy_title(job: str, name: str) -> str:
     """Return the policy `name` of `job` as people read it, with its kind."""
     return f"{KIND_OF_JOB[job]} {name}"
@@ -86,7 +90,7 @@ def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | No
     out.
     """
     changed = sorted([key for key, after in wanted.items() if current.get(key) != after])
-    return tuple([FieldChange(("metadata", "annotations", key), current.get(key), wanted[key]) for key in changed])
+    return tuple([FieldChange((*ANNOTATIONS, key), current.get(key), wanted[key]) for key in changed])
 
 
 def annotation_tests(current: Mapping[str, str], keys: tuple[str, ...]) -> tuple[FieldChange, ...]:
@@ -94,12 +98,12 @@ def annotation_tests(current: Mapping[str, str], keys: tuple[str, ...]) -> tuple
     if current.keys().isdisjoint(keys):
         return _absence_tests(keys)
     found = ((key, current.get(key)) for key in sorted(keys))
-    return tuple(FieldChange(("metadata", "annotations", key), value, value) for key, value in found)
+    return tuple(FieldChange((*ANNOTATIONS, key), value, value) for key, value in found)
 
 
 @lru_cache(16)  # most objects have none of the few annotations that are tested
 def _absence_tests(keys: tuple[str, ...]) -> tuple[FieldChange, ...]:
-    return tuple(FieldChange(("metadata", "annotations", key), None, None) for key in sorted(keys))
+    return tuple(FieldChange((*ANNOTATIONS, key), None, None) for key in sorted(keys))
 
 
 class _Reasoned:

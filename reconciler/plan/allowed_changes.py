@@ -22,7 +22,7 @@ from reconciler.decide.annotations import (
     OUR_ANNOTATIONS,
     VICTIM_LABEL,
 )
-from reconciler.decide.decisions import Decision, Verb
+from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
 from reconciler.decide.placement.home import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
 from reconciler.errors import PlanFileError
@@ -36,7 +36,6 @@ from reconciler.workload_kinds import SCALABLE_KINDS, GroupKind, Scalar, Workloa
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]
 
-_ANNOTATIONS: _Path = ("metadata", "annotations")
 _LABELS: _Path = ("metadata", "labels")
 _TEMPLATE: _Path = ("spec", "template")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
@@ -97,14 +96,14 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
     ("discovery.k8s.io", "EndpointSlice"): {},
     ("", "ConfigMap"): {("data",): _is_texts, ("data", "*"): _is_text},
     ("", "Pod"): {
-        (*_ANNOTATIONS, DELETION_COST): _is_text,
+        (*ANNOTATIONS, DELETION_COST): _is_text,
         (*_LABELS, VICTIM_LABEL): _is_text,
     },
     **_OF_KIND,
     ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `saved_plan_checks` holds it against the policies
         **_OF_KIND["apps", "ReplicaSet"],
         (*_LABELS, "*"): _is_text,
-        (*_ANNOTATIONS, "*"): _is_text,
+        (*ANNOTATIONS, "*"): _is_text,
         ("spec", "minReadySeconds"): _is_count,
         _TEMPLATE: lambda value: isinstance(value, Mapping),
     },
@@ -117,7 +116,7 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
         ("spec", "behavior", "scaleUp", "selectPolicy"): lambda value: value in ("Disabled", "Max", "Min"),
     },
 }
-_FLUX = (*_ANNOTATIONS, FLUX_RECONCILE)
+_FLUX = (*ANNOTATIONS, FLUX_RECONCILE)
 _ACTIVATORS = "-activator-"
 """What is in the names of activators' EndpointSlices."""
 
@@ -126,7 +125,7 @@ _NO_ANNOTATIONS = frozenset({("", "Pod"), ("discovery.k8s.io", "EndpointSlice")}
 
 
 _ONLY_TESTED = dict.fromkeys(
-    ((*_ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)),
+    ((*ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)),
     lambda _value: False,
 )
 """Annotations of others: that they are still the same may be a condition, another value may not be written."""
@@ -232,7 +231,7 @@ def _check_of(decision: Decision, path: _Path, switches: _Switches) -> _Check | 
     ref = decision.ref
     key = (ref.group, ref.kind)
     switch = switches.of(key)
-    if switches.kinds is None and switches.may_be(key) and (path[0] == "spec" or path[:-1] == _ANNOTATIONS):
+    if switches.kinds is None and switches.may_be(key) and (path[0] == "spec" or path[:-1] == ANNOTATIONS):
         return lambda value: _is_scalar(value) or _is_switch_map(value)
     if switch is None and is_custom(*key) and path[0] == "spec" and len(path) > 1:
         return _is_count
@@ -240,9 +239,9 @@ def _check_of(decision: Decision, path: _Path, switches: _Switches) -> _Check | 
         return None
     if path == _FLUX and decision.job == "idling":
         return lambda value: value in (None, FLUX_DISABLED)
-    if path[:-1] == _ANNOTATIONS and path[-1] in _OF_PEOPLE:
+    if path[:-1] == ANNOTATIONS and path[-1] in _OF_PEOPLE:
         return lambda _value: False
-    if path[:-1] == _ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
+    if path[:-1] == ANNOTATIONS and path[-1].startswith(OUR_ANNOTATIONS):
         return None if key in _NO_ANNOTATIONS else _is_text
     if switch is not None:
         return _of_switch(switch, path, is_wake=decision.verb is Verb.WAKE)

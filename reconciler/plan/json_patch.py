@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.decide.decisions import Decision, FieldChange, Verb
-from reconciler.model import PatchOperation, Write
+from reconciler.decide.decisions import ANNOTATIONS, Decision, FieldChange, Verb
+from reconciler.model import PatchOperation, Pod, Service, Workload, Write
 from reconciler.plan.model import pointer
 
 
@@ -24,9 +24,16 @@ def write_of(decision: Decision) -> Write:
     )
 
 
-def missing_maps(decision: Decision) -> tuple[tuple[str, ...], ...]:
+def annotation_patch(target: Service | Workload, changes: Sequence[FieldChange]) -> Write:
+    """Return the request that makes `changes` of the annotations of `target`, with a test of what they were."""
+    version = target.api_version if isinstance(target, Workload) else "v1"
+    missing = () if target.has_annotations else (ANNOTATIONS,)
+    return Write("patch", target.ref, version, uid=target.uid, patch=tuple(patch_of(changes, missing)))
+
+
+def missing_maps(changed: Decision | Pod) -> tuple[tuple[str, ...], ...]:
     """Return the paths of the maps that the object does not have yet: nothing in them is tested one by one."""
-    present = {("metadata", "annotations"): decision.has_annotations, ("metadata", "labels"): decision.has_labels}
+    present = {ANNOTATIONS: changed.has_annotations, ("metadata", "labels"): changed.has_labels}
     return tuple(path for path, there in present.items() if not there)
 
 

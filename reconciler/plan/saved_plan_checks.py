@@ -24,7 +24,7 @@ from reconciler.decide.annotations import (
     UNIDLE_TARGETS,
     read_time,
 )
-from reconciler.decide.decisions import Decision
+from reconciler.decide.decisions import ANNOTATIONS, Decision
 from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
@@ -45,7 +45,6 @@ from reconciler.workload_kinds import (
     workload_kind,
 )
 
-_ANNOTATIONS = ("metadata", "annotations")
 _KEEP_AWAKE = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
 _SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))
 _RECORDS = (
@@ -138,7 +137,7 @@ def replicas_of(found: Workload | HorizontalPodAutoscaler | Service | Endpoints)
 def _asked(decision: Decision) -> Iterator[int]:
     """Yield the replicas that `decision` writes as a record, or as the bounds of an autoscaler."""
     metadata = (decision.manifest or {}).get("metadata") or {}
-    written = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
+    written = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == ANNOTATIONS}
     yield from _recorded({**(metadata.get("annotations") or {}), **written})
     if decision.ref.kind == "HorizontalPodAutoscaler":
         yield from (change.after for change in decision.changes if isinstance(change.after, int))
@@ -190,7 +189,7 @@ def _is_stated(path: tuple[str, ...], after: Any, form: Form | None) -> bool:
     if parent == ["metadata", "labels"]:
         released = key == FEDERATED_LABEL and after is None
         return released or (form.labels if form is not None else NOTHING).get(key) == after
-    if path == (*_ANNOTATIONS, ON_DELETE) and after is not None:
+    if path == (*ANNOTATIONS, ON_DELETE) and after is not None:
         return form is not None and bool(form.annotations[ON_DELETE] == after)
     if parent == ["metadata", "annotations"] and not key.startswith(OUR_ANNOTATIONS):
         return form is not None and key in form.annotations and form.annotations[key] == after

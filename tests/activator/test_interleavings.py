@@ -21,7 +21,7 @@ from reconciler.decide.decisions import annotation_changes
 from reconciler.errors import ClusterError
 from reconciler.model import NEED_PODS, ObjectRef, Write
 from reconciler.pipeline import RunRequest, plan
-from reconciler.plan.json_patch import patch_of, write_of
+from reconciler.plan.json_patch import annotation_patch, write_of
 from reconciler.plan.model import Action
 from reconciler.policy.load import read_policies
 from reconciler.world import open_world
@@ -160,8 +160,7 @@ class InterruptedRun:
         service = self.service()
         self.signal = self.now
         changes = annotation_changes(service.annotations, {WAKE_REQUESTED_AT: format_time(self.now)})
-        missing = () if service.has_annotations else (("metadata", "annotations"),)
-        self.cluster().write(Write("patch", SERVICE, "v1", uid=service.uid, patch=tuple(patch_of(changes, missing))))
+        self.cluster().write(annotation_patch(service, changes))
 
     def event(self) -> None:
         self.signal = self.now

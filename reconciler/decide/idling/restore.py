@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,8 +23,10 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes import decisions_of
 from reconciler.decide.reasons import ReasonCode, reason, text_of
-from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
+from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, Writes
+
+T = TypeVar("T", Service, Workload)
 
 
 class Restoration(Struct, frozen=True):
@@ -255,6 +258,17 @@ class IdleWorkload(Struct, frozen=True):
     asked: Service | Workload
     wakes: frozenset[ObjectRef] = frozenset()
     problem: str = ""
+
+
+def once_asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mapping[str, str]) -> ObservedCluster:
+    """Return `cluster` as it is once the annotations `wanted` are on each of `refs`."""
+
+    def asked(one: T) -> T:
+        return replace(one, annotations={**one.annotations, **wanted}) if one.ref in refs else one
+
+    return replace(
+        cluster, services=tuple(map(asked, cluster.services)), workloads=tuple(map(asked, cluster.workloads))
+    )
 
 
 def idle_workloads(

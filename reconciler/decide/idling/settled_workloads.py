@@ -9,13 +9,12 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState
+from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import IdleState
 from reconciler.model import ObjectRef, ObservedState, Workload
 
-_ANNOTATIONS = ("metadata", "annotations")
 _CHANGED = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
 
 
@@ -116,7 +115,7 @@ def _written(workload: Workload, decisions: Iterable[Decision]) -> Workload:
     """Return `workload` with the scale and the annotations that those of `decisions` leave which write its scale."""
     for decision in decisions:
         if decision.replicas_after is not None:
-            changed = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == _ANNOTATIONS}
+            changed = {change.path[-1]: change.after for change in decision.changes if change.path[:-1] == ANNOTATIONS}
             annotations = {key: text for key, text in {**workload.annotations, **changed}.items() if text is not None}
             workload = replace(workload, annotations=annotations, replicas=decision.replicas_after)
     return workload
