@@ -134,7 +134,7 @@ class Workload(Struct, frozen=True, gc=False):
     switch: Switch | None = None  # what is switched off in place of being scaled, such as a CronJob
     starting_deadline: int | None = None  # CronJob only, seconds
     scale_target: tuple[str, str] | None = None  # ScaledObject only: (kind, name)
-    partition: int | None = 0  # StatefulSet only: so many keep their template; None: all do until they are deleted
+    partition: int | None = 0  # StatefulSet, CloneSet: so many keep their template; None: all do until they are deleted
     template: Mapping[str, Any] | None = None  # ReplicaSet only
     requests: PodRequests = NO_REQUESTS  # of one pod
     min_ready_seconds: int | None = None  # ReplicaSet only; None is 0

@@ -23,6 +23,7 @@ from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
 from reconciler.backends.snapshot.manifests import manifest_of
+from reconciler.decide.workloads import in_rollout
 from reconciler.workload_kinds import BY_KIND, WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
 from tests.laws import tries
@@ -189,12 +190,36 @@ def test_a_custom_resource_is_read_by_its_paths() -> None:
 
 
 def test_of_a_rollout_that_was_observed_an_absent_count_is_0_and_of_another_kind_it_is_not_known() -> None:
-    status = {"replicas": 3, "observedGeneration": "12"}
+    status = {"observedGeneration": "12"}
     value = decoded_value(Custom, {"metadata": {"name": "web"}, "spec": {"replicas": 3}, "status": status})
     for kind, ready in ((BY_KIND["Rollout"], 0), (WorkloadKind("example.com", "v1", "Widget", "widgets"), None)):
         resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
         found = model_object(resource, value, "east", kind)
-        assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == (3, ready, ready)
+        assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == (ready, ready, ready)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "updated", "rolls"),
+    [
+        pytest.param({"partition": 2}, 3, False, id="up to its partition"),
+        pytest.param({"partition": 2}, 2, True, id="not up to its partition yet"),
+        pytest.param({"partition": "50%"}, 2, False, id="per cent are rounded up"),
+        pytest.param({"partition": "50%"}, 1, True, id="not up to its share yet"),
+        pytest.param({"partition": "100%"}, 0, False, id="all keep their template"),
+        pytest.param({"rollingUpdate": {"partition": 4}}, 1, False, id="as an Advanced StatefulSet says it"),
+        pytest.param({"type": "OnDelete"}, 0, False, id="only what is deleted"),
+        pytest.param({"type": "ReCreate", "partition": None}, 4, True, id="no partition"),
+        pytest.param("Always", 4, True, id="something else of that name"),
+    ],
+)
+def test_what_keeps_its_template_on_purpose_is_in_no_rollout(strategy: Any, updated: int, rolls: bool) -> None:
+    """A partition of a CloneSet may last for weeks."""
+    kind = BY_KIND["CloneSet"]
+    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    status = {"observedGeneration": 7, "replicas": 5, "readyReplicas": 5, "updatedReplicas": updated}
+    manifest = {"metadata": {"name": "web", "generation": 7}, "status": status}
+    manifest["spec"] = {"replicas": 5, "updateStrategy": strategy}
+    assert in_rollout(model_object(resource, decoded_value(Custom, manifest), "east", kind)) is rolls
 
 
 WORDS = (

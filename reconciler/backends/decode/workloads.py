@@ -167,16 +167,31 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
         "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
-        "status_replicas": count_at({"status": status}, paths.status_path),
+        "status_replicas": count_at({"status": status}, paths.status_path, absent),
         "ready_replicas": count_at(status, ("readyReplicas",), absent),
         "available_replicas": count_at(status, ("availableReplicas",), absent),
         "updated_replicas": count_at(status, ("updatedReplicas",), absent),
         "observed_generation": observed,
+        "partition": _partition(spec, count_at({"spec": spec}, paths.replicas_path, 1)),
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
         "selector": decoded_selector(_custom_selector(spec.get("selector"))),
         "template_labels": _template_labels(_if_shaped(shapes.CustomTemplate, spec.get("template"))),
         "requests": _pod_requests(_if_shaped(shapes.PodTemplate, spec.get("template"))),
     }
+
+
+def _partition(spec: Mapping[str, Any], replicas: int | None) -> int | None:
+    """Return how many pods keep their template, as a StatefulSet and the kinds of OpenKruise say it; None: all do.
+
+    Source: openkruise/kruise apis/apps/v1alpha1 cloneset_types.go, CloneSetUpdateStrategy; statefulset_types.go.
+    """
+    update = spec.get("updateStrategy")
+    if value_below(update, ("type",)) == "OnDelete":
+        return None
+    found = value_below(update, ("partition",)) or value_below(update, ("rollingUpdate", "partition"))
+    if isinstance(found, str) and found.endswith("%"):
+        return -(-(replicas or 0) * (count_at(found[:-1], ()) or 0) // 100)
+    return count_at(found, (), 0)
 
 
 def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
