@@ -128,11 +128,11 @@ def admission(*folders: str) -> list[Object]:
         resources = manifests(*(folder / file for file in kustomization.get("resources", ())))
         found += [one for one in resources if one["kind"].startswith("ValidatingAdmissionPolicy")]
         for patch in kustomization.get("patches", ()):
-            found = [_patched(one, patch) for one in found]
+            found = [patched_by(one, patch) for one in found]
     return found
 
 
-def _patched(one: Object, patch: Mapping[str, Any]) -> Object:
+def patched_by(one: Object, patch: Mapping[str, Any]) -> Object:
     target = {"kind": one["kind"], "name": one["metadata"]["name"]}
     if target != patch["target"]:
         return one
