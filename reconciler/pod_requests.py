@@ -60,9 +60,11 @@ class Hours(Struct, frozen=True):
 def requests_of(pod: Mapping[str, Any]) -> PodRequests:
     """Return what a pod of this spec requests; nothing where it states nothing.
 
-    As the scheduler counts: containers and sidecars together, or an init container where that is more.
+    As the scheduler counts: what the pod itself states, or else containers and sidecars together, or an init container
+    where that is more.
 
-    Source: kubernetes pkg/api/v1/resource helpers.go, PodRequests.
+    Source: kubernetes component-helpers/resource helpers.go, PodRequests; pkg/apis/core/v1/defaults.go,
+    setDefaultPodRequests.
     """
     return PodRequests(_of_pod(pod, "cpu"), _of_pod(pod, "memory") / GIB)
 
@@ -71,19 +73,21 @@ def _of_pod(pod: Mapping[str, Any], resource: str) -> float:
     started = _containers(pod, "initContainers")
     sidecars, most = 0.0, 0.0
     for container in started:
-        wanted = _of_container(container, resource)
+        wanted = _stated(container, resource)
         most = max(most, sidecars + wanted)
         if container.get("restartPolicy") == "Always":
             sidecars += wanted
-    running = sidecars + sum(_of_container(container, resource) for container in _containers(pod, "containers"))
-    return max(running, most) + _amount((pod.get("overhead") or {}).get(resource))
+    running = sidecars + sum(_stated(container, resource) for container in _containers(pod, "containers"))
+    return _stated(pod, resource, max(running, most)) + _amount((pod.get("overhead") or {}).get(resource))
 
 
-def _of_container(container: Mapping[str, Any], resource: str) -> float:
-    """Return a container's request; where it states a limit only, the API server makes that its request."""
-    resources = container.get("resources") or {}
+def _stated(part: Mapping[str, Any], resource: str, otherwise: float = 0.0) -> float:
+    """Return the request of a container, or of a pod for all of its containers; where it states a limit only, and they
+    request nothing `otherwise`, the API server makes that its request.
+    """
+    resources = part.get("resources") or {}
     stated, limits = (resources.get(field) or {} for field in ("requests", "limits"))
-    return _amount(stated.get(resource, limits.get(resource)))
+    return _amount(stated[resource]) if resource in stated else otherwise or _amount(limits.get(resource))
 
 
 def _containers(pod: Mapping[str, Any], field: str) -> Iterable[Mapping[str, Any]]:

@@ -24,6 +24,7 @@ from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
 from reconciler.backends.snapshot.manifests import manifest_of
 from reconciler.decide.workloads import in_rollout
+from reconciler.pod_requests import PodRequests
 from reconciler.workload_kinds import BY_KIND, WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
 from tests.laws import tries
@@ -196,6 +197,14 @@ def test_of_a_rollout_that_was_observed_an_absent_count_is_0_and_of_another_kind
         resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
         found = model_object(resource, value, "east", kind)
         assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == (ready, ready, ready)
+
+
+def test_what_a_pod_requests_itself_is_read() -> None:
+    template = {"spec": {"containers": [{"name": "main"}], "resources": {"requests": {"cpu": "2"}}}}
+    manifest = {"metadata": {"name": "web"}, "spec": {"template": template}}
+    resource = BUILT_IN["Deployment"]
+    found = model_object(resource, decoded_value(shape_of(resource), manifest), "east")
+    assert found.requests == PodRequests(cpu=2)
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,19 @@ def test_a_change_of_what_is_not_there_is_refused() -> None:
         pytest.param(
             {"containers": [{"resources": {"requests": {"memory": "lots"}}}]}, PodRequests(), id="no quantity"
         ),
+        pytest.param(
+            {"containers": [{"resources": {"requests": {"cpu": "1"}}}], "resources": {"requests": {"cpu": "2"}}},
+            PodRequests(cpu=2),
+            id="the pod itself",
+        ),
+        pytest.param(
+            {
+                "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+                "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},
+            },
+            PodRequests(cpu=1, memory=1),
+            id="a limit of the pod itself",
+        ),
         pytest.param({}, PodRequests(), id="nothing stated"),
     ],
 )

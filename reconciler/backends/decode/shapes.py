@@ -68,12 +68,13 @@ class TemplateSpec(Wire):
 
     containers: list[TemplateContainer] | None = None
     init_containers: list[TemplateContainer] | None = None
+    resources: ContainerResources | None = None
     overhead: Quantities | None = None
 
     @property
     def states_resources(self) -> bool:
-        containers = (*(self.containers or ()), *(self.init_containers or ()))
-        return bool(self.overhead) or any(container.resources is not None for container in containers)
+        parts = (self, *(self.containers or ()), *(self.init_containers or ()))
+        return bool(self.overhead) or any(part.resources is not None for part in parts)
 
 
 class PodTemplate(Wire):
