@@ -34,6 +34,7 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.errors import ReconcilerError, reason_of
 from reconciler.model import ACTIVATOR_FRESH_FOR, ACTIVATOR_LEASE_SECONDS
+from reconciler.report.metrics import open_metrics_text
 
 _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -123,7 +124,7 @@ class Activator:
         gauges["listening"] = len(self._activations)
         gauges["held"] = len(self._context.held)
         gauges["spliced"] = len(self._context.spliced)
-        return 200, self.metrics.text()
+        return 200, open_metrics_text(self.metrics.families())
 
     # beginning and end
 

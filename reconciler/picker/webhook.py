@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -90,14 +89,12 @@ class PickerMetrics:
         self.results: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.stale = 0
-        self._buckets = [0] * (len(SECONDS) + 1)
-        self._seconds = 0.0
+        self._seconds = Distribution.of(SECONDS)
 
     def reviewed(self, result: Result, seconds: float) -> None:
         """Count a review that was answered."""
         self.results[result] += 1
-        self._buckets[bisect_left(SECONDS, seconds)] += 1
-        self._seconds += seconds
+        self._seconds.add(seconds, SECONDS)
 
     def families(self) -> Iterator[Family]:
         """Yield all of them."""
@@ -109,8 +106,8 @@ class PickerMetrics:
         yield Family(
             "reconciler_picker_unpicked", "Decreases of which the controller chose the pods.", failures, counts=True
         )
-        spread = Distribution(self._buckets, self._seconds)
-        yield Family("reconciler_picker_review_seconds", "How long reviews took.", [({}, spread)], "seconds", SECONDS)
+        words = "How long reviews took."
+        yield Family("reconciler_picker_review_seconds", words, [({}, self._seconds)], "seconds", SECONDS)
         words = "1 while the policies or the certificate cannot be read again, and the former ones count."
         yield Family("reconciler_picker_stale", words, [({}, float(self.stale))])
 

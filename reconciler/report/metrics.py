@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -26,13 +27,26 @@ if TYPE_CHECKING:
 MetricLabels = Mapping[str, str]
 
 
-class Distribution(Struct, frozen=True):
+class Distribution(Struct):
     """How often what was seen: `buckets` counts what is up to each of the bounds and above the one before it, and last
     what is above them all.
     """
 
-    buckets: Sequence[int]
-    total: float
+    buckets: list[int]
+    total: float = 0.0
+
+    @classmethod
+    def of(cls, bounds: Sequence[float], values: Iterable[float] = ()) -> Distribution:
+        """Return how `values` lie between `bounds`."""
+        found = cls([0] * (len(bounds) + 1))
+        for value in values:
+            found.add(value, bounds)
+        return found
+
+    def add(self, value: float, bounds: Sequence[float]) -> None:
+        """Count `value`; `bounds` are those of the buckets."""
+        self.buckets[bisect_left(bounds, value)] += 1
+        self.total += value
 
 
 class Family(Struct, frozen=True):
@@ -61,16 +75,6 @@ class Family(Struct, frozen=True):
                 yield f"{self.name}_bucket{_labels({**labels, 'le': end})} {count}"
             yield f"{self.name}_count{_labels(labels)} {sum(value.buckets)}"
             yield f"{self.name}_sum{_labels(labels)} {_number(value.total)}"
-
-
-def _distributed(values: Iterable[float], bounds: Sequence[float]) -> Distribution:
-    """Return how `values` lie between `bounds`."""
-    buckets = [0] * (len(bounds) + 1)
-    total = 0.0
-    for value in values:
-        buckets[sum(bound < value for bound in bounds)] += 1
-        total += value
-    return Distribution(buckets, total)
 
 
 def open_metrics_text(families: Iterable[Family], labels: MetricLabels = NOTHING) -> str:
@@ -162,7 +166,7 @@ def _families(measured: Measured) -> Iterator[Family]:
         "reconciler_request_duration_seconds",
         "How long the requests of the last run to each cluster took.",
         [
-            ({"cluster": name}, Distribution(traffic.buckets, traffic.seconds))
+            ({"cluster": name}, Distribution(list(traffic.buckets), traffic.seconds))
             for name, traffic in sorted(measured.traffic.items())
             if traffic.requests
         ],
@@ -261,7 +265,7 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Family]:
     yield Family(
         "sorting_deletion_age_ratio",
         "Of each victim that the controller chooses by age: its age over that of the youngest Ready pod left then.",
-        [({}, _distributed(ratios, AGE_RATIOS))],
+        [({}, Distribution.of(AGE_RATIOS, ratios))],
         bounds=AGE_RATIOS,
     )
 

@@ -17,6 +17,7 @@ from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
 from reconciler.activator.splice import reset
+from reconciler.report.metrics import open_metrics_text
 from tests.activator.services import IDLE, a_watched_service
 from tests.activator.stage import LIMIT, until
 
@@ -190,7 +191,7 @@ def test_what_is_held_is_joined_with_a_pod_as_soon_as_one_is_ready() -> None:
         for client in clients:
             client.shutdown(socket.SHUT_WR)
         await until(lambda: stage.activation.spliced == 0)
-        assert "first_byte_seconds_count 20" in stage.metrics.text()
+        assert "first_byte_seconds_count 20" in open_metrics_text(stage.metrics.families())
 
     play(story)
 

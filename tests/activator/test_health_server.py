@@ -6,16 +6,19 @@ import asyncio
 import socket
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.backends.http.server import MOST_OPEN, serve
+from reconciler.report.metrics import open_metrics_text
 from tests.activator.stage import Stage, play
 
 _MANY = 3 * MOST_OPEN
 
 
-async def answer(port: int) -> bytes:
+async def answer(port: int, path: str = "/healthz") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /healthz HTTP/1.1\r\nHost: activator\r\n\r\n")
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: activator\r\n\r\n".encode())
     try:
         return await reader.read()
     finally:
@@ -47,6 +50,19 @@ def test_of_many_silent_connections_the_oldest_give_way_and_a_probe_is_answered(
         for client in silent:
             client.close()
         server.close()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_metrics_are_served_as_what_they_are() -> None:
+    async def story() -> None:
+        text = open_metrics_text(ActivatorMetrics().families())
+        server = await serve({"/metrics": lambda: (200, text)}, "127.0.0.1", 0)
+        head, _, body = (await answer(server.sockets[0].getsockname()[1], "/metrics")).partition(b"\r\n\r\n")
+        server.close()
+        assert b"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n" in head
+        found = {family.name: family.type for family in text_string_to_metric_families(body.decode())}
+        assert found["reconciler_activator_woken"] == "counter"
 
     asyncio.run(asyncio.wait_for(story(), 60))
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_runs
-from prometheus_client.parser import text_string_to_metric_families as of_activators
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as families_in
 
 from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
-from reconciler.report.metrics import Measured, render_metrics
+from reconciler.report.metrics import Measured, open_metrics_text, render_metrics
 from tests.cli.test_metrics_docs import metrics_in_source
 from tests.forecast.test_timelines import a_deployment
 from tests.forecast.worlds import RandomFleet
@@ -133,7 +132,7 @@ def a_week() -> list[Series]:
         series.setdefault(key, []).append((at, value))
 
     for since, until, text in runs_of_a_week():
-        samples = [one for family in of_runs(text) for one in family.samples if not one.name.startswith("sorting")]
+        samples = [one for family in families_in(text) for one in family.samples if not one.name.startswith("sorting")]
         for at in scraped(since, until):
             for one in samples:
                 add(one, at, at_the_gateway(one, at), verb="apply")
@@ -145,7 +144,8 @@ def a_week() -> list[Series]:
         served.counters.update(woken=1, wake_failures=1)
         served.refused.update(timeout=1)
         served.first_byte(at % 7)
-        for one in (sample for family in of_activators(served.text()) for sample in family.samples):
+        text = open_metrics_text(served.families())
+        for one in (sample for family in families_in(text) for sample in family.samples):
             add(one, at, one.value, pod="activator-0")
     forbidden = {
         "cluster": "a",

@@ -10,7 +10,8 @@ _MOST_BYTES = 4096
 _REQUEST_SECONDS = 10.0
 MOST_OPEN = 64
 """Connections to the HTTP server. Beyond that the oldest is closed: a probe asks as soon as it is connected."""
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 Answer = Callable[[], tuple[int, str]]
 """Gives the status and the text of an answer."""
@@ -30,7 +31,7 @@ async def serve(answers: Mapping[str, Answer], address: str | None, port: int) -
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _REQUEST_SECONDS)
             path = head.split(b" ", 2)[1].decode("ascii", "replace").partition("?")[0]
             status, text = answers[path]() if path in answers else (404, "not found\n")
-            writer.write(response(status, text.encode()))
+            writer.write(response(status, text.encode(), _OPEN_METRICS if path == "/metrics" else _TEXT))
             await asyncio.wait_for(writer.drain(), _REQUEST_SECONDS)
         except (TimeoutError, OSError, IndexError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whoever asks like that gets no answer
