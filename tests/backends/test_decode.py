@@ -25,6 +25,7 @@ from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, R
 from reconciler.backends.snapshot.manifests import manifest_of
 from reconciler.decide.workloads import in_rollout
 from reconciler.pod_requests import PodRequests
+from reconciler.switches import SWITCHES
 from reconciler.workload_kinds import BY_KIND, WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
 from tests.laws import tries
@@ -197,6 +198,16 @@ def test_of_a_rollout_that_was_observed_an_absent_count_is_0_and_of_another_kind
         resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
         found = model_object(resource, value, "east", kind)
         assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == (ready, ready, ready)
+
+
+@pytest.mark.parametrize(("observed", "ready"), [(1, 0), (2, 1), (None, 1)])
+def test_a_condition_of_an_older_generation_shows_nothing(observed: int | None, ready: int) -> None:
+    """A Service of Knative is Ready also without pods; what a new minimum makes of that, its status says later."""
+    kind = SWITCHES["serving.knative.dev", "Service"]
+    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    status = {"observedGeneration": observed, "conditions": [{"type": "Ready", "status": "True"}]}
+    manifest = {"metadata": {"name": "web", "generation": 2}, "status": status}
+    assert model_object(resource, decoded_value(Custom, manifest), "east", kind).ready_replicas == ready
 
 
 def test_what_a_pod_requests_itself_is_read() -> None:

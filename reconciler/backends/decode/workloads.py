@@ -209,6 +209,8 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
     beyond = _missing_parent(value, parents, "switch") if kind.in_map and parents[0] == "spec" else ""
     expected = f"{_literal(kind.off)} where it is off" if is_alike else "a text, a whole number, true or false"
     problem = _unexpected(kind.replicas_path, found, expected) if strange else missing or beyond
+    observed = number_at(decoded.status, ("observedGeneration",))
+    is_behind = observed is not None and observed < (decoded.metadata.generation or 0)  # its conditions are of before
     if other is not None:
         problem = _unexpected(kind.instead, other, f"{'.'.join(kind.replicas_path)} in its place")
     return {
@@ -221,7 +223,9 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
             is_known=not strange and other is None,
         ),
         "no_place": problem,
-        "ready_replicas": None if kind.ready is None or not decoded.status else int(is_ready(value, kind.ready)),
+        "ready_replicas": None
+        if kind.ready is None or not decoded.status
+        else int(is_ready(value, kind.ready) and not (kind.ready.type and is_behind)),
     }
 
 
