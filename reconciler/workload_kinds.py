@@ -58,7 +58,8 @@ class WorkloadKind(Struct, frozen=True):
     `scaled_by`: what stands at `replicas_path`: a number of replicas; a switch, which has the value `off` while the
     object is idle and any other value, or none, while it runs; as text the replicas at which KEDA holds its target.
     `follow` are the fields of its status that say the replicas too, once it is settled. `custom`: a
-    CustomResourceDefinition, or a Fleet, has to say where its scale is.
+    CustomResourceDefinition, or a Fleet, has to say where its scale is. `status_counts` are the other counts that its
+    status has by that definition, readyReplicas and the like: one that is absent is 0.
 
     Of a switch: `absent` is what a missing value means, `record` the annotation that holds the value of before;
     `off_at_any` says that any value switches it off; `in_map` that the last part of the path is a key of a map, which
@@ -84,6 +85,7 @@ class WorkloadKind(Struct, frozen=True):
     in_map: bool = False
     ready: Ready | None = None
     finished: tuple[str, ...] = ()
+    status_counts: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:

@@ -22,7 +22,7 @@ from reconciler.backends.decode.shapes import Custom, CustomResourceDefinition
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
-from reconciler.backends.snapshot.manifests import manifest_of
+from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.decide.workloads import in_rollout
 from reconciler.pod_requests import PodRequests
 from reconciler.switches import SWITCHES
@@ -30,6 +30,7 @@ from reconciler.workload_kinds import BY_KIND, WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
 from tests.laws import tries
 
+COUNTS = ("readyReplicas", "updatedReplicas")
 MINUTE = 60 * 10**9
 BASE = int(datetime(2026, 11, 20, 15, 40, tzinfo=UTC).timestamp()) * 10**9
 
@@ -191,13 +192,30 @@ def test_a_custom_resource_is_read_by_its_paths() -> None:
     assert found.replicas_writer.manager == "m"
 
 
-def test_of_a_rollout_that_was_observed_an_absent_count_is_0_and_of_another_kind_it_is_not_known() -> None:
-    status = {"observedGeneration": "12"}
-    value = decoded_value(Custom, {"metadata": {"name": "web"}, "spec": {"replicas": 3}, "status": status})
-    for kind, ready in ((BY_KIND["Rollout"], 0), (WorkloadKind("example.com", "v1", "Widget", "widgets"), None)):
-        resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
-        found = model_object(resource, value, "east", kind)
-        assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == (ready, ready, ready)
+@pytest.mark.parametrize(
+    ("status", "fields", "counts"),
+    [
+        pytest.param({"observedGeneration": "12"}, COUNTS, (0, 0, 0), id="what its definition has is 0"),
+        pytest.param({"observedGeneration": 12}, ("readyReplicas",), (0, 0, None), id="only what it has"),
+        pytest.param({"observedGeneration": 12}, (), (0, None, None), id="a definition without them"),
+        pytest.param({"phase": "New"}, COUNTS, (None, None, None), id="its controller did not look at it yet"),
+        pytest.param({"observedGeneration": 12, "readyReplicas": 2}, COUNTS, (0, 2, 0), id="what is said counts"),
+    ],
+)
+def test_a_count_that_a_custom_resource_leaves_out(
+    status: dict[str, Any], fields: tuple[str, ...], counts: tuple[int | None, ...]
+) -> None:
+    """Argo Rollouts and LeaderWorkerSet leave a 0 out, and others have no such count: their definitions say which."""
+    properties = {"replicas": {"type": "integer"}, **{field: {"type": "integer"} for field in fields}}
+    schema = {"openAPIV3Schema": {"properties": {"status": {"type": "object", "properties": properties}}}}
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    kind = scale_kind_of(definition(version("v1alpha1", subresources={"scale": paths}, schema=schema)))
+    assert kind is not None
+    assert scale_kind_of(decoded_value(CustomResourceDefinition, definition_of(kind, namespaced=True))) == kind
+    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    manifest = {"metadata": {"name": "web"}, "spec": {"replicas": 3}, "status": status}
+    found = model_object(resource, decoded_value(Custom, manifest), "east", kind)
+    assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == counts
 
 
 @pytest.mark.parametrize(("observed", "ready"), [(1, 0), (2, 1), (None, 1)])

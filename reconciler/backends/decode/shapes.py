@@ -385,6 +385,7 @@ class CustomVersion(Wire):
     served: bool | None = None
     storage: bool | None = None
     subresources: Subresources | None = None
+    schema: dict[str, Any] | None = None
 
 
 class CustomNames(Wire):

@@ -35,6 +35,7 @@ from reconciler.workload_kinds import CRON_JOB, Ready, WorkloadKind, same_scalar
 
 W = TypeVar("W", bound=Wire)
 
+STATUS_COUNTS = ("readyReplicas", "availableReplicas", "updatedReplicas")
 _LONGEST_COUNT = 10  # digits: counts have 31 bits
 _VERSION = r"(?a)v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?"
 _STAGES = {"alpha": 0, "beta": 1, None: 2}
@@ -163,14 +164,18 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     conditions = _if_shaped(shapes.CustomStatus, status)
     paths = scale or WorkloadKind("", "", "", "")
     observed = number_at(status, ("observedGeneration",))
-    absent = 0 if paths.pods == "ReplicaSets" and observed is not None else None  # as of Deployments
+    absent = None if observed is None else 0  # servers leave a 0 out
+
+    def count(field: str) -> int | None:
+        return count_at(status, (field,), absent if field in paths.status_counts else None)
+
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
         "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
         "status_replicas": count_at({"status": status}, paths.status_path, absent),
-        "ready_replicas": count_at(status, ("readyReplicas",), absent),
-        "available_replicas": count_at(status, ("availableReplicas",), absent),
-        "updated_replicas": count_at(status, ("updatedReplicas",), absent),
+        "ready_replicas": count("readyReplicas"),
+        "available_replicas": count("availableReplicas"),
+        "updated_replicas": count("updatedReplicas"),
         "observed_generation": observed,
         "partition": _partition(spec, count_at({"spec": spec}, paths.replicas_path, 1)),
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
@@ -387,7 +392,7 @@ _SPECIFIC: dict[type[Wire], Callable[[Any, WorkloadKind | None], dict[str, Any]]
 
 
 def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
-    """Return the kind with its paths of replicas, None where no served version has a scale.
+    """Return the kind with its paths of replicas and what its status counts, None where no served version has a scale.
 
     Of several versions with a scale the stored one counts, then the one the API server prefers (v2, v1, v1beta1, ...).
     In v1beta1 one version, and subresources for all of them, may stand at the top.
@@ -402,6 +407,7 @@ def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
     if not found:
         return None
     version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))
+    fields = value_below(version.schema, ("openAPIV3Schema", "properties", "status", "properties"))
     return WorkloadKind(
         group=spec.group,
         version=version.name,
@@ -409,6 +415,7 @@ def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
         plural=spec.names.plural,
         replicas_path=_path(scale.spec_replicas_path),
         status_path=_path(scale.status_replicas_path),
+        status_counts=tuple(field for field in STATUS_COUNTS if isinstance(fields, Mapping) and field in fields),
     )
 
 

@@ -16,7 +16,7 @@ from reconciler.backends.decode import shapes
 from reconciler.backends.decode.decoder import decoded_value
 from reconciler.backends.decode.shapes import Custom, CustomStatus, PodTemplate, ReplicaSet, WholeTemplate
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.decode.workloads import count_at, switch_tree, value_below
+from reconciler.backends.decode.workloads import STATUS_COUNTS, count_at, switch_tree, value_below
 from reconciler.backends.patched_values import equal
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.model import DELETION_COST, FIELD_MANAGER, HorizontalPodAutoscaler, Workload
@@ -105,9 +105,6 @@ def without_at(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     return {**value, path[0]: without_at(below, path[1:])} if isinstance(below, dict) else value
 
 
-_PARTS = ("readyReplicas", "availableReplicas", "updatedReplicas")
-
-
 def fill_status(decoded: Any, scale: WorkloadKind | None) -> None:
     """Give `decoded` the status of a settled object where it has none; a status that says anything is kept."""
     if isinstance(decoded, shapes.AppsWorkload | shapes.ReplicaSet | shapes.ReplicationController):
@@ -136,7 +133,7 @@ def _status(wanted: int, decoded: Any) -> shapes.WorkloadStatus:
 def _custom_status(decoded: shapes.Custom, scale: WorkloadKind) -> dict[str, Any]:
     recorded = count_at({"spec": decoded.spec or {}}, scale.replicas_path)
     wanted = 1 if recorded is None else recorded
-    status: dict[str, Any] = dict.fromkeys(_PARTS, wanted)
+    status: dict[str, Any] = dict.fromkeys(STATUS_COUNTS, wanted)
     if decoded.metadata.generation is not None:
         status["observedGeneration"] = decoded.metadata.generation
     return put_at({"status": status}, scale.status_path, wanted)["status"]  # type: ignore[no-any-return]
@@ -189,6 +186,9 @@ def definition_of(kind: WorkloadKind, *, namespaced: bool) -> dict[str, Any]:
         "statusReplicasPath": "." + ".".join(kind.status_path),
     }
     version = {"name": kind.version, "served": True, "storage": True, "subresources": {"scale": scale}}
+    if kind.status_counts:
+        status = {"properties": {field: {"type": "integer"} for field in kind.status_counts}}
+        version["schema"] = {"openAPIV3Schema": {"properties": {"status": status}}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

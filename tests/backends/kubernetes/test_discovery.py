@@ -23,13 +23,16 @@ GROUP = "scales.example"
 
 
 def a_sized_crd() -> dict[str, Any]:
-    """Replicas in spec.size, two versions of which the second is stored, and a kind that others have too."""
+    """Replicas in spec.size, two versions of which the second is stored and has more in its status, and a kind that
+    others have too.
+    """
     crd = a_crd("Deployment", GROUP, version="v1beta1", scale=True)
     first = crd["spec"]["versions"][0]
     first["subresources"]["scale"].update(specReplicasPath=".spec.size", statusReplicasPath=".status.size")
     second = copy.deepcopy(first)
     first["storage"] = False
     second["name"] = "v1"
+    second["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"] = {"readyReplicas": {"type": "integer"}}
     crd["spec"]["versions"].append(second)
     return crd
 
@@ -41,7 +44,9 @@ def sized(api_server: ControlPlane) -> Iterator[ControlPlane]:
         yield api_server
 
 
-SIZED = WorkloadKind(GROUP, "v1", "Deployment", "deployments", ("spec", "size"), ("status", "size"))
+SIZED = WorkloadKind(
+    GROUP, "v1", "Deployment", "deployments", ("spec", "size"), ("status", "size"), status_counts=("readyReplicas",)
+)
 
 
 def test_a_kind_is_found_with_its_paths_and_its_stored_version(sized: ControlPlane) -> None:
