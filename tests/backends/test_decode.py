@@ -218,6 +218,14 @@ def test_a_count_that_a_custom_resource_leaves_out(
     assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == counts
 
 
+def test_a_scaled_object_without_a_target_keeps_nobody_from_reading_the_others() -> None:
+    """Without its list nothing in the cluster is idled, and the API server takes one with an empty name."""
+    resource = BUILT_IN["ScaledObject"]
+    manifest = {"metadata": {"name": "typo"}, "spec": {"scaleTargetRef": {"name": ""}}}
+    found = model_object(resource, decoded_value(shape_of(resource), manifest), "east")
+    assert found.scale_target == ("Deployment", "")
+
+
 @pytest.mark.parametrize(("observed", "ready"), [(1, 0), (2, 1), (None, 1)])
 def test_a_condition_of_an_older_generation_shows_nothing(observed: int | None, ready: int) -> None:
     """A Service of Knative is Ready also without pods; what a new minimum makes of that, its status says later."""
