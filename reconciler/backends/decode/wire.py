@@ -25,6 +25,8 @@ _MICROSECOND = timedelta(microseconds=1)
 _FAR = (datetime(9000, 12, 31, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _REMEMBERED = 512
 _BEYOND_MICROSECONDS = r"(?a)\.\d{6}(\d{1,3})"
+_BEYOND_CALENDAR = r"(?a)(-0001|0000|10000)-\d\d-\d\dT[\d:.]+Z"
+_FIRST, _LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
 
 
 class Instant(int):
@@ -44,9 +46,15 @@ class Instant(int):
 def instant(text: str) -> Instant:
     """Return an RFC 3339 time; what its fraction says beyond nanoseconds is dropped.
 
+    API servers take the years 0 to 9999 in any zone, as in managedFields, and answer with them in UTC: those that no
+    datetime holds become the nearest.
+
     Raises:
         ValueError: `text` is none.
     """
+    beyond_calendar = re.fullmatch(_BEYOND_CALENDAR, text)
+    if beyond_calendar is not None:
+        return instant(_LAST if beyond_calendar[1] == "10000" else _FIRST)
     beyond = re.search(_BEYOND_MICROSECONDS, text)
     nanoseconds = int(beyond[1].ljust(3, "0")) if beyond else 0
     return Instant((time_in(text) - _EPOCH) // _MICROSECOND * 1000 + nanoseconds)

@@ -12,10 +12,10 @@ from reconciler.backends.kubernetes.errors import Operation, refusal_status
 from reconciler.backends.kubernetes.pages import decoded_object
 from reconciler.backends.protocols import NAMESPACES, workloads_of
 from reconciler.errors import MalformedAnswerError
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 from tests.backends.kubernetes.live import opened
 from tests.real import faults
-from tests.real.objects import a_crd, an_object
+from tests.real.objects import a_crd, a_deployment, an_object, with_metadata
 from tests.real.proxy import Proxy, Request
 from tests.real.worlds import create, served_meanwhile
 
@@ -55,6 +55,20 @@ def test_a_count_written_as_a_very_long_text_is_none(odd: ControlPlane, api_name
     odd.api.patch(path, {"status": status})
     (found,) = opened(odd.kubeconfig("east")).list(workloads_of(ODD), namespace=api_namespace)
     assert (found.status_replicas, found.observed_generation) == (2, None)
+
+
+@pytest.mark.parametrize("time", ["0000-01-01T00:00:00Z", "0000-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"])
+def test_a_time_that_anybody_may_write_keeps_nobody_from_reading_a_list(
+    api_server: ControlPlane, api_namespace: str, time: str
+) -> None:
+    """Whoever may create a Deployment states who wrote it when, and the lists are those of the cluster."""
+    entry = {"manager": "any", "operation": "Update", "apiVersion": "apps/v1", "time": time, "fieldsType": "FieldsV1"}
+    made = with_metadata(
+        a_deployment("web"), managedFields=[{**entry, "fieldsV1": {"f:metadata": {"f:labels": {".": {}}}}}]
+    )
+    create(api_server.api, [made], api_namespace)
+    resource = workloads_of(SCALABLE_KINDS["apps", "Deployment"])
+    assert len(opened(api_server.kubeconfig("east")).list(resource, namespace=api_namespace)) == 1
 
 
 def test_an_answer_that_is_no_utf_8(api_server: ControlPlane, tmp_path: Path) -> None:
