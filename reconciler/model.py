@@ -135,6 +135,7 @@ class Workload(Struct, frozen=True, gc=False):
     starting_deadline: int | None = None  # CronJob only, seconds
     scale_target: tuple[str, str] | None = None  # ScaledObject only: (kind, name)
     partition: int | None = 0  # StatefulSet, CloneSet: so many keep their template; None: all do until they are deleted
+    loses_volumes: bool = False  # StatefulSet only: those of the pods that it scales down
     template: Mapping[str, Any] | None = None  # ReplicaSet only
     requests: PodRequests = NO_REQUESTS  # of one pod
     min_ready_seconds: int | None = None  # ReplicaSet only; None is 0

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import policy_title
 from reconciler.decide.idling.activators import UNHELD
-from reconciler.decide.idling.notices import MISSED_RUN
+from reconciler.decide.idling.notices import LOST_VOLUMES, MISSED_RUN
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
@@ -157,7 +157,9 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
         if steps and step.at >= steps[0].at + NIGHT:
             break
         left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
-        warnings |= dict.fromkeys(notice.text for notice in step.plan.notices if notice.kind in (UNHELD, MISSED_RUN))
+        warnings |= dict.fromkeys(
+            notice.text for notice in step.plan.notices if notice.kind in (UNHELD, MISSED_RUN, LOST_VOLUMES)
+        )
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
         for name in () if number else [title for title in step.plan.without_workloads if title not in left_out]:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None

@@ -105,6 +105,21 @@ def test_only_kinds_with_rollouts_count_what_is_of_the_newest_template(
 
 
 @pytest.mark.parametrize(
+    ("policy", "claims", "loses"),
+    [
+        ("{whenScaled: Delete}", "[{metadata: {name: data}}]", True),
+        ("{whenScaled: Delete}", "[]", False),
+        ("{whenDeleted: Delete, whenScaled: Retain}", "[{metadata: {name: data}}]", False),
+        ("{}", "[{metadata: {name: data}}]", False),
+    ],
+)
+def test_whether_a_stateful_set_loses_volumes(tmp_path: Path, policy: str, claims: str, loses: bool) -> None:
+    spec = f"{{persistentVolumeClaimRetentionPolicy: {policy}, volumeClaimTemplates: {claims}}}"
+    manifest = f"{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: a}}, spec: {spec}}}"
+    assert one(tmp_path, manifest, "StatefulSet").loses_volumes is loses
+
+
+@pytest.mark.parametrize(
     ("strategy", "partition"),
     [
         ("{}", 0),

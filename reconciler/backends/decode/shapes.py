@@ -126,11 +126,17 @@ class UpdateStrategy(Wire):
     rolling_update: RollingUpdate | None = None
 
 
+class ClaimRetention(Wire):
+    when_scaled: str | None = None
+
+
 class WorkloadSpec(Wire):
     replicas: Count | None = None
     selector: LabelSelector | None = None
     template: PodTemplate | None = None
-    update_strategy: UpdateStrategy | None = None  # StatefulSet only
+    update_strategy: UpdateStrategy | None = None  # StatefulSet only, and so are those that follow
+    volume_claim_templates: list[Wire] | None = None
+    persistent_volume_claim_retention_policy: ClaimRetention | None = None
 
 
 class AppsWorkload(Wire):

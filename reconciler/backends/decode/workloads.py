@@ -122,8 +122,10 @@ def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any
     update = spec.update_strategy or shapes.UpdateStrategy()
     partition = None if update.rolling_update is None else update.rolling_update.partition
     status = _status(decoded.status, rolls=True)
+    claims = spec.persistent_volume_claim_retention_policy or shapes.ClaimRetention()
     return _scaled(spec, spec.template, decoded_selector(spec.selector), status) | {
-        "partition": None if update.type == "OnDelete" else partition or 0
+        "partition": None if update.type == "OnDelete" else partition or 0,
+        "loses_volumes": claims.when_scaled == "Delete" and bool(spec.volume_claim_templates),
     }
 
 

@@ -196,6 +196,18 @@ def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
         yield _about(ref, MISSED_RUN, words, owner_policy(choice))
 
 
+LOST_VOLUMES = "lostVolumes"
+
+
+def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
+    if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and choice.subject.scale.runs.loses_volumes:
+        words = (
+            " loses the volumes of the pods that go, and their data: its "
+            "persistentVolumeClaimRetentionPolicy.whenScaled is Delete"
+        )
+        yield _about(choice.ref, LOST_VOLUMES, words, owner_policy(choice))
+
+
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is a notice and nothing else."""
     writer = choice.subject.scale.written.replicas_writer
@@ -229,6 +241,7 @@ _NOTICES = (
     _autoscaled,
     _contested,
     _missed_run,
+    _lost_volumes,
     _writer,
 )
 

@@ -469,6 +469,13 @@ def test_a_cron_job_with_a_deadline_misses_nothing():
     assert notices_of(run_in(world, policy), "missedRun") == []
 
 
+@pytest.mark.parametrize("loses", [True, False])
+def test_a_stateful_set_that_loses_its_volumes_is_named_before(loses):
+    world = a_world(a_workload("db", kind="StatefulSet", replicas=3, loses_volumes=loses), now=NIGHT)
+    said = notices_of(run_in(world, a_policy(selector=workloads_selector("StatefulSet"))), "lostVolumes")
+    assert ["whenScaled is Delete" in text for text in said] == [True] * loses
+
+
 def test_the_copies_of_a_record_on_replica_sets_are_not_asked():
     marks = {"idling.kubernetes.io/idled-at": "2026-11-20T22:00:00Z"}
     owner = OwnerReference("apps/v1", "Deployment", "web", "u")
