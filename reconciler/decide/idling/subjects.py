@@ -55,6 +55,12 @@ IDLE_STATES = frozenset(
 """What is idle with a record of ours, until it is woken or released."""
 
 
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+"""Source: kedacore/keda apis/keda/v1alpha1 scaledobject_types.go, getBoolAnnotation: strconv.ParseBool, and any other
+text is true.
+"""
+
+
 class Scale(Struct, frozen=True):
     """`written` is the object that is changed, `runs` the one whose pods it governs (a ScaledObject's target).
 
@@ -97,8 +103,10 @@ class Scale(Struct, frozen=True):
     @property
     def paused_by(self) -> str:
         """What pauses a ScaledObject, "" for nothing."""
-        keys = (PAUSED_REPLICAS, PAUSED) if self.is_paused_kind else ()
-        return next((key for key in keys if self.written.annotations.get(key, "false") != "false"), "")
+        annotations = self.written.annotations if self.is_paused_kind else NOTHING
+        if PAUSED_REPLICAS in annotations:
+            return PAUSED_REPLICAS
+        return "" if annotations.get(PAUSED, "false") in _FALSE else PAUSED
 
     @property
     def is_scaled_meanwhile(self) -> bool:

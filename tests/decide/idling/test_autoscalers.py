@@ -332,6 +332,11 @@ class TestKeda:
         outcome = run_in(self.world(**annotations))
         assert outcome.desired.decisions == ()
 
+    @pytest.mark.parametrize(("text", "verb"), [("False", "idle"), ("0", "idle"), ("no", None), ("", None)])
+    def test_what_keda_takes_for_a_pause_is_one(self, text, verb):
+        found = verbs(run_in(self.world(**{"autoscaling.keda.sh/paused": text})))
+        assert [said for said, what in found if what == "ScaledObject/jobs" and said == "idle"] == [verb] * bool(verb)
+
     def test_a_pause_that_somebody_takes_off_is_a_hand(self):
         world = self.world()
         run_in(world)
