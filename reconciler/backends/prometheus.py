@@ -78,6 +78,16 @@ class _Answer(msgspec.Struct, rename="camel"):
     error: str = ""
     warnings: list[str] | None = None
     infos: list[str] | None = None
+    is_partial: bool | None = None
+
+    @property
+    def gaps(self) -> list[str]:
+        """What the result does without, in the server's words; a cluster of VictoriaMetrics only says that it does.
+
+        Source: VictoriaMetrics app/vmselect/prometheus query_response.qtpl.
+        """
+        stores = ["isPartial: not all of its stores answered"] if self.is_partial else []
+        return [*(self.warnings or ()), *stores, *(info for info in self.infos or () if info.startswith(_LEFT_OUT))]
 
 
 class _SeriesPayload(msgspec.Struct):
@@ -282,11 +292,7 @@ def answer_of(body: bytes | bytearray) -> QueryAnswer:
     said = _decoded(_Answer, body)
     if said.status != "success" or said.data is None:
         raise _Wrong(f"the query failed ({_one_line(f'{said.error_type}: {said.error}')}), expected a result")
-    left_out = [info for info in said.infos or () if info.startswith(_LEFT_OUT)]
-    return QueryAnswer(
-        samples=_samples(said.data),
-        warnings=tuple(_one_line(words) for words in (*(said.warnings or ()), *left_out)),
-    )
+    return QueryAnswer(samples=_samples(said.data), warnings=tuple(map(_one_line, said.gaps)))
 
 
 def _samples(data: _QueryResult) -> tuple[Sample, ...]:
@@ -303,9 +309,8 @@ def _ranges(body: bytes | bytearray) -> list[_RangePayload]:
     said = _decoded(_Answer, body)
     if said.status != "success" or said.data is None or said.data.result_type != "matrix":
         raise _Wrong("the answer to a range query is no matrix, expected one; is it a Prometheus?")
-    warnings = [*(said.warnings or ()), *(info for info in said.infos or () if info.startswith(_LEFT_OUT))]
-    if warnings:
-        raise _Wrong(f"the answer is partial ({_one_line(warnings[0])}), expected a whole one")
+    if said.gaps:
+        raise _Wrong(f"the answer is partial ({_one_line(said.gaps[0])}), expected a whole one")
     found = _decoded(list[_RangePayload], said.data.result)
     if any(found.values is None for found in found):
         raise _Wrong("the result holds histograms, expected numbers; change the query")

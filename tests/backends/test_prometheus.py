@@ -106,6 +106,12 @@ def test_a_proxy_that_lets_reads_through_only_is_asked_with_get_from_then_on(htt
             id="warnings make it partial",
         ),
         pytest.param(
+            a_vector(({}, "3"), isPartial=True),
+            QueryAnswer((Sample({}, 3.0),), warnings=("isPartial: not all of its stores answered",)),
+            id="VictoriaMetrics without one of its stores",
+        ),
+        pytest.param(a_vector(({}, "3"), isPartial=False), QueryAnswer((Sample({}, 3.0),)), id="with all of them"),
+        pytest.param(
             a_vector(({}, "3"), infos=["PromQL info: metric might not be a counter, name does not end in _total"]),
             QueryAnswer((Sample({}, 3.0),)),
             id="an info about a name does not",
@@ -457,6 +463,7 @@ def test_what_is_too_much_for_one_answer_is_asked_in_parts(httpserver: HTTPServe
     [
         pytest.param(a_vector(), "is no matrix, expected one", id="a vector"),
         pytest.param(a_matrix(warnings=["one store is down"]), "is partial (one store is down)", id="partial"),
+        pytest.param(a_matrix(isPartial=True), "is partial (isPartial: not all of its stores", id="VictoriaMetrics"),
         pytest.param(
             {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "histograms": []}]}},
             "holds histograms",
