@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.activator.connection import HeldConnection, connected
 from reconciler.activator.context import ActivatorContext
+from reconciler.activator.held_connection import HeldConnection, connected
 from reconciler.activator.listener import Listener, PortsTakenError, open_listener
 from reconciler.activator.objects import (
     EndpointAddress,

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from reconciler.activator.activation import Activation
-from reconciler.activator.connection import connected
+from reconciler.activator.held_connection import connected
 from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.backends.decode.decoder import decoded_json
 from reconciler.errors import ForbiddenError

@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decide import decide, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
-from reconciler.decide.idling.settled_workloads import IdlingOutcome, Settled
+from reconciler.decide.idling.idling_outcome import IdlingOutcome, Settled
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector, TargetRef
 from tests.builders import (

@@ -28,7 +28,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import change_if_restricted, restriction
-from reconciler.decide.idling.settled_workloads import Settled
+from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (

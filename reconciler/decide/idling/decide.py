@@ -7,7 +7,7 @@ Each decision goes one way; what a reader asks stands in the module named:
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
   of rules, which makes the choice (`rules.py`);
 - settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_times.py`), and what all
-  that leaves to the other jobs (`settled_workloads.py`);
+  that leaves to the other jobs (`idling_outcome.py`);
 - write: decisions on all objects concerned (`writes.py`, `writes_*.py`); what is said of each (below, `notices.py`),
   and what would change it (`change_if.py`).
 """
@@ -26,6 +26,7 @@ from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.change_if import change_if_of, kept_up_until
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.idle_groups import federated_members, idled_together, pods_to_read
+from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
 from reconciler.decide.idling.notices import (
     first_idles,
     nothing_to_idle,
@@ -44,7 +45,6 @@ from reconciler.decide.idling.rules import (
     idled_by,
     owner_policy,
 )
-from reconciler.decide.idling.settled_workloads import IdlingOutcome, claims
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
 from reconciler.decide.idling.wake_times import owner_in, staggered
 from reconciler.decide.idling.write_context import WriteContext

@@ -16,7 +16,14 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.placement.rounding import Claims, Rounds, fair_order, fair_seats, kept_seats, kubefed_order
+from reconciler.decide.placement.weighted_shares import (
+    Claims,
+    Rounds,
+    fair_order,
+    fair_seats,
+    kept_seats,
+    kubefed_order,
+)
 from reconciler.errors import PolicyError
 from reconciler.messages import literal
 from reconciler.model import NOTHING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reconciler.decide.decisions import Cause, DesiredState
-from reconciler.decide.idling.settled_workloads import Settled
+from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.placement.clusters import PlacementInputs, placement_inputs
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, read_unreachable, unreachable_text
 from reconciler.decide.placement.removed_policies import removed_policies

@@ -19,7 +19,7 @@ from reconciler.decide.decisions import (
     Undecided,
     Verb,
 )
-from reconciler.decide.idling.settled_workloads import Settled
+from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.decisions import FOREIGN_MARK, Notice, Undecided
 from reconciler.decide.freeze import restriction
+from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.idling.records import scaled_down_by_others
-from reconciler.decide.idling.settled_workloads import Settled
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.local_replica_sets import (
     PodCounts,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reconciler.decide.decisions import Notice
+from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.idling.service_records import UnidleTarget, targets_text
-from reconciler.decide.idling.settled_workloads import IdlingOutcome
 from reconciler.model import EndpointSlice, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa
