@@ -28,7 +28,7 @@ from reconciler.apply.live_workload import (
 )
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
-from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, changes_since
+from reconciler.decide.downscale.journal import JournalEntry, JournalPod, changes_since
 from reconciler.decide.downscale.victim_choice import (
     ChosenVictims,
     VictimSelection,
@@ -244,7 +244,7 @@ def victim_costs(chosen: ChosenScaleDown) -> VictimCosts:
         after=task.after,
         # Ours, which another choice at the same time wrote, is no former cost: nobody would take it off again.
         pods=tuple(
-            MarkedPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in pods
+            JournalPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in pods
         ),
         at=task.run.now,
         run=task.run.id,

@@ -18,7 +18,7 @@ from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
-from reconciler.decide.uninstall import MarkedObject, decide_uninstall
+from reconciler.decide.uninstall import AnnotatedObject, decide_uninstall
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, UsageError, reason_of
 from reconciler.exit_codes import ExitCode, first_exit_code
 from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Write
@@ -27,7 +27,7 @@ from reconciler.policy.types import Fleet, PolicySet
 from reconciler.workload_kinds import joined_version
 from reconciler.world import World
 
-_NEVER_MARKED = frozenset({("", "events"), ("events.k8s.io", "events"), ("metrics.k8s.io", "pods")})
+_NEVER_ANNOTATED = frozenset({("", "events"), ("events.k8s.io", "events"), ("metrics.k8s.io", "pods")})
 """Kinds that carry no key of ours; metrics have the labels of their pods."""
 
 
@@ -111,7 +111,7 @@ class _Removal:
 
     def cleared(self, _policies: PolicySet, state: ObservedState, _run: Run) -> DesiredState:
         """Return what takes our keys off everything that the clusters of `state` serve."""
-        found = [marked for name in state.clusters for marked in self._marked(name)]
+        found = [one for name in state.clusters for one in self._annotated(name)]
         return decide_uninstall(found, self._fleets)
 
     def own_objects(self, world: World) -> Iterator[ObjectRef]:
@@ -130,12 +130,12 @@ class _Removal:
     def left(self) -> Iterator[ObjectRef]:
         """Yield what still carries a key of ours."""
         for name in self._served:
-            yield from (marked.ref for marked in self._marked(name) if marked.is_of(self._fleets))
+            yield from (one.ref for one in self._annotated(name) if one.is_of(self._fleets))
 
     def _own(self, cluster: str) -> list[ObjectRef]:
         namespace = self._fleet.namespace
         found = [
-            (resource.kind, _marked_object(ref, resource.api_version, metadata))
+            (resource.kind, _annotated_object(ref, resource.api_version, metadata))
             for resource in (CONFIG_MAPS, LEASES)
             for served in self._served[cluster].kinds()
             if (served.group, served.plural) == (resource.group, resource.plural)
@@ -143,13 +143,13 @@ class _Removal:
             if metadata.get("namespace") == namespace
             for ref in [ObjectRef(cluster, namespace, resource.kind, str(metadata["name"]), resource.group)]
         ]
-        return [marked.ref for kind, marked in found if _is_own(kind, marked) and marked.is_of(self._fleets)]
+        return [one.ref for kind, one in found if _is_own(kind, one) and one.is_of(self._fleets)]
 
-    def _marked(self, cluster: str) -> Iterator[MarkedObject]:
+    def _annotated(self, cluster: str) -> Iterator[AnnotatedObject]:
         """Yield what carries a key of ours outside of our own objects; a kind that may not be listed is said."""
         own = set(self._own(cluster))
         for served in self._served[cluster].kinds():
-            if (served.group, served.plural) in _NEVER_MARKED:
+            if (served.group, served.plural) in _NEVER_ANNOTATED:
                 continue
             try:
                 listed = self._served[cluster].metadata(served)
@@ -159,19 +159,19 @@ class _Removal:
             version = joined_version(served.group, served.version)
             for metadata in listed:
                 ref = ObjectRef(cluster, metadata.get("namespace") or "", served.kind, metadata["name"], served.group)
-                one = _marked_object(ref, version, metadata)
-                if one.is_marked and ref not in own:
+                one = _annotated_object(ref, version, metadata)
+                if one.has_our_metadata and ref not in own:
                     yield one
 
 
-def _is_own(kind: str, marked: MarkedObject) -> bool:
-    ours = all(marked.labels.get(key) == value for key, value in OUR_LABELS.items())
-    return ours or (kind == CONFIG_MAPS.kind and marked.ref.name.startswith(OUR_CONFIG_MAPS))
+def _is_own(kind: str, found: AnnotatedObject) -> bool:
+    ours = all(found.labels.get(key) == value for key, value in OUR_LABELS.items())
+    return ours or (kind == CONFIG_MAPS.kind and found.ref.name.startswith(OUR_CONFIG_MAPS))
 
 
-def _marked_object(ref: ObjectRef, version: str, metadata: Mapping[str, Any]) -> MarkedObject:
+def _annotated_object(ref: ObjectRef, version: str, metadata: Mapping[str, Any]) -> AnnotatedObject:
     owners = metadata.get("ownerReferences") or ()
-    return MarkedObject(
+    return AnnotatedObject(
         ref,
         version,
         str(metadata.get("uid", "")),

@@ -269,7 +269,7 @@ class Notice(_Reasoned, Struct, frozen=True):
 
 EQUAL_PRIORITIES = "equalPriorities"
 UNKNOWN_QUERY = "unknownQuery"
-FOREIGN_MARK = "foreignMark"
+FOREIGN_RECORD = "foreignRecord"
 """The kind of the notices about what somebody else idled, or placed; the latter have reasons."""
 ABOVE_SHARE = "aboveShare"
 """The kind of the notices about production that a policy leaves out, and that keeps more than its share."""

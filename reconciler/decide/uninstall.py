@@ -35,7 +35,7 @@ _COPIED = frozenset({"Endpoints", "EndpointSlice"})
 """Kinds whose annotations Kubernetes copies from a Service: they follow it."""
 
 
-class MarkedObject(Struct, frozen=True):
+class AnnotatedObject(Struct, frozen=True):
     """The metadata of one object of any kind; `controlled`: a controller made it, and its annotations are copies."""
 
     ref: ObjectRef
@@ -60,7 +60,7 @@ class MarkedObject(Struct, frozen=True):
         return tuple(sorted(key for key in self.labels if key.startswith("reconciler/")))
 
     @property
-    def is_marked(self) -> bool:
+    def has_our_metadata(self) -> bool:
         return bool(self.our_annotations or self.our_labels)
 
     def is_of(self, fleets: frozenset[str] | None) -> bool:
@@ -77,7 +77,7 @@ class MarkedObject(Struct, frozen=True):
         return not copied and any(key in self.annotations for key in _RECORDS)
 
 
-def decide_uninstall(found: Iterable[MarkedObject], fleets: frozenset[str] | None) -> DesiredState:
+def decide_uninstall(found: Iterable[AnnotatedObject], fleets: frozenset[str] | None) -> DesiredState:
     """Return what takes all keys of ours off `found`; objects that are ours alone are deleted.
 
     What still holds a record is left, and the run is partial: it would never come back as it was. `fleets` are the
@@ -85,31 +85,31 @@ def decide_uninstall(found: Iterable[MarkedObject], fleets: frozenset[str] | Non
     """
     decisions: list[Decision] = []
     notices: list[Notice] = []
-    for marked in sorted(found, key=lambda found: found.ref):
-        if not marked.is_marked or not marked.is_of(fleets):
+    for one in sorted(found, key=lambda found: found.ref):
+        if not one.has_our_metadata or not one.is_of(fleets):
             continue
-        if marked.holds_record:
+        if one.holds_record:
             words = "still holds what it was before; restore it, or scale it and take its annotations off"
-            notices.append(Notice("notUninstalled", str(marked.ref), words, partial=True))
+            notices.append(Notice("notUninstalled", str(one.ref), words, partial=True))
         else:
-            decisions.append(_removal(marked))
+            decisions.append(_removal(one))
     return DesiredState(tuple(decisions), notices=tuple(notices))
 
 
-def _removal(marked: MarkedObject) -> Decision:
-    deleted = marked.labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER
+def _removal(found: AnnotatedObject) -> Decision:
+    deleted = found.labels.get(MANAGED_BY_LABEL) == ACTIVATOR_MANAGER
     verb = Verb.DELETE if deleted else Verb.RELEASE
-    annotations = [(("metadata", "annotations", key), marked.annotations[key]) for key in marked.our_annotations]
-    labels = [(("metadata", "labels", key), marked.labels[key]) for key in marked.our_labels]
+    annotations = [(("metadata", "annotations", key), found.annotations[key]) for key in found.our_annotations]
+    labels = [(("metadata", "labels", key), found.labels[key]) for key in found.our_labels]
     return Decision(
-        key=f"uninstall/{marked.ref}",
+        key=f"uninstall/{found.ref}",
         job="idling",
         verb=verb,
         phase=Phase.RECORD,
-        ref=marked.ref,
-        api_version=marked.api_version,
-        uid=marked.uid,
+        ref=found.ref,
+        api_version=found.api_version,
+        uid=found.uid,
         changes=() if deleted else tuple(FieldChange(path, value, None) for path, value in (*annotations, *labels)),
         cause=Cause("", "", (reason(ReasonCode.UNINSTALLED),)),
-        group=group_name("idling", marked.ref),
+        group=group_name("idling", found.ref),
     )

@@ -199,7 +199,7 @@ _ALWAYS = (
     ListKey(AUTOSCALERS),
     ListKey(EVENTS),
 )
-_MARKED_PODS = ListKey(PODS, labels=VICTIM_LABEL)
+_VICTIM_PODS = ListKey(PODS, labels=VICTIM_LABEL)
 _OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=OF_DEPLOYMENT)
 _NOT_OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=f"!{OF_DEPLOYMENT}")
 
@@ -229,7 +229,7 @@ class _ClusterReader:
         optional = {ListKey(workloads_of(kind)): kind for kind in served if wanted.forgoes(kind)}
         nodes = ListKey(NODES)
         own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
-        identity, found = self._read([*scalables, *_ALWAYS, own, _MARKED_PODS, *([nodes] if wanted.nodes else [])])
+        identity, found = self._read([*scalables, *_ALWAYS, own, _VICTIM_PODS, *([nodes] if wanted.nodes else [])])
         forgone = [kind for asked, kind in optional.items() if asked in self._forbidden]
         for kind in forgone:
             del found[ListKey(workloads_of(kind))]
@@ -261,7 +261,7 @@ class _ClusterReader:
             autoscalers=of(ListKey(AUTOSCALERS)),
             events=events,
             config_maps=tuple(config_map for config_map in of(own) if config_map.ref.name.startswith(OUR_CONFIG_MAPS)),
-            marked_pods=of(_MARKED_PODS),
+            victim_pods=of(_VICTIM_PODS),
             unlisted_replica_sets=OF_DEPLOYMENT if is_narrowed else None,
             unreadable={
                 unreadable_key(asked.resource.group, asked.resource.plural): why

@@ -19,7 +19,7 @@ from reconciler.decide.annotations import (
     format_time,
     read_time,
 )
-from reconciler.decide.decisions import FOREIGN_MARK, Notice, PlacementView, PolicyExplanation
+from reconciler.decide.decisions import FOREIGN_RECORD, Notice, PlacementView, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import counted, first_of
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, Service, Workload
@@ -135,7 +135,7 @@ def _idle_object(
 
 def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
     """Yield what others idled, in the order of names; what others place gives reasons, and is none of it."""
-    found = {notice.subject: notice.words for notice in _notices(plan, FOREIGN_MARK) if not notice.reasons}
+    found = {notice.subject: notice.words for notice in _notices(plan, FOREIGN_RECORD) if not notice.reasons}
     if not found:
         return
     objects: list[Workload | Service] = []

@@ -25,7 +25,7 @@ OF_ACTIVATORS = "activator.reconciler"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases"
 BOUNDS = {"reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":9}', "reconciler/idled-to": "1"}
 RECORD = {"idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z", "idling.kubernetes.io/previous-scale": "3"}
-MARKED = "marked as idle at zero"
+VICTIMS = "marked as idle at zero"
 OWN_POD, NOT_OURS = "addresses of its own Pod", "only EndpointSlices of activators"
 
 
@@ -115,7 +115,7 @@ def theft(api_server: ControlPlane, api_namespace: str) -> Theft:
     wait_until(
         lambda: (
             OWN_POD in found.refused(elsewhere)
-            and MARKED in found.refused(awake)
+            and VICTIMS in found.refused(awake)
             and not found.refused(found.a_slice())
             and "marks nothing" in found.patch_refused(found.of("services", "api"), annotated(IDLE))
         ),
@@ -142,11 +142,11 @@ def test_its_own_slices_for_what_is_idle_are_made_changed_and_deleted(theft: The
     ("service", "more", "words"),
     [
         pytest.param("kube-dns", {"namespace": "kube-system"}, "in no protected namespace", id="DNS of the cluster"),
-        pytest.param("kubernetes", {"namespace": "default"}, MARKED, id="the API server"),
-        pytest.param("api", {}, MARKED, id="a Service that is not idle"),
-        pytest.param("floor", {}, MARKED, id="a Service that is idle at a floor, where pods answer"),
+        pytest.param("kubernetes", {"namespace": "default"}, VICTIMS, id="the API server"),
+        pytest.param("api", {}, VICTIMS, id="a Service that is not idle"),
+        pytest.param("floor", {}, VICTIMS, id="a Service that is idle at a floor, where pods answer"),
         pytest.param(
-            "web", {"labels": {"kubernetes.io/service-name": "api"}}, f"belongs to its Service|{MARKED}", id="another"
+            "web", {"labels": {"kubernetes.io/service-name": "api"}}, f"belongs to its Service|{VICTIMS}", id="another"
         ),
         pytest.param("web", {"labels": {"reconciler/activator-pod": "x"}}, "its own Pod", id="of another activator"),
         pytest.param("web", {"labels": {"reconciler/activator-pod": None}}, "its own Pod", id="of no activator"),

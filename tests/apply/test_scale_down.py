@@ -215,7 +215,7 @@ def delete(name: str) -> Callable[[World], None]:
         pytest.param(delete("web-3"), "web-3 is gone", id="a victim is gone"),
         pytest.param(delete("web-0"), "web-0 is gone", id="another pod is gone"),
         pytest.param(lambda world: world.scale(9), "replicas are 9, expected 7", id="somebody scaled"),
-        pytest.param(cost_of("web-3", "5"), "web-3 is no longer marked", id="somebody wrote over a cost"),
+        pytest.param(cost_of("web-3", "5"), "web-3 no longer has our deletion cost", id="somebody wrote over a cost"),
     ],
 )
 def test_what_changes_while_it_settles_undoes_it(
@@ -227,7 +227,7 @@ def test_what_changes_while_it_settles_undoes_it(
     assert words in outcome.message
     assert len(world.names()) >= 6
     assert_clean(world)
-    assert world.costs() == ({"web-3": "5"} if "no longer marked" in words else {})
+    assert world.costs() == ({"web-3": "5"} if "no longer has" in words else {})
 
 
 def make_a_pod(world: World) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from reconciler.decide.decisions import Verb
-from reconciler.decide.uninstall import MarkedObject, decide_uninstall
+from reconciler.decide.uninstall import AnnotatedObject, decide_uninstall
 from reconciler.model import ObjectRef
 
 OURS = frozenset({"mine"})
 
 
-def an_object(kind: str = "Deployment", *, controlled: bool = False, labels=None, **annotations: str) -> MarkedObject:
+def an_object(
+    kind: str = "Deployment", *, controlled: bool = False, labels=None, **annotations: str
+) -> AnnotatedObject:
     spelt = {key.replace("__", "/").replace("_", "-"): value for key, value in annotations.items()}
     ref = ObjectRef("east", "dev", kind, "web", "apps")
-    return MarkedObject(ref, "apps/v1", "1", spelt, labels or {}, controlled)
+    return AnnotatedObject(ref, "apps/v1", "1", spelt, labels or {}, controlled)
 
 
-def gone(one: MarkedObject) -> set[str]:
+def gone(one: AnnotatedObject) -> set[str]:
     """Return the keys that are taken off."""
     desired = decide_uninstall([one], OURS)
     assert all(change.after is None for decision in desired.decisions for change in decision.changes)

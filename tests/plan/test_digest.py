@@ -43,7 +43,7 @@ FIELDS: dict[str, Any] = {
     "config_maps": (ConfigMap(REF, "x", {}),),
     "scale_kinds": (WorkloadKind("example.com", "v1", "Game", "games"),),
     "pods": {a_ref(): (a_pod(),)},
-    "marked_pods": (a_pod(),),
+    "victim_pods": (a_pod(),),
     "unreadable": {"pods": "forbidden"},
     "activators": (ActivatorReplica("uid-a", True),),
     "unlisted_replica_sets": "pod-template-hash",

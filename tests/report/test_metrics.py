@@ -157,7 +157,7 @@ def test_overdue_and_contested_are_counted_by_object_and_zero_elsewhere() -> Non
         Notice("overdueWake", "eu-west/dev-a/Deployment/a", "frozen"),
         Notice("overdueWake", "eu-west/dev-a/Deployment/a", "somebody else's"),
         Notice("contested", "west/dev-a/Deployment/b", ""),
-        Notice("foreignMark", "west/dev-a/Deployment/c", ""),
+        Notice("foreignRecord", "west/dev-a/Deployment/c", ""),
     )
     text = render_metrics(Measured(a_plan(clusters={"eu-west": "1", "west": "2"}, notices=notices)))
     assert of(text, "reconciler_overdue_wakes") == {("eu-west",): 1, ("west",): 0}

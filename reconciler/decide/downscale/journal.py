@@ -1,6 +1,6 @@
 """Deletion costs of victims, and the journal that records them for the next run.
 
-A mark is the pod's deletion cost and a label, put on and taken off in one patch each. The journal is the ConfigMap
+A victim gets a deletion cost and a label in one patch, and loses both in another. The journal is the ConfigMap
 `reconciler-journal` in our namespace of each cluster, with an entry for each workload that is being shrunk:
 
     <uid of the workload>: {"at": "2026-11-20T15:41:23Z", "from": 6, "group": "apps", "kind": "Deployment",
@@ -61,8 +61,8 @@ _ADMITTED = timedelta(minutes=1)
 """After that what the admission webhook let through is done, or never will be."""
 
 
-class MarkedPod(Struct, frozen=True):
-    """A pod that is to be marked, and the text of the cost it had before, None for none."""
+class JournalPod(Struct, frozen=True):
+    """A pod whose deletion cost is changed, and the text of the one it had before, None for none."""
 
     name: str
     uid: str
@@ -76,7 +76,7 @@ class JournalEntry(Struct, frozen=True):
     uid: str
     before: int
     after: int
-    pods: tuple[MarkedPod, ...]
+    pods: tuple[JournalPod, ...]
     at: datetime
     run: str = ""
     policy: str = ""
@@ -123,7 +123,7 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
             uid=_text(value["uid"]),
             before=_count(value["from"]),
             after=_count(value["to"]),
-            pods=tuple(_marked(pod) for pod in value["pods"]),
+            pods=tuple(_journal_pod(pod) for pod in value["pods"]),
             at=_time(value["at"]),
             run=_text(value["run"]),
             policy=_text(value["policy"]),
@@ -141,8 +141,10 @@ def is_of_another(text: str) -> bool:
     return isinstance(value, dict) and "pods" not in value
 
 
-def _marked(value: Mapping[str, Any]) -> MarkedPod:
-    return MarkedPod(_text(value["name"]), _text(value["uid"]), None if value["cost"] is None else _text(value["cost"]))
+def _journal_pod(value: Mapping[str, Any]) -> JournalPod:
+    return JournalPod(
+        _text(value["name"]), _text(value["uid"]), None if value["cost"] is None else _text(value["cost"])
+    )
 
 
 def _text(value: Any) -> str:
@@ -164,8 +166,8 @@ def _time(value: Any) -> datetime:
     return at
 
 
-def is_marked(pod: Pod, run: str) -> bool:
-    """Return whether `pod` carries the mark of a victim, put there by that run."""
+def is_victim(pod: Pod, run: str) -> bool:
+    """Return whether `pod` has the deletion cost and the label of a victim of that run."""
     return pod.deletion_cost == VICTIM_COST and pod.labels.get(VICTIM_LABEL) == run
 
 
@@ -188,13 +190,13 @@ def former_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
     return cost + label
 
 
-# Whether the marked victims are still exactly the pods that will go.
+# Whether the victims are still exactly the pods that will go.
 
 
 def changes_since(
     workload: Workload, group: PodGroup, selection: VictimSelection, victims: Iterable[Pod], entry: JournalEntry
 ) -> Iterator[str]:
-    """Yield what changed since `selection` was made and its `victims` were marked as `entry` says; `workload` and
+    """Yield what changed since `selection` was made and its `victims` got their costs as `entry` says; `workload` and
     `group` are as they are now.
     """
     chosen = {pod.uid for pod in victims}
@@ -210,30 +212,30 @@ def changes_since(
     for uid, pod in now.items():
         if goes_first(pod) != (uid in waiting):
             yield f"{pod.name} is {'not Ready any more' if goes_first(pod) else 'Ready now'}"
-        if uid in chosen and not is_marked(pod, entry.run):
-            yield f"{pod.name} is no longer marked"
+        if uid in chosen and not is_victim(pod, entry.run):
+            yield f"{pod.name} no longer has our deletion cost"
         if uid not in chosen and not goes_first(pod) and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST):
             yield f"{pod.name} has a cost of {pod.deletion_cost} by now"
 
 
-# What a crash left behind: marks that are removed, and journal entries that are closed.
+# What a crash left behind: deletion costs that are restored, and journal entries that are closed.
 
 
 class _Leftovers(Struct, frozen=True):
-    """What is left in one cluster: the journal's entries by key, and marked pods by uid."""
+    """What is left in one cluster: the journal's entries by key, and victims by uid."""
 
     observed: ObservedCluster
     journal: ConfigMap | None
     entries: Mapping[str, JournalEntry]
-    marked: Mapping[str, Pod]
+    victims: Mapping[str, Pod]
     workloads: Mapping[str, Workload]
 
 
 def decide_recovery(fleet: Fleet, state: ObservedState, run: Run, shard: Shard | None = None) -> DesiredState:
     """Return the repairs after a run that was interrupted during a scale-down, of what `shard` decides.
 
-    Replicas still where they were: the marks go, the downscale is decided afresh. Replicas where they should be: the
-    marks go once the status says so too. Neither: somebody else scaled, the marks go. Marks without an entry go.
+    Replicas still where they were: the costs go, the downscale is decided afresh. Replicas where they should be: the
+    costs go once the status says so too. Neither: somebody else scaled, the costs go. Costs without an entry go.
     """
     parts = [
         _in_cluster(state.clusters[cluster.name], fleet.namespace, run, shard)
@@ -244,9 +246,9 @@ def decide_recovery(fleet: Fleet, state: ObservedState, run: Run, shard: Shard |
 
 
 def former_costs(observed: ObservedCluster, namespace: str) -> dict[str, str | None]:
-    """Return the costs that marked pods had before, by uid; None too for marks without an entry."""
+    """Return the costs that victims had before, by uid; None too for victims without an entry."""
     _, entries, _ = journal_of(observed, namespace)
-    costs: dict[str, str | None] = {pod.uid: None for pod in observed.marked_pods}
+    costs: dict[str, str | None] = {pod.uid: None for pod in observed.victim_pods}
     for entry in entries.values():
         costs |= {uid: cost for uid, cost in entry.costs.items() if uid in costs}
     return costs
@@ -261,16 +263,16 @@ def _in_cluster(observed: ObservedCluster, namespace: str, run: Run, shard: Shar
         observed=observed,
         journal=journal,
         entries=entries,
-        marked={pod.uid: pod for pod in observed.marked_pods if not pod.terminating},
+        victims={pod.uid: pod for pod in observed.victim_pods if not pod.terminating},
         workloads={workload.uid: workload for workload in observed.workloads} if entries else {},
     )
     recorded = {uid for entry in entries.values() for uid in entry.costs}
-    strays = [pod for uid, pod in left.marked.items() if uid not in recorded]
+    strays = [pod for uid, pod in left.victims.items() if uid not in recorded]
     found = [explanation for key in sorted(entries) for explanation in _of_entry(left, key, run)]
     return DesiredState(
         decisions=(
             *(result for result in found if isinstance(result, Decision)),
-            *(_unmark(pod, None, _stray_group(pod), _STRAY) for pod in sorted(strays, key=_pod_name)),
+            *(_cost_restored(pod, None, _stray_group(pod), _STRAY) for pod in sorted(strays, key=_pod_name)),
         ),
         notices=notices,
         explanations=tuple(explanation for explanation in found if isinstance(explanation, PolicyExplanation)),
@@ -316,20 +318,20 @@ def _of_entry(left: _Leftovers, key: str, run: Run) -> Iterator[Decision | Polic
     workload = left.workloads.get(entry.uid)
     why = _why_finished(entry, workload, left.observed, run)
     if not why:
-        outcome, progress = "its victims stay marked", reason(ReasonCode.SCALE_DOWN_IN_PROGRESS)
+        outcome, progress = "its victims keep their deletion costs", reason(ReasonCode.SCALE_DOWN_IN_PROGRESS)
         yield PolicyExplanation(entry.workload, "downscale", entry.policy, outcome, (progress,))
         return
     cause = Cause(entry.policy, "", why, {"from": entry.before, "to": entry.after, "run": entry.run})
     group = group_name("downscale", entry.workload)
-    marked = [left.marked[uid] for uid in entry.costs if uid in left.marked]
-    unmarks = [_unmark(pod, entry.costs[pod.uid], group, cause) for pod in sorted(marked, key=_pod_name)]
-    yield from unmarks
+    victims = [left.victims[uid] for uid in entry.costs if uid in left.victims]
+    restored = [_cost_restored(pod, entry.costs[pod.uid], group, cause) for pod in sorted(victims, key=_pod_name)]
+    yield from restored
     if left.journal is not None:
-        yield _entry_removed(left.journal, key, group, cause, unmarks)
+        yield _entry_removed(left.journal, key, group, cause, restored)
 
 
 def _why_finished(entry: JournalEntry, workload: Workload | None, observed: ObservedCluster, run: Run) -> Reasons:
-    """Return why the marks of `entry` are of no use any more, () while they are or while that is not known."""
+    """Return why the costs of `entry` are of no use any more, () while they are or while that is not known."""
     if workload is None:
         ref = entry.workload
         return () if observed.unread(ref.group, ref.kind, ref.namespace) else (reason(ReasonCode.WORKLOAD_GONE),)
@@ -343,7 +345,7 @@ def _why_finished(entry: JournalEntry, workload: Workload | None, observed: Obse
     return ()
 
 
-def _unmark(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:
+def _cost_restored(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:
     ref = ObjectRef(pod.cluster, pod.namespace, "Pod", pod.name)
     return Decision(
         key=f"downscale/clear/{ref}",
@@ -359,7 +361,7 @@ def _unmark(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:
     )
 
 
-def _entry_removed(journal: ConfigMap, key: str, group: str, cause: Cause, unmarks: Sequence[Decision]) -> Decision:
+def _entry_removed(journal: ConfigMap, key: str, group: str, cause: Cause, restored: Sequence[Decision]) -> Decision:
     return Decision(
         key=f"downscale/close/{journal.ref.cluster}/{key}",
         job="downscale",
@@ -372,5 +374,5 @@ def _entry_removed(journal: ConfigMap, key: str, group: str, cause: Cause, unmar
         cause=cause,
         group=group,
         order=(1,),
-        needs=tuple(decision.key for decision in unmarks),
+        needs=tuple(decision.key for decision in restored),
     )

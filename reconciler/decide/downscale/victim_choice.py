@@ -41,7 +41,7 @@ class VictimStrategy(Struct, frozen=True):
 
     @property
     def chooses(self) -> bool:
-        """Whether the controller would choose other victims, so that ours are marked."""
+        """Whether the controller would choose other victims, so that ours get a cost."""
         own = (self.settings.strategy, self.settings.logarithm_base)
         return own != (DEFAULT.strategy, DEFAULT.logarithm_base)
 
@@ -325,11 +325,11 @@ def of_strangers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
 def foreign_costs(selection: VictimSelection, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:
     """Return the pods whose cost somebody else wrote and that are in the way: victims, and pods that stay.
 
-    A pod that stays is in the way when its cost is not above the mark: the controller would take it as well.
+    A pod that stays is in the way when its cost is not above that of a victim: the controller would take it as well.
     """
     names = {pod.uid for pod in victims}
-    marked = tuple(pod for pod in victims if pod.deletion_cost is not None)
-    return marked, tuple(
+    with_cost = tuple(pod for pod in victims if pod.deletion_cost is not None)
+    return with_cost, tuple(
         pod
         for pod in selection.candidates
         if pod.uid not in names and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST)
@@ -337,5 +337,5 @@ def foreign_costs(selection: VictimSelection, victims: Sequence[Pod]) -> tuple[t
 
 
 def without_cost(pods: Sequence[Pod], former: Mapping[str, str | None]) -> tuple[Pod, ...]:
-    """Return `pods` with the costs they had before we marked them; `former` is by uid."""
+    """Return `pods` with the costs they had before they got ours; `former` is by uid."""
     return tuple(replace(pod, deletion_cost=former[pod.uid]) if pod.uid in former else pod for pod in pods)

@@ -200,7 +200,7 @@ def _by_picker(
 
 
 def _before_picker(selection: VictimSelection, scale_down: _PlannedScaleDown) -> VictimForecast:
-    """Return a forecast before the picker is asked. A cost that is not above our mark is in its way in any case."""
+    """Return a forecast before the picker is asked. A cost that is not above a victim's is in its way in any case."""
     foreign = of_strangers(foreign_costs(selection, selection.candidates)[0])
     always = of_strangers(foreign_costs(selection, ())[1])
     if always and _heeds_costs(scale_down):
@@ -275,7 +275,7 @@ def _chosen(
 ) -> VictimForecast:
     """Return a forecast of those that go before all others, then of the `choice`, each by its rule of `rules`.
 
-    It is certain, as a plan is applied with the time at which it was made, and just these are marked.
+    It is certain, as a plan is applied with the time at which it was made, and just these get our cost.
     """
     foreign = [pod for pods in foreign_costs(selection, choice.pods) for pod in of_strangers(pods)]
     if foreign and _heeds_costs(scale_down):

@@ -8,7 +8,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
-from reconciler.decide.decisions import FOREIGN_MARK, UNKNOWN_QUERY, Notice, Overridden, Undecided
+from reconciler.decide.decisions import FOREIGN_RECORD, UNKNOWN_QUERY, Notice, Overridden, Undecided
 from reconciler.decide.idling.change_if import custom_kind_selector
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
@@ -69,7 +69,7 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
 
 
 def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    return _about(ref, FOREIGN_MARK, f" was idled by {who_idled('' if record is None else record.fleet)}")
+    return _about(ref, FOREIGN_RECORD, f" was idled by {who_idled('' if record is None else record.fleet)}")
 
 
 def _nothing_behind(service: ServiceState) -> Notice:

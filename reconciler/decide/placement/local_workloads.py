@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
-from reconciler.decide.decisions import FOREIGN_MARK, Notice, Undecided
+from reconciler.decide.decisions import FOREIGN_RECORD, Notice, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.idling.records import scaled_down_by_others
@@ -178,7 +178,7 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
         return None
     other = names_another(workload, federated, ours)
     if other:
-        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), FOREIGN_MARK)
+        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), FOREIGN_RECORD)
     if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
         return case.with_notice(case.held(reason(ReasonCode.NOT_MANAGED), part="out"), "conflict")
     return None

@@ -16,7 +16,7 @@ from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Pha
 from reconciler.decide.downscale.journal import (
     LIFE,
     JournalEntry,
-    MarkedPod,
+    JournalPod,
     decide_recovery,
     entry_text,
     former_changes,
@@ -38,9 +38,9 @@ ENTRY = JournalEntry(
     before=5,
     after=3,
     pods=(
-        MarkedPod("web-1", "uid-web-1", None),
-        MarkedPod("web-2", "uid-web-2", "7"),
-        MarkedPod("web-3", "uid-web-3", "-9"),
+        JournalPod("web-1", "uid-web-1", None),
+        JournalPod("web-2", "uid-web-2", "7"),
+        JournalPod("web-3", "uid-web-3", "-9"),
     ),
     at=NOW - timedelta(minutes=10),
     run="before",
@@ -52,7 +52,7 @@ def marked(name: str, cost: str | None = VICTIM_COST, run: str = "before", **fie
     return a_pod(name, deletion_cost=cost, labels={VICTIM_LABEL: run}, **fields)
 
 
-MARKED = (marked("web-1"), marked("web-2"), marked("web-3", SPARED_COST))
+VICTIMS = (marked("web-1"), marked("web-2"), marked("web-3", SPARED_COST))
 
 
 def journal(entries: dict[str, str]) -> ConfigMap:
@@ -64,7 +64,7 @@ def observed(replicas: int | None = 5, status: int | None = None, **fields: Any)
     defaults = {
         "workloads": () if replicas is None else (web,),
         "config_maps": (journal({UID: entry_text(ENTRY)}),),
-        "marked_pods": MARKED,
+        "victim_pods": VICTIMS,
     }
     return a_cluster(**(defaults | fields))
 
@@ -121,7 +121,7 @@ def test_each_pod_is_one_patch_with_cost_and_label() -> None:
 def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
     desired = recovered(observed(3, status=5))
     assert desired.decisions == ()
-    assert desired.explanations[0].outcome == "its victims stay marked"
+    assert desired.explanations[0].outcome == "its victims keep their deletion costs"
 
 
 def test_but_not_for_ever() -> None:
@@ -158,19 +158,19 @@ def test_a_custom_workload_that_could_not_be_read_is_not_gone(kinds: tuple[Workl
 
 def test_marks_without_an_entry_go() -> None:
     stray = marked("web-9", owner_kind="ReplicaSet", owner_name="web-1")
-    desired = recovered(observed(5, config_maps=(), marked_pods=(stray, marked("web-8", "3"))))
+    desired = recovered(observed(5, config_maps=(), victim_pods=(stray, marked("web-8", "3"))))
     assert costs_after(desired) == {"web-9": None}
     assert [len(decision.changes) for decision in desired.decisions] == [1, 2]
     assert desired.decisions[1].group == "downscale/east/shop/ReplicaSet/web-1"
 
 
 def test_pods_that_are_going_are_let_go() -> None:
-    desired = recovered(observed(3, marked_pods=(marked("web-1", terminating=True),)))
+    desired = recovered(observed(3, victim_pods=(marked("web-1", terminating=True),)))
     assert [decision.ref.kind for decision in desired.decisions] == ["ConfigMap"]
 
 
 def test_an_entry_without_any_mark_left_is_closed() -> None:
-    assert len(closes(recovered(observed(5, marked_pods=())))) == 1
+    assert len(closes(recovered(observed(5, victim_pods=())))) == 1
 
 
 def test_an_entry_that_cannot_be_read_is_set_aside() -> None:
@@ -183,7 +183,7 @@ def test_an_entry_that_cannot_be_read_is_set_aside() -> None:
 
 def test_records_of_others_in_the_journal_are_left_alone() -> None:
     others = {"rejected.0123": '{"count": 3, "why": "quota"}'}
-    assert recovered(observed(5, config_maps=(journal(others),), marked_pods=())) == DesiredState()
+    assert recovered(observed(5, config_maps=(journal(others),), victim_pods=())) == DesiredState()
 
 
 def test_another_config_map_is_not_the_journal() -> None:
@@ -203,7 +203,7 @@ def test_nothing_left_is_nothing_to_do() -> None:
 
 
 def test_former_costs() -> None:
-    cluster = observed(5, marked_pods=(*MARKED, marked("web-9")))
+    cluster = observed(5, victim_pods=(*VICTIMS, marked("web-9")))
     assert former_costs(cluster, "reconciler") == {
         "uid-web-1": None,
         "uid-web-2": "7",
@@ -224,7 +224,7 @@ NAMES = st.text(min_size=1, max_size=20)
         uid=NAMES,
         before=st.integers(0, 2**31),
         after=st.integers(0, 2**31),
-        pods=st.lists(st.builds(MarkedPod, NAMES, NAMES, st.none() | st.text(max_size=12)), max_size=4).map(tuple),
+        pods=st.lists(st.builds(JournalPod, NAMES, NAMES, st.none() | st.text(max_size=12)), max_size=4).map(tuple),
         at=st.just(NOW),
         run=NAMES,
         policy=NAMES,

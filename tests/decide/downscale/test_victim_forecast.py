@@ -21,7 +21,7 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.deletion_order import RankingRules
-from reconciler.decide.downscale.journal import JournalEntry, MarkedPod, entry_text
+from reconciler.decide.downscale.journal import JournalEntry, JournalPod, entry_text
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
 from reconciler.model import JOURNAL, ConfigMap, Node, ObjectRef, Pod, PodsQuestion, Workload
 from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet, Logarithm
@@ -465,11 +465,11 @@ def test_marks_of_an_earlier_run_do_not_count() -> None:
     left = dataclasses.replace(PODS[0], deletion_cost="-2147483647", labels={VICTIM_LABEL: "before"})
     ref = ObjectRef("east", "reconciler", "ConfigMap", JOURNAL)
     web = a_workload(replicas=4)
-    entry = JournalEntry(web.ref, web.uid, 4, 3, (MarkedPod("a", left.uid, "-7"),), NOW, "before")
+    entry = JournalEntry(web.ref, web.uid, 4, 3, (JournalPod("a", left.uid, "-7"),), NOW, "before")
     pods = (left, *PODS[1:])
-    assert victims_of(pods=pods, to=3, marked_pods=(left,)).pods == ("d",)
+    assert victims_of(pods=pods, to=3, victim_pods=(left,)).pods == ("d",)
     journal = ConfigMap(ref, "uid", {web.uid: entry_text(entry)})
-    assert victims_of(pods=pods, to=3, marked_pods=(left,), config_maps=(journal,)).pods == ("a",)
+    assert victims_of(pods=pods, to=3, victim_pods=(left,), config_maps=(journal,)).pods == ("a",)
 
 
 def test_costs_of_others_count() -> None:

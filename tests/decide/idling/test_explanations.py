@@ -299,7 +299,7 @@ def test_who_idled_it_is_told(kind, annotations, who):
         if kind == "Service"
         else {"web": {"replicas": 0, "annotations": annotations}}
     )
-    assert notices_of(of(a_policy(), **fields), "foreignMark") == [f"east/shop/{kind}/web was idled by {who}"]
+    assert notices_of(of(a_policy(), **fields), "foreignRecord") == [f"east/shop/{kind}/web was idled by {who}"]
 
 
 class TestListsThatSayMore:

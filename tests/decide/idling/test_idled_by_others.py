@@ -61,7 +61,7 @@ class TestForeign:
         world.now = now
         outcome = run_in(world)
         assert outcome.desired.decisions == ()
-        assert notices_of(outcome, "foreignMark")
+        assert notices_of(outcome, "foreignRecord")
         assert outcome.claims == {}
         assert {one.policy for one in outcome.desired.explanations} == {"idle-dev"}
 

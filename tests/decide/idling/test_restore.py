@@ -122,7 +122,7 @@ def test_a_broken_record(annotations, replicas, expected, partial):
 
 def test_other_notices_make_no_run_partial():
     found = restored(a_world(idle("web", STAGING), idle("api", OURS), now=NIGHT))
-    assert {one.kind: one.partial for one in found.notices} == {"foreignMark": False, "notAdopted": False}
+    assert {one.kind: one.partial for one in found.notices} == {"foreignRecord": False, "notAdopted": False}
 
 
 @pytest.mark.parametrize(

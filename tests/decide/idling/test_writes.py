@@ -49,7 +49,7 @@ APP = {"app": "web"}
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
 HPA = a_ref(kind="HorizontalPodAutoscaler")
-MARKED = a_ref(kind="Endpoints")
+VICTIMS = a_ref(kind="Endpoints")
 MINUTE = timedelta(minutes=1)
 SHORTER = {"idling.kubernetes.io/": "", "reconciler/": "", "scale.kubernetes.io/": "scale/"}
 
@@ -200,7 +200,7 @@ def foreign() -> World:
 def foreign_pair() -> World:
     """The same with a second workload that the marks list."""
     world = foreign()
-    for ref in (SERVICE, MARKED):
+    for ref in (SERVICE, VICTIMS):
         world.annotate(
             ref, "idling.alpha.openshift.io/unidle-targets", LIST[:-1] + "," + LIST[1:].replace("web", "api")
         )

@@ -170,7 +170,7 @@ class TestConflict:
         marks = {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}
         desired = place(settled("east", 6), settled("west", 3, annotations=marks))
         assert about(desired, "west") == []
-        assert desired.notices[0].kind == "foreignMark"
+        assert desired.notices[0].kind == "foreignRecord"
 
     def test_the_marks_of_a_former_name_are_ours(self):
         marks = a_local("west", 1).annotations | {"reconciler/owner": "old/FederatedReplicaSet/shop/web"}
