@@ -377,7 +377,7 @@ def _joined(early: Applied, rest: Applied) -> Applied:
 
 
 def apply_wakes_due(fleet: Fleet, world: World, request: RunRequest, control: Control) -> Applied:
-    """Wake what is due by its own mark, where the policies cannot be used but the Fleet can."""
+    """Wake what is due by its own record, where the policies cannot be used but the Fleet can."""
     return apply(PolicySet(fleet), world, request, control, _due)
 
 

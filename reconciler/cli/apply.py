@@ -113,7 +113,7 @@ def _due_only(
     notifications: Notifications,
     problem: Exception,
 ) -> ExitCode:
-    """Wake what is due by its own mark although the policies cannot be used, whatever is wrong with them.
+    """Wake what is due by its own record although the policies cannot be used, whatever is wrong with them.
 
     A bug that some policy brings about must not keep a morning dark either. Only what a wake needs of the Fleet has to
     be there.

@@ -105,7 +105,7 @@ def _awake_until(now: datetime, length: timedelta | None) -> datetime | None:
 class _RequestedWake(Struct, frozen=True):
     """What `name` names, `found` asleep there, and the annotations that ask each of it to wake.
 
-    `any_fleet`: every Fleet's marks count as its own.
+    `any_fleet`: every Fleet's records count as its own.
     """
 
     name: ObjectArgument

@@ -83,9 +83,9 @@ VICTIM_LABEL = "reconciler/victim"
 PICKER_LABEL, PICKER_ENABLED = "reconciler/picker", "enabled"  # on a Namespace: people let the admission webhook in
 
 VICTIM_COST = "-2147483647"
-"""The cost that marks a victim: lower than any but the one value that others use."""
+"""The cost of a victim: lower than any but the one value that others use."""
 SPARED_COST = "-2147483646"
-"""The cost that a pod gets for the time being that stays, although its own is not above the mark."""
+"""The cost that a pod gets for the time being that stays, although its own is not above that of a victim."""
 
 # The labels of what activators write, and what a Service may say to them.
 ACTIVATOR = "reconciler/activator"  # "Splice": also where NetworkPolicies may select the pods

@@ -54,7 +54,7 @@ _RECORDS = (
 
 
 def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
-    """Check that local ReplicaSets that `plan` makes or changes get what `policies` say, replicas and our marks aside.
+    """Check that local ReplicaSets that `plan` makes or changes get what `policies` say, but for replicas and metadata.
 
     Raises:
         PlanFileError: something does not; nobody can approve of that.

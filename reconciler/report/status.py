@@ -124,12 +124,12 @@ def _idle_objects(state: ObservedState, plan: Plan) -> tuple[IdleObject, ...]:
 def _idle_object(
     workload: Workload | HorizontalPodAutoscaler, explanation: PolicyExplanation, now: datetime
 ) -> IdleObject:
-    marks = workload.annotations
-    since, until = read_time(marks.get(IDLED_AT)), read_time(marks.get(WAKE_DUE))
+    annotations = workload.annotations
+    since, until = read_time(annotations.get(IDLED_AT)), read_time(annotations.get(WAKE_DUE))
     is_due = any(why.code in _DUE for why in explanation.reasons)
     if until is not None and until <= now and not is_due:  # its criteria keep it idle beyond the end of its schedule
         until = None
-    policy, previous = explanation.idled[1] if explanation.idled else "", marks.get(PREVIOUS_SCALE, "")
+    policy, previous = explanation.idled[1] if explanation.idled else "", annotations.get(PREVIOUS_SCALE, "")
     return IdleObject(workload.ref, policy, since, until, previous, explanation.asleep, explanation.reasons)
 
 
@@ -142,12 +142,14 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
     for cluster in state.clusters.values():
         objects += [*cluster.workloads, *cluster.services]
     for one in sorted(objects, key=lambda target: target.ref):
-        words, marks = found.get(str(one.ref)), one.annotations
-        idled_to = whole_number_in(marks.get(IDLED_TO, "")) or 0
-        runs = isinstance(one, Workload) and one.spec_replicas > idled_to  # somebody scaled it up, and left their marks
+        words, annotations = found.get(str(one.ref)), one.annotations
+        idled_to = whole_number_in(annotations.get(IDLED_TO, "")) or 0
+        runs = (
+            isinstance(one, Workload) and one.spec_replicas > idled_to
+        )  # scaled up since
         if words is not None and not runs:
-            since = read_time(marks.get(IDLED_AT)) or read_time(marks.get(OPENSHIFT_IDLED_AT))
-            previous = marks.get(PREVIOUS_SCALE) or marks.get(OPENSHIFT_PREVIOUS_SCALE, "")
+            since = read_time(annotations.get(IDLED_AT)) or read_time(annotations.get(OPENSHIFT_IDLED_AT))
+            previous = annotations.get(PREVIOUS_SCALE) or annotations.get(OPENSHIFT_PREVIOUS_SCALE, "")
             yield ForeignIdle(one.ref, words.removeprefix("was idled by "), since, previous)
 
 

@@ -45,7 +45,7 @@ class PlacementInputs(Struct, frozen=True):
     """What every federated ReplicaSet of a run is decided in.
 
     `settled` is what idling leaves of workloads, `idling` the names of the IdlingPolicies. `ours` are the Fleet names
-    whose marks are ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
+    whose annotations are ours. `replaced` are ConfigMaps beside local ReplicaSets whose replacement may not exist yet.
     """
 
     fleet: Fleet

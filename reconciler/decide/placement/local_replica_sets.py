@@ -38,7 +38,7 @@ def is_ours(workload: Workload, federated: FederatedReplicaSet, fleets: frozense
 
 
 def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> str:
-    """Return the owner that the marks of `workload` name where it is another federated ReplicaSet, "" otherwise."""
+    """Return the owner that the annotations of `workload` name where it is another federated ReplicaSet, "" else."""
     owner = placement_owner(workload.annotations)
     if owner is None or (owner[0] in fleets and owner[1] == federated.key):
         return ""
