@@ -155,9 +155,9 @@ class PinnedAutoscaler(Struct, frozen=True):
         return self.idled_to is not None and self.is_pinned_at(self.idled_to) and self.bounds != self.previous
 
     def is_pinned_at(self, idled_to: int) -> bool:
-        return self.previous is not None and self.bounds == held_bounds(idled_to, self.previous)
+        return self.previous is not None and self.bounds == pinned_bounds(idled_to, self.previous)
 
-    def needs_hold(self, idled_to: int) -> bool:
+    def needs_pin(self, idled_to: int) -> bool:
         """Whether it would scale up again what is idled to `idled_to`, if it were not held there."""
         return idled_to > 0 or self.own_bounds.minimum == 0
 
@@ -171,7 +171,7 @@ class PinnedAutoscaler(Struct, frozen=True):
         Where our annotations stand on it, somebody did unless we hold it or began the wake. Where they do not, a run
         may have died before it wrote them: then somebody did only if somebody else wrote its bounds since.
         """
-        if not self.needs_hold(idled_to) or self.problem or self.is_pinned_by_us(idled_to) or self.wake_begun:
+        if not self.needs_pin(idled_to) or self.problem or self.is_pinned_by_us(idled_to) or self.wake_begun:
             return False
         if self.previous is not None:
             return True
@@ -189,7 +189,7 @@ class PinnedAutoscaler(Struct, frozen=True):
         before, bounds = self.previous, self.bounds
         if before is None or self.idled_to is None or (self.wake_begun and not self.is_pinned):
             return bounds
-        held = held_bounds(self.idled_to, before)
+        held = pinned_bounds(self.idled_to, before)
         if bounds.least != held.least:
             is_held = bounds.maximum == held.maximum
             return replace(bounds, maximum=max(before.maximum, bounds.least)) if is_held else bounds
@@ -207,7 +207,7 @@ class PinnedAutoscaler(Struct, frozen=True):
         return replace(self, problem="", holder="") if self.holder and self.holder == fleet else self
 
 
-def held_bounds(idled_to: int, own: Bounds) -> Bounds:
+def pinned_bounds(idled_to: int, own: Bounds) -> Bounds:
     """Return the bounds that hold its workload at `idled_to`, where its own are `own`."""
     return Bounds(idled_to, idled_to) if idled_to > 0 else Bounds(1, own.maximum)
 

@@ -38,7 +38,7 @@ class FleetGuard(Struct, frozen=True):
         return orphaned_since is None or now < orphaned_since + PATIENCE
 
 
-def fleet_guard(owners: Iterable[str], names: frozenset[str], allow_removed: bool) -> FleetGuard:
+def placement_guard(owners: Iterable[str], names: frozenset[str], allow_removed: bool) -> FleetGuard:
     """Return the guard over the policies that own records (`owners`) and those that there are (`names`)."""
     owning = frozenset(owners)
     gone = owning - names
@@ -80,7 +80,7 @@ class FleetGuards(Struct, frozen=True):
 _NONE = FleetGuard()
 
 
-def fleet_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_removed: bool) -> FleetGuards:
+def idling_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_removed: bool) -> FleetGuards:
     """Return the guard of each namespace; `owned` are (namespace, policy) that owns records there.
 
     A namespace counts what is gone in itself, and of each other one a single policy, of which it leaves out one: so

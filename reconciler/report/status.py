@@ -144,9 +144,7 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
     for one in sorted(objects, key=lambda target: target.ref):
         words, annotations = found.get(str(one.ref)), one.annotations
         idled_to = whole_number_in(annotations.get(IDLED_TO, "")) or 0
-        runs = (
-            isinstance(one, Workload) and one.spec_replicas > idled_to
-        )  # scaled up since
+        runs = isinstance(one, Workload) and one.spec_replicas > idled_to  # scaled up since
         if words is not None and not runs:
             since = read_time(annotations.get(IDLED_AT)) or read_time(annotations.get(OPENSHIFT_IDLED_AT))
             previous = annotations.get(PREVIOUS_SCALE) or annotations.get(OPENSHIFT_PREVIOUS_SCALE, "")

@@ -31,7 +31,7 @@ class CriterionResult(StrEnum):
     IDLE = "idle"
     BUSY = "busy"
     UNKNOWN = "unknown"
-    NOT_SELECTED = "nobody"
+    NOT_SELECTED = "not selected"
 
 
 class Evaluation(Struct, frozen=True):

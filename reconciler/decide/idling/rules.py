@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.fleet_guard import FleetGuards, fleet_guards
+from reconciler.decide.fleet_guard import FleetGuards, idling_guards
 from reconciler.decide.idling.conditions import Conditions, IdlingCondition, MetCondition
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import SOMEBODY_ELSE, Record, who_idled
@@ -333,7 +333,7 @@ def _guards(choices: Iterable[Choice], policies: PolicySet, run: Run) -> FleetGu
     names = frozenset(policy.name for policy in policies.idling)
     idle = [(choice, choice.record) for choice in choices if choice.was_idle and choice.record]
     owned = [(choice.ref.namespace, _owner(choice, record, names)) for choice, record in idle]
-    return fleet_guards(owned, names, run.allow_removed)
+    return idling_guards(owned, names, run.allow_removed)
 
 
 def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:

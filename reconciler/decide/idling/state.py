@@ -146,7 +146,7 @@ def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> Idle
     autoscaler = subject.autoscaler
     if autoscaler is None or autoscaler.problem or state is IdleState.IDLE_INCOMPLETE:
         return state
-    if not autoscaler.needs_hold(record.idled_to):
+    if not autoscaler.needs_pin(record.idled_to):
         return state
     if is_restored_by_others(subject, record):
         return IdleState.HPA_CHANGED if state is IdleState.IDLE else state

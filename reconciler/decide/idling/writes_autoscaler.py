@@ -22,7 +22,7 @@ from reconciler.decide.annotations import (
     idling_owner,
     idling_owner_text,
 )
-from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, held_bounds
+from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, pinned_bounds
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -70,7 +70,7 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
     if not context.repairs and choice.action is not IdleAction.RELEASE:
         return ()
     record = record_after(choice, context)
-    if record is not None and autoscaler.needs_hold(record.idled_to):
+    if record is not None and autoscaler.needs_pin(record.idled_to):
         annotations: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
         annotations |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
         return tuple(_pinned(choice, autoscaler, pin_changes(autoscaler, record.idled_to, annotations), own, context))
@@ -154,7 +154,7 @@ def pin_changes(
     wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(idled_to), **annotations, WAKE_BEGUN_AT: None}
     if autoscaler.is_pinned_at(idled_to) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(idled_to)):
         return ()
-    held = held_bounds(idled_to, own)
+    held = pinned_bounds(idled_to, own)
     return (*_bounds_changes(autoscaler, held), *annotation_changes(autoscaler.hpa.annotations, wanted))
 
 

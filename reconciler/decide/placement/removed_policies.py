@@ -38,7 +38,7 @@ from reconciler.decide.decisions import (
     annotation_changes,
     replicas_change,
 )
-from reconciler.decide.fleet_guard import fleet_guard
+from reconciler.decide.fleet_guard import placement_guard
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs
 from reconciler.decide.placement.home import config_map_deleted
@@ -74,7 +74,7 @@ def removed_policies(
     that lost a folder must not delete anything.
     """
     marked = list(_owned(federated.values(), inputs))
-    guard = fleet_guard([owned.key for owned in marked], frozenset(federated), inputs.run.allow_removed)
+    guard = placement_guard([owned.key for owned in marked], frozenset(federated), inputs.run.allow_removed)
     statuses = _statuses(federated, inputs) if with_statuses else ()
     decisions = [*_left(marked, federated, inputs.fleet), *statuses]
     if not guard.tripped:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import IDLED_TO
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.fleet_guard import fleet_guard, fleet_guards
+from reconciler.decide.fleet_guard import idling_guards, placement_guard
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.selection import deciding_policies
@@ -356,9 +356,9 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
 def test_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
     names = [f"p{number}" for number in range(owners)]
     for gone in range(owners + 1):
-        guard = fleet_guard(names, frozenset(names[gone:]), allow_removed=False)
+        guard = placement_guard(names, frozenset(names[gone:]), allow_removed=False)
         assert (guard.tripped, len(guard.gone), guard.owners) == (gone > allowed, gone, owners)
-        assert not fleet_guard(names, frozenset(names[gone:]), allow_removed=True).tripped
+        assert not placement_guard(names, frozenset(names[gone:]), allow_removed=True).tripped
 
 
 class TestGuards:
@@ -367,7 +367,7 @@ class TestGuards:
     def guards(self, there: int, **gone: str):
         owned = [(space, policy) for space, policies in gone.items() for policy in policies]
         names = [f"there-{number}" for number in range(there)]
-        return fleet_guards([*owned, *(("home", name) for name in names)], frozenset(names), allow_removed=False)
+        return idling_guards([*owned, *(("home", name) for name in names)], frozenset(names), allow_removed=False)
 
     @pytest.mark.parametrize(
         ("there", "gone", "counted"),
@@ -401,8 +401,8 @@ class TestGuards:
 
     def test_what_is_allowed_to_exceed_counts_and_holds_nothing(self):
         owned = [("one", name) for name in "abc"]
-        assert fleet_guards(owned, frozenset(), allow_removed=False).tripped
-        allowed = fleet_guards(owned, frozenset(), allow_removed=True)
+        assert idling_guards(owned, frozenset(), allow_removed=False).tripped
+        allowed = idling_guards(owned, frozenset(), allow_removed=True)
         assert (allowed.tripped, allowed.of("one").gone) == ((), frozenset("abc"))
 
     @pytest.mark.parametrize(
