@@ -51,7 +51,7 @@ def adopt_command(options: AdoptOptions) -> int:
     if options.snapshot is not None and tool == "kube-green":
         raise UsageError("--snapshot: has no Secrets, in which kube-green remembers replicas; expected live clusters")
     approval = Approval(options.output, options, ask=not options.auto_approve)
-    with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+    with run_progress(options) as (settings, shown), cut_by_signals(options.limit) as limit:
         world = options.world(found.fleet)
         remembered = _remembered(found.fleet, options, world) if tool == "kube-green" else {}
 
@@ -60,7 +60,7 @@ def adopt_command(options: AdoptOptions) -> int:
             return decide_adoption(policies, state, run, before, tool)
 
         control = replace(options.by_hand(approval.control(shown)), wakes_early=False)
-        applied = apply(found, world, tracked_run.request(), control, decide)
+        applied = apply(found, world, settings.request(), control, decide)
     approval.report(applied)
     return limit.ended(exit_of_apply(applied))
 

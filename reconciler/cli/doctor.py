@@ -242,7 +242,7 @@ def doctor_command(options: DoctorOptions) -> int:
         options = options.replace(namespace=(options.only_namespace,))
     found = checked_clusters(cases(options.policies(), options, applies=options.verb == "apply"))
     if options.output == "json":
-        show_document("Examination", {"clusters": [_document(checked) for checked in found]}, options.output)
+        show_document("Preflight", {"clusters": [_document(checked) for checked in found]}, options.output)
     else:
         show_lines(_lines(found))
     return exit_of(found)

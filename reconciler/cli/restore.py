@@ -78,9 +78,9 @@ def restore_command(options: RestoreOptions) -> int:
         return _restored(policies.fleet, state, run, restoration)
 
     approval = Approval(options.output, options, ask=not options.auto_approve)
-    with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+    with run_progress(options) as (settings, shown), cut_by_signals(options.limit) as limit:
         control = options.by_hand(approval.control(shown))
-        applied = apply(PolicySet(found), options.world(found), tracked_run.request(), control, decide)
+        applied = apply(PolicySet(found), options.world(found), settings.request(), control, decide)
     approval.report(applied)
     return limit.ended(exit_of_apply(applied, {FailOn.UNKNOWN}))
 

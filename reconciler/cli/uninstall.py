@@ -47,7 +47,7 @@ def uninstall_command(options: UninstallOptions) -> int:
     if options.snapshot is not None:
         raise UsageError("--snapshot: has nothing to uninstall, expected live clusters")
     removal = _Removal(options, fleet)
-    with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+    with run_progress(options) as (settings, shown), cut_by_signals(options.limit) as limit:
         world = options.world(fleet)
 
         def done(decide: Decide, title: str, again: bool) -> Applied:
@@ -55,7 +55,7 @@ def uninstall_command(options: UninstallOptions) -> int:
             nothing = f"{title.partition(' ')[0]}: nothing is to be done."
             approval = Approval(options.output, options.replace(title=title, nothing=nothing), ask=asks)
             control = options.by_hand(approval.control(shown))
-            applied = apply(PolicySet(fleet), world, tracked_run.request(), control, decide)
+            applied = apply(PolicySet(fleet), world, settings.request(), control, decide)
             approval.report(applied)
             return applied
 

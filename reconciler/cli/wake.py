@@ -78,9 +78,9 @@ def wake_command(options: WakeOptions) -> int:
     if asks and not approval.approve(plan(PolicySet(found), world, options.request(), waking.decide_once_asked)):
         raise ReconcilerError(DECLINED)
     failed = requested(waking, world, quiet=options.quiet)
-    with run_progress(options) as (tracked_run, shown), cut_by_signals(options.limit) as limit:
+    with run_progress(options) as (settings, shown), cut_by_signals(options.limit) as limit:
         control = options.by_hand(Control(shown.counted(approval.choose_all), shown.writing))
-        applied = apply(PolicySet(found), world, tracked_run.request(), control, waking.decide)
+        applied = apply(PolicySet(found), world, settings.request(), control, waking.decide)
     approval.report(applied)
     return limit.ended(first_exit_code([exit_of_apply(applied, {FailOn.UNKNOWN}), *failed]))
 
