@@ -39,13 +39,14 @@ _ROWS = (
         "true",
         in_map=True,
     ),
-    # cloudnative-pg.io/docs, "Declarative hibernation": its pods are deleted, its volumes are kept.
+    # cloudnative-pg.io/docs, "Declarative hibernation": its pods are deleted, its volumes are kept. Its condition Ready
+    # stays True meanwhile. Source: cloudnative-pg pkg/reconciler/hibernation; cluster_controller.go.
     switch_kind(
         "postgresql.cnpg.io/v1",
         "Cluster clusters",
         _annotation("cnpg.io/hibernation"),
         "on",
-        ready=Ready(type="Ready"),
+        ready=Ready(path=("status", "readyInstances"), same_as=("spec", "instances")),
     ),
     # cloudnative-pg.io/docs, "Backup", ScheduledBackup: suspend.
     switch_kind("postgresql.cnpg.io/v1", "ScheduledBackup scheduledbackups", _SUSPEND, True),

@@ -42,14 +42,15 @@ def same_scalar(one: object, other: object) -> bool:
 
 
 class Ready(Struct, frozen=True):
-    """What shows that an object runs again after it was switched on: `value` at `path`, or else the status of a
-    condition.
+    """What shows that an object runs again after it was switched on: `value` at `path`, or what stands at `same_as`, or
+    else the status of a condition.
     """
 
     path: tuple[str, ...] = ()
     value: Scalar = None
     type: str = ""
     status: str = "True"
+    same_as: tuple[str, ...] = ()
 
 
 class WorkloadKind(Struct, frozen=True):

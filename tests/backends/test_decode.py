@@ -241,6 +241,18 @@ def test_a_condition_of_an_older_generation_shows_nothing(observed: int | None, 
     assert model_object(resource, decoded_value(Custom, manifest), "east", kind).ready_replicas == ready
 
 
+@pytest.mark.parametrize(("status", "ready"), [({}, 0), ({"readyInstances": 2}, 0), ({"readyInstances": 3}, 1)])
+def test_a_hibernating_database_is_not_ready_though_its_condition_says_so(status: dict[str, Any], ready: int) -> None:
+    """CloudNativePG looks at its phase, which hibernation leaves as it was, for the condition Ready."""
+    kind = SWITCHES["postgresql.cnpg.io", "Cluster"]
+    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    status = {**status, "conditions": [{"type": "Ready", "status": "True"}]}
+    value = decoded_value(Custom, {"metadata": {"name": "db"}, "spec": {"instances": 3, "other": 1}, "status": status})
+    recorded = manifest_of(resource, value, {(kind.group, kind.kind): kind})
+    for read in (value, decoded_value(Custom, recorded)):
+        assert model_object(resource, read, "east", kind).ready_replicas == ready
+
+
 def test_what_a_pod_requests_itself_is_read() -> None:
     template = {"spec": {"containers": [{"name": "main"}], "resources": {"requests": {"cpu": "2"}}}}
     manifest = {"metadata": {"name": "web"}, "spec": {"template": template}}

@@ -246,7 +246,8 @@ def switch_tree(decoded: shapes.Custom) -> dict[str, Any]:
 def is_ready(value: Any, ready: Ready) -> bool:
     """Return whether an object shows what `ready` says."""
     if ready.path:
-        return same_scalar(value_below(value, ready.path), ready.value)
+        expected = value_below(value, ready.same_as) if ready.same_as else ready.value
+        return same_scalar(value_below(value, ready.path), expected)
     conditions = value["status"].get("conditions")
     return any(
         isinstance(condition, Mapping)

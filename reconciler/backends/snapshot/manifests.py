@@ -278,6 +278,8 @@ def _switch_parts(decoded: Custom, kind: WorkloadKind) -> dict[str, Any]:
             parts = put_at(parts, tuple(parents), {name: value for name, value in holder.items() if _is_scalar(value)})
         elif isinstance(holder, Mapping) and key in holder:
             parts = put_at(parts, kind.replicas_path, holder[key] if _is_scalar(holder[key]) else {})
+    if ready is not None and ready.same_as and parts:
+        parts = put_at(parts, ready.same_as, value_below(value, ready.same_as))
     status = _conditions(value["status"])
     if ready is not None and ready.path and ready.path[0] == "status":
         status = put_at({"status": status}, ready.path, value_below(value, ready.path))["status"]
