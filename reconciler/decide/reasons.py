@@ -190,6 +190,7 @@ class ReasonCode(Code):
     IDLE_INCOMPLETE = "IdleIncomplete", "an earlier run recorded it as idle, but did not scale it"
     WAKE_INCOMPLETE = "WakeIncomplete", "an earlier run woke it, but did not clear its Service"
     RECORD_STALE = "RecordStale", "its record is older than its last wake"
+    RECORD_FROM_REPLICA_SET = "RecordFromReplicaSet", "its record is restored from its ReplicaSet"
     RECORD_FROM_SERVICE = "RecordFromService", "its record is restored from its Service"
     RECORD_UPDATED = "RecordUpdated", "its record is updated"
     IDLE_REPLICAS_CHANGED = "IdleReplicasChanged", "idleReplicas is {idleReplicas}"

@@ -31,6 +31,7 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.decide.annotations import VICTIM_LABEL
+from reconciler.decide.idling.records import may_lack_record
 from reconciler.errors import ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
     Endpoints,
@@ -56,6 +57,7 @@ from reconciler.policy.globs import is_pattern
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
+from reconciler.workload_kinds import SCALABLE_KINDS
 
 
 class ReadStep(Struct, frozen=True):
@@ -200,6 +202,7 @@ _ALWAYS = (
     ListKey(EVENTS),
 )
 _VICTIM_PODS = ListKey(PODS, labels=VICTIM_LABEL)
+_DEPLOYMENTS = ListKey(workloads_of(SCALABLE_KINDS["apps", "Deployment"]))
 _OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=OF_DEPLOYMENT)
 _NOT_OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=f"!{OF_DEPLOYMENT}")
 
@@ -244,7 +247,8 @@ class _ClusterReader:
 
         services, endpoints, events = of(ListKey(SERVICES)), of(ListKey(ENDPOINTS)), of(ListKey(EVENTS))
         is_narrowed = replica_sets == _NOT_OF_DEPLOYMENTS
-        if is_narrowed and (events or any(map(_is_about_idling, (*services, *endpoints)))):
+        about_idling = events or any(map(_is_about_idling, (*services, *endpoints)))
+        if is_narrowed and (about_idling or any(map(may_lack_record, of(_DEPLOYMENTS)))):
             is_narrowed = False
             found[_OF_DEPLOYMENTS] = self._list(_OF_DEPLOYMENTS)
             scalables.append(_OF_DEPLOYMENTS)

@@ -12,6 +12,7 @@ from tests.real.worlds import create, wait_for_ready, wait_until
 
 NIGHT = "2035-11-20T23:00:00Z"
 LATER = "2035-11-20T23:10:00Z"
+MORNING = "2035-11-21T08:00:00Z"
 RECORDED = "idling.kubernetes.io/previous-scale"
 SETS = "/apis/apps/v1/{}replicasets"
 
@@ -31,18 +32,35 @@ def undo(one: OneNamespace, template: dict[str, Any]) -> None:
     one.api.patch(one.path("web"), patch, "application/json-patch+json", fieldManager="kubectl-rollout")
 
 
-def test_the_list_of_a_service_counts_as_far_as_the_replica_sets_bear_it_out(one_namespace: OneNamespace) -> None:
-    api, namespace, path = one_namespace.api, one_namespace.namespace, one_namespace.path("web")
-    create(api, [a_service("web"), a_deployment("web", 3)], namespace)
-    wait_for_ready(api, namespace, "web", 3)
-    first = api.get(path)["spec"]["template"]
-    api.patch(path, {"spec": {"template": {"metadata": {"annotations": {"revision": "two"}}}}})
-    wait_for_ready(api, namespace, "web", 3)
-    one_namespace.apply(NIGHT)
-    assert one_namespace.replicas("web") == [0]
-    wait_until(lambda: any(RECORDED in annotations(one) for one in one_namespace.items(SETS)), "a copy of the record")
-    undo(one_namespace, first)
-    assert RECORDED not in one_namespace.annotations(path)
+def idle_and_undo(one: OneNamespace) -> None:
+    """Idle a Deployment in its second revision, and undo that revision."""
+    path = one.path("web")
+    create(one.api, [a_service("web"), a_deployment("web", 3)], one.namespace)
+    wait_for_ready(one.api, one.namespace, "web", 3)
+    first = one.api.get(path)["spec"]["template"]
+    one.api.patch(path, {"spec": {"template": {"metadata": {"annotations": {"revision": "two"}}}}})
+    wait_for_ready(one.api, one.namespace, "web", 3)
+    one.apply(NIGHT)
+    assert one.replicas("web") == [0]
+    wait_until(lambda: any(RECORDED in annotations(found) for found in one.items(SETS)), "a copy of the record")
+    undo(one, first)
+    assert RECORDED not in one.annotations(path)
+
+
+def test_the_copy_on_a_replica_set_counts_where_no_service_lists_it(one_namespace: OneNamespace) -> None:
+    one_namespace.write(selector="workloads: {kinds: [Deployment]}")
+    idle_and_undo(one_namespace)
+    assert "its record is restored from its ReplicaSet" in one_namespace.call(
+        "apply", "policies", "--auto-approve", "-v", "--now", LATER
+    )
+    assert one_namespace.annotations(one_namespace.path("web"))[RECORDED] == "3"
+    one_namespace.apply(MORNING)
+    assert one_namespace.replicas("web") == [3]
+
+
+def test_a_forged_list_of_a_service_counts_for_nothing(one_namespace: OneNamespace) -> None:
+    idle_and_undo(one_namespace)
+    api, namespace = one_namespace.api, one_namespace.namespace
     forged = {
         "idling.kubernetes.io/unidle-targets": json.dumps(
             [{"kind": "Deployment", "name": "web", "group": "apps", "replicas": 2**31 - 1}]

@@ -136,6 +136,27 @@ def test_the_others_are_listed_too_where_a_service_is_decided(annotation: str) -
     assert cluster.lists == [OTHERS, OF_DEPLOYMENTS]
 
 
+@pytest.mark.parametrize(
+    ("manager", "replicas", "annotations", "listed"),
+    [
+        pytest.param("reconciler", 0, {}, True, id="lost"),
+        pytest.param("reconciler", 0, {"idling.kubernetes.io/idled-at": "x"}, False, id="there"),
+        pytest.param("reconciler", 2, {}, False, id="it runs"),
+        pytest.param("kubectl", 0, {}, False, id="scaled by somebody else"),
+    ],
+)
+def test_the_others_are_listed_too_where_a_deployment_may_have_lost_its_record(
+    manager: str, replicas: int, annotations: dict[str, str], listed: bool
+) -> None:
+    down = an_object("Deployment", "down", **annotations)
+    down["spec"]["replicas"] = replicas
+    fields = {"f:spec": {"f:replicas": {}}}
+    down["metadata"]["managedFields"] = [{"manager": manager, "operation": "Update", "fieldsV1": fields}]
+    cluster = a_cluster(down)
+    assert ("web-1" in names(observed(cluster, NIGHTLY))) is listed
+    assert cluster.lists == ([OTHERS, OF_DEPLOYMENTS] if listed else [OTHERS])
+
+
 def test_who_wants_everything_gets_it() -> None:
     cluster = a_cluster()
     assert names(observed(cluster, NIGHTLY, Scope(whole=True))) == ["alone", "web", "web-1"]

@@ -19,7 +19,14 @@ from reconciler.decide.autoscalers import (
     pinned_autoscaler,
 )
 from reconciler.decide.change_codes import ChangeIfCode, change_if
-from reconciler.decide.idling.records import Evidence, awake_since, evidence_on, most_by_owner, read_record
+from reconciler.decide.idling.records import (
+    Evidence,
+    awake_since,
+    evidence_on,
+    lost_records,
+    most_by_owner,
+    read_record,
+)
 from reconciler.decide.idling.selection import ClusterVerdicts, without
 from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
@@ -114,6 +121,7 @@ class _Observer:
         self._verdicts = ClusterVerdicts(inputs.policies, cluster, fleet_cluster, inputs.state.answers, now)
         readings = ((workload.ref, read_record(workload, self._fleets)) for workload in cluster.workloads)
         self._readings = {ref: reading for ref, reading in readings if reading is not None}
+        self._lost = lost_records(cluster.workloads, self._readings)
         self._copied = most_by_owner(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
@@ -203,7 +211,7 @@ class _Observer:
         listed = {workload.ref for workload in recorded}
         scales = [self._selected_scale(workload, behind, listed) for workload in selected]
         scales += self._recorded_autoscalers()
-        recorded += [*(by_ref[ref] for ref in self._readings), *self._pinned_scalables()]
+        recorded += [*(by_ref[ref] for ref in (*self._readings, *self._lost)), *self._pinned_scalables()]
         scales += [self._recorded_scale(w) for w in recorded if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
 
@@ -300,6 +308,7 @@ class _Observer:
             unknown=self._unknown or self._missing(scale),
             protected=self._protected(scale.ref.namespace),
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind) or _NOTHING_LISTED,
+            lost=self._lost.get(scale.ref),
             evidence=evidence_on(scale.written, self._copied, self._fleets) if services else Evidence(),
             production=self._production(scale),
             direct=direct,

@@ -42,7 +42,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
-from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, Workload
+from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUE, PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
@@ -284,10 +284,9 @@ def awake_since(workload: Workload) -> datetime | None:
 
 # What proves, apart from a list on a Service, that we idled a scalable and what it had.
 #
-# A Service's list is the only record left after `kubectl rollout undo`, which replaces all annotations of a
-# Deployment. But whoever may annotate a Service may write any list, and need not be allowed to scale anything. So a
-# list speaks only for what we idled, and its numbers count no further than the scalable itself and what it owns bear
-# them out.
+# A Service's list may be the only record left of what is behind it. But whoever may annotate a Service may write any
+# list, and need not be allowed to scale anything. So a list speaks only for what we idled, and its numbers count no
+# further than the scalable itself and what it owns bear them out.
 
 
 class Evidence(Struct, frozen=True):
@@ -313,9 +312,8 @@ _NO_EVIDENCE = Evidence()
 
 def evidence_on(workload: Workload, copied: Mapping[OwnerKey, int], fleets: frozenset[str]) -> Evidence:
     """Return the evidence on `workload` and on what it owns, of which `copied` gives the most replicas."""
-    writer = workload.replicas_writer
     most = max(_recorded_replicas(workload, fleets), copied.get(own_key(workload), 0))
-    idled_by_us = writer is not None and writer.manager == FIELD_MANAGER
+    idled_by_us = _is_written_by_us(workload)
     return Evidence(idled_by_us, most) if idled_by_us or most else _NO_EVIDENCE
 
 
@@ -338,3 +336,47 @@ def _recorded_replicas(workload: Workload, fleets: frozenset[str]) -> int:
         return whole_number(workload.annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE)
     except AnnotationError:
         return 0
+
+
+# What tells that a Deployment lost its record while it was idle: the copies on its ReplicaSets.
+
+
+def may_lack_record(workload: Workload) -> bool:
+    """Return whether `workload` may stand at zero by our idle, and not say so any more."""
+    is_down = workload.spec_replicas == 0 and workload.kind.pods == "ReplicaSets"
+    return is_down and IDLED_AT not in workload.annotations and _is_written_by_us(workload)
+
+
+def lost_records(
+    workloads: Iterable[Workload], readings: Mapping[ObjectRef, Reading[Record]]
+) -> dict[ObjectRef, Record]:
+    """Return the record of each workload that we scaled last, that is idle, and does not have it any more: the newest
+    that was copied to what it owns. A wake or a release since would be on the workload, or on what it owns.
+    """
+    owned: dict[OwnerKey, list[Workload]] = {}
+    for workload in workloads:
+        owner = owner_key(workload) if workload.annotations else None
+        if owner is not None:
+            owned.setdefault(owner, []).append(workload)
+    found: dict[ObjectRef, Record] = {}
+    for workload in filter(_is_written_by_us, workloads if owned else ()):
+        copies = owned.get(own_key(workload), [])
+        records = [record for copy in copies if (record := _our_record(copy, readings)) is not None]
+        newest = max(records, key=lambda record: record.idled_at, default=None)
+        if newest is None or workload.spec_replicas > newest.idled_to:
+            continue
+        own = _our_record(workload, readings)
+        ends = [*map(awake_since, (workload, *copies)), None if own is None else own.idled_at]
+        if all(end is None or end < newest.idled_at for end in ends):
+            found[workload.ref] = newest
+    return found
+
+
+def _our_record(workload: Workload, readings: Mapping[ObjectRef, Reading[Record]]) -> Record | None:
+    reading = readings.get(workload.ref)
+    return reading.record if reading is not None and reading.ours else None
+
+
+def _is_written_by_us(workload: Workload) -> bool:
+    writer = workload.replicas_writer
+    return writer is not None and writer.manager == FIELD_MANAGER

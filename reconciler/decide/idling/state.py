@@ -16,7 +16,9 @@ Classified = tuple[IdleState, Record | None]
 
 def classify(subject: Subject) -> Classified:
     """Return the state of `subject`."""
-    reading = subject.reading
+    reading, lost = subject.reading, subject.lost
+    if lost is not None and (reading is None or reading.ours):
+        return _with_autoscaler(subject, lost, IdleState.IDLE), lost
     if reading is None and not any(service.has_record for service in subject.services):
         return _unmarked(subject), None
     if reading is not None and reading.ours and reading.record is not None:

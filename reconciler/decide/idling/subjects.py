@@ -257,9 +257,10 @@ class Subject(Struct, frozen=True):
     not behind. `rivals` are the HorizontalPodAutoscalers it has beside the one that is held. `controller` names the
     autoscaler it is left to, "" for none. `unknown` says what could not be read that idling it would need, `protected`
     why it is left alone where it is not ours, None where it need not be. `direct` are the policies that select it
-    themselves, not just a Service it is behind. `production` says what makes it production, "" for nothing. `on_target`
-    is the record that a ScaledObject has on its target; with `target_is_idle` the target has one of its own. `record`
-    is what it goes back to: of its own record and those of its Services the newest; None where it is not idled.
+    themselves, not just a Service it is behind. `production` says what makes it production, "" for nothing. `lost` is
+    our record where that is not on it any more. `on_target` is the record that a ScaledObject has on its target; with
+    `target_is_idle` the target has one of its own. `record` is what it goes back to: of its own record and those of its
+    Services the newest; None where it is not idled.
     """
 
     scale: Scale
@@ -276,6 +277,7 @@ class Subject(Struct, frozen=True):
     protected: Reason | None = None
     listed_only: frozenset[ObjectRef] = frozenset()
     evidence: Evidence = Evidence()
+    lost: Record | None = None
     direct: frozenset[str] = frozenset()
     production: str = ""
     on_target: Reading[Record] | None = None

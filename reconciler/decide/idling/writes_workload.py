@@ -353,6 +353,8 @@ def _recorded(choice: Choice) -> Record | None:
 
 def _repair_reason(choice: Choice, record: Record, moved: bool) -> Reason:
     own = _recorded(choice)
+    if choice.subject.lost is not None:
+        return reason(ReasonCode.RECORD_FROM_REPLICA_SET)
     if own is None:
         return reason(ReasonCode.RECORD_FROM_SERVICE)
     if moved:

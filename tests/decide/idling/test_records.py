@@ -12,6 +12,7 @@ from reconciler.decide.idling.records import (
     Record,
     ScaledDownByOthers,
     evidence_on,
+    lost_records,
     most_by_owner,
     read_record,
     readable_part,
@@ -365,6 +366,45 @@ def test_what_proves_that_we_idled_it(writer, own, copies, expected):
     web = a_workload(annotations=own, replicas_writer=None if writer is None else FieldWriter(writer, NIGHT))
     found = evidence_on(web, most_by_owner((web, *copies), OURS), OURS)
     assert (found.idled_by_us, found.most, found.is_proved) == expected
+
+
+def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
+    at = {"idling.kubernetes.io/idled-at": f"2026-11-{day}T20:00:00Z"}
+    return {**at, "idling.kubernetes.io/previous-scale": str(previous), "reconciler/owner": OURS_OWNER, **more}
+
+
+AWAKE_ON_21 = {"reconciler/awake-since": "2026-11-21T07:00:00Z"}
+NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
+
+
+@pytest.mark.parametrize(
+    ("own", "copies", "more", "expected"),
+    [
+        pytest.param({}, [NIGHT_20], {}, 4, id="one copy"),
+        pytest.param({}, [NIGHT_21, NIGHT_20], {}, 5, id="the newest of two"),
+        pytest.param(AWAKE_ON_21, [NIGHT_21], {}, 5, id="woken before"),
+        pytest.param(NIGHT_20, [NIGHT_21], {}, 5, id="an older one came back"),
+        pytest.param(NIGHT_21, [NIGHT_21], {}, None, id="its own is there"),
+        pytest.param({}, [], {}, None, id="no copy"),
+        pytest.param(AWAKE_ON_21, [NIGHT_20], {}, None, id="woken or released since"),
+        pytest.param({}, [NIGHT_20, AWAKE_ON_21], {}, None, id="woken since, which it lost too"),
+        pytest.param({}, [NIGHT_20], {"replicas": 1}, None, id="it runs"),
+        pytest.param({}, [NIGHT_20], {"replicas_writer": FieldWriter("kubectl", NIGHT)}, None, id="scaled by others"),
+        pytest.param({}, [{**NIGHT_20, "reconciler/owner": "x/IdlingPolicy/x"}], {}, None, id="another Fleet's"),
+    ],
+)
+def test_a_record_that_is_gone_is_found_on_what_the_workload_owns(own, copies, more, expected):
+    ours = {"replicas": 0, "replicas_writer": FieldWriter("reconciler", NIGHT), "annotations": own}
+    web = a_workload(**(ours | more))
+    by = OwnerReference("apps/v1", "Deployment", "web", web.uid)
+    sets = [
+        a_workload(f"web-{place}", kind="ReplicaSet", annotations=copied, owner=by)
+        for place, copied in enumerate(copies)
+    ]
+    every = (web, *sets)
+    readings = {one.ref: found for one in every if (found := read_record(one, OURS)) is not None}
+    found = lost_records(every, readings)
+    assert {ref: record.replicas for ref, record in found.items()} == ({} if expected is None else {web.ref: expected})
 
 
 @pytest.mark.parametrize(

@@ -83,10 +83,10 @@ def test_of_what_a_service_lists(replicas, annotations, state, record):
         pytest.param(("1",), "unproven", 5, id="fewer than it stands at"),
         pytest.param(("2",), "unproven", 5, id="as many as it stands at"),
         pytest.param(("3",), "idle", 3, id="one more"),
-        pytest.param(("9",), "idle", 5, id="more than are listed"),
+        pytest.param(("9",), "idle", 9, id="more than are listed"),
     ],
 )
-def test_a_list_counts_as_far_as_the_copy_of_a_record_bears_it_out(copied, state, record):
+def test_the_copy_of_a_record_counts_before_a_list(copied, state, record):
     web = a_workload(replicas=2, replicas_writer=WRITTEN)
     found, recorded = classified(web, LIST, *map(a_copy, copied))
     assert found == state
