@@ -17,7 +17,7 @@ from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.decide.placement.removed_policies import decide_scales_to_restore
+from reconciler.decide.placement.removed_policies import decide_releases
 from reconciler.decide.uninstall import AnnotatedObject, decide_uninstall
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, UsageError, reason_of
 from reconciler.exit_codes import ExitCode, first_exit_code
@@ -69,14 +69,19 @@ _MOST_PASSES = 5
 def _uninstalled(removal: _Removal, done: Callable[[Decide, str, bool], Applied], world: World) -> ExitCode:
     """Wake, then take the keys off, then delete what is ours alone, the locks last; what fails stops what follows."""
     codes: list[ExitCode] = []
-    for number in range(_MOST_PASSES + 1):
-        decide, title = (removal.cleared, "Uninstall from Fleet") if number else (removal.woken, "Wake in Fleet")
-        applied = done(decide, title, number > 1)  # approved once, where controllers copied old keys
+    wake, clear = (removal.woken, "Wake in Fleet"), (removal.cleared, "Uninstall from Fleet")
+    is_more = True
+    # Woken twice: what was idle and placed gets the replicas of before placement once it is awake.
+    for number, (decide, title) in enumerate((wake, wake, *[clear] * _MOST_PASSES)):
+        if number == 1 and not is_more:
+            continue
+        applied = done(decide, title, number > 2)  # approved once, where controllers copied old keys
         codes.append(exit_of_apply(applied))
         if not _is_whole(applied):
             say("error: not everything was done, so the records stay; call uninstall again")
             return first_exit_code([*codes, ExitCode.PARTIAL])
-        if number and (not applied.plan.actions or not any(removal.left())):
+        is_more = bool(applied.plan.actions)
+        if number > 1 and (not is_more or not any(removal.left())):
             break
     codes += [ExitCode.PARTIAL for _ in removal.own_objects(world)]
     for ref in removal.left():
@@ -103,11 +108,11 @@ class _Removal:
         self._fleets = None if options.any_fleet else fleet_names(fleet)
 
     def woken(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-        """Return what `restore --all` does."""
+        """Return what `restore --all` does, and the release of what placement leaves as it is."""
         restoration = Restoration(any_fleet=self._every_fleet, repairs=True)
         idle = decide_restore(policies.fleet, state, run, restoration)
-        placed = decide_scales_to_restore(policies.fleet, state, restoration.objects, any_fleet=self._every_fleet)
-        return idle.joined(placed)
+        woken = {decision.ref for decision in idle.decisions}
+        return idle.joined(decide_releases(policies.fleet, state, woken, any_fleet=self._every_fleet))
 
     def cleared(self, _policies: PolicySet, state: ObservedState, _run: Run) -> DesiredState:
         """Return what takes our keys off everything that the clusters of `state` serve."""

@@ -28,7 +28,7 @@ from tests.real.api import Api, Object
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.objects import a_crd, a_cron_job, a_deployment, a_namespace, a_node, a_service, an_autoscaler, an_object
-from tests.real.worlds import create, wait_for_ready, wait_until
+from tests.real.worlds import create, create_missing, wait_for_ready, wait_until
 
 _KINDS = {
     "deployments": "apps/v1",
@@ -290,3 +290,31 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
             assert crash_after > 10
             return
     raise AssertionError("it never ended")
+
+
+def test_uninstall_releases_what_placement_raised_and_wakes_what_it_lowered_to_its_number_of_before(
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path
+) -> None:
+    api, space, desk = api_server.api, api_namespace, Desk(tmp_path, api_server.kubeconfig("member"))
+    create_missing(api, [a_namespace("reconciler")])
+    create(api, [a_deployment("raised", 2), a_deployment("lowered", 8)], space)
+    asleep = f"namespaces: {{include: [{space}]}}, workloads: {{kinds: [Deployment]}}"
+    here = "clusters: {member: {weight: 1}}"
+    policies = [placed(5, here, target_ref(name=name), name=name, namespace=space) for name in ("raised", "lowered")]
+    of_fleet = fleet(["member"], name=space)
+    desk.write("policies/all.yaml", documents(of_fleet, *policies))
+    assert desk.call("apply", "--auto-approve").code == 0
+    nights = idling(asleep, "minAge: 0s", "minAwake: 0s", downtime='"00:00-24:00"')
+    desk.write("policies/all.yaml", documents(of_fleet, *policies, nights))
+    for path, one in workloads(api, space):
+        replicas = one["spec"]["replicas"]
+        assert replicas == 5
+        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
+        api.patch(f"{path}/status", {"status": {**counts, "observedGeneration": one["metadata"]["generation"]}})
+    assert desk.call("apply", "--auto-approve").code == 0
+    assert {one["spec"]["replicas"] for _, one in workloads(api, space)} == {0}
+    gone = desk.call("uninstall", "--yes")
+    assert gone.code == 0, gone
+    found = {one["metadata"]["name"]: one for _, one in workloads(api, space)}
+    assert {name: one["spec"]["replicas"] for name, one in found.items()} == {"raised": 5, "lowered": 8}
+    assert [name for name, one in found.items() if one["metadata"].get("annotations")] == []

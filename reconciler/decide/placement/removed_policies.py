@@ -6,7 +6,7 @@ was not removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -233,19 +233,35 @@ def decide_scales_to_restore(
     What is idle is woken first, by its own record. Who asks for it by hand gets it, whatever an autoscaler makes of it.
     """
     decisions = [
-        _released(
-            _Owned(owner[1], workload),
-            Cause(owner[1].partition("/")[2], "", (reason(ReasonCode.RESTORED),)),
-        )
-        for cluster in fleet.clusters
-        if cluster.writes is not Writes.NOTHING and cluster.name in state.clusters
-        for workload in state.clusters[cluster.name].workloads
-        if workload.ref.namespace not in fleet.protected
-        if scale_to_restore(workload) is not None and IDLED_AT not in workload.annotations and named(workload.ref)
-        if (owner := _placed_owner(workload)) is not None and (any_fleet or owner[0] in fleet_names(fleet))
-        if not policies or any(fnmatchcase(owner[1].partition("/")[2], pattern) for pattern in policies)
+        _restored(owned)
+        for owned in _placed(fleet, state, any_fleet)
+        if scale_to_restore(owned.workload) is not None and named(owned.workload.ref)
+        if not policies or any(fnmatchcase(owned.key.partition("/")[2], pattern) for pattern in policies)
     ]
     return DesiredState(decisions=tuple(decisions))
+
+
+def decide_releases(fleet: Fleet, state: ObservedState, but: Container[ObjectRef], *, any_fleet: bool) -> DesiredState:
+    """Return the decisions that give everything `but` this back as above, and release what gets nothing back."""
+    placed = (owned for owned in _placed(fleet, state, any_fleet) if owned.workload.ref not in but)
+    return DesiredState(decisions=tuple(map(_restored, placed)))
+
+
+def _placed(fleet: Fleet, state: ObservedState, any_fleet: bool) -> Iterator[_Owned]:
+    """Yield what placement scaled and did not create, where that may be written to, but what is idle."""
+    for cluster in fleet.clusters:
+        if cluster.writes is Writes.NOTHING or cluster.name not in state.clusters:
+            continue
+        for workload in state.clusters[cluster.name].workloads:
+            owner = _placed_owner(workload) if workload.annotations and IDLED_AT not in workload.annotations else None
+            if owner is None or not (any_fleet or owner[0] in fleet_names(fleet)):
+                continue
+            if workload.owner is None and not workload.terminating and workload.ref.namespace not in fleet.protected:
+                yield _Owned(owner[1], workload)
+
+
+def _restored(owned: _Owned) -> Decision:
+    return _released(owned, Cause(owned.key.partition("/")[2], "", (reason(ReasonCode.RESTORED),)))
 
 
 def _placed_owner(workload: Workload) -> tuple[str, str] | None:
