@@ -163,6 +163,12 @@ def without_any(world: World, ref: ObjectRef, *kept: str) -> World:
     return world
 
 
+def without_copies(world: World) -> World:
+    """Without what was copied to ReplicaSets."""
+    world.copies.clear()
+    return world
+
+
 def scaled(world: World, count: int, by: str = "helm") -> World:
     world.scale(WEB, count, by, timed=True)
     return world
@@ -424,7 +430,9 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "an autoscaler, idleReplicas of none": lambda: wanted(held()),
     "an autoscaler, at none, taken over": lambda: wanted(taken_over(idle(an_hpa()))),
     "an autoscaler, more idleReplicas": lambda: wanted(held(), a_policy(idle_replicas=2)),
-    "an autoscaler, held for nothing": lambda: wanted(without_any(without_any(held(), WEB), SERVICE), AT_ONE_REPLICA),
+    "an autoscaler, held for nothing": lambda: wanted(
+        without_copies(without_any(without_any(held(), WEB), SERVICE)), AT_ONE_REPLICA
+    ),
     "a CronJob": lambda: wanted(a_world(NIGHTLY, now=NIGHT), CRON),
     "a CronJob, due": lambda: wanted(at(a_cron_world(), MONDAY), CRON),
     "a CronJob, taken over": lambda: wanted(texts(a_cron_world(), NIGHTLY.ref, reason=""), CRON),
