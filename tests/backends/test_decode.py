@@ -22,6 +22,7 @@ from reconciler.backends.decode.shapes import Custom, CustomResourceDefinition
 from reconciler.backends.decode.wire import instant
 from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
+from reconciler.backends.snapshot.controllers import with_settled_status
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.decide.workloads import in_rollout
 from reconciler.pod_requests import PodRequests
@@ -282,7 +283,24 @@ def test_what_keeps_its_template_on_purpose_is_in_no_rollout(strategy: Any, upda
     status = {"observedGeneration": 7, "replicas": 5, "readyReplicas": 5, "updatedReplicas": updated}
     manifest = {"metadata": {"name": "web", "generation": 7}, "status": status}
     manifest["spec"] = {"replicas": 5, "updateStrategy": strategy}
-    assert in_rollout(model_object(resource, decoded_value(Custom, manifest), "east", kind)) is rolls
+    live = decoded_value(Custom, manifest)
+    recorded = decoded_value(Custom, manifest_of(resource, live, {(kind.group, kind.kind): kind}))
+    for read in (live, recorded):
+        assert in_rollout(model_object(resource, read, "east", kind)) is rolls
+
+
+def test_a_blue_green_rollout_before_its_promotion_is_in_one() -> None:
+    """What Argo Rollouts has at the path of /scale counts the replicas with traffic, none of which is updated yet."""
+    kind = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts", status_path=("status", "HPAReplicas"))
+    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    status = {"observedGeneration": "7", "replicas": 6, "HPAReplicas": 3, "updatedReplicas": 3, "readyReplicas": 6}
+    manifest = {"metadata": {"name": "web", "generation": 7}, "spec": {"replicas": 3}, "status": status}
+    live = decoded_value(Custom, manifest)
+    recorded = decoded_value(Custom, manifest_of(resource, live, {(kind.group, kind.kind): kind}))
+    for read in (live, recorded):
+        assert in_rollout(model_object(resource, read, "east", kind))
+    promoted = decoded_value(Custom, with_settled_status(manifest, kind, 3, 0))
+    assert not in_rollout(model_object(resource, promoted, "east", kind))
 
 
 WORDS = (

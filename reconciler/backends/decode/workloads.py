@@ -171,10 +171,12 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     def count(field: str) -> int | None:
         return count_at(status, (field,), absent if field in paths.status_counts else None)
 
+    # That of /scale may leave some out: of a blue-green Rollout it counts those with traffic.
+    replicas = count_at(status, ("replicas",))
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
         "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
-        "status_replicas": count_at({"status": status}, paths.status_path, absent),
+        "status_replicas": count_at({"status": status}, paths.status_path, absent) if replicas is None else replicas,
         "ready_replicas": count("readyReplicas"),
         "available_replicas": count("availableReplicas"),
         "updated_replicas": count("updatedReplicas"),

@@ -29,7 +29,7 @@ _ADDRESSES = ("addresses", "notReadyAddresses")
 _REPLICAS = ("spec", "replicas")
 _REVISION = "deployment.kubernetes.io/revision"
 _FOLLOWS_ALWAYS = ("readyReplicas", "availableReplicas")
-_FOLLOWS_WHERE_RECORDED = ("currentReplicas", "updatedReplicas", "updatedReadyReplicas", "HPAReplicas")
+_FOLLOWS_WHERE_RECORDED = ("replicas", "currentReplicas", "updatedReplicas", "updatedReadyReplicas", "HPAReplicas")
 
 
 class Controllers:

@@ -147,7 +147,8 @@ def put_at(value: dict[str, Any], path: tuple[str, ...], inside: Any) -> dict[st
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COUNTS = ("readyReplicas", "availableReplicas", "updatedReplicas", "observedGeneration")
+_COUNTS = ("replicas", *STATUS_COUNTS, "observedGeneration")
+_PARTITIONS = (("type",), ("partition",), ("rollingUpdate", "partition"))
 _SAYS_NOTHING: Mapping[str, Any] = {"conditions": []}
 """A status that says nothing. One that is absent would be taken for that of a settled object."""
 
@@ -253,6 +254,10 @@ def _custom_parts(decoded: Custom, scale: WorkloadKind | None) -> dict[str, Any]
         parts = put_at(parts, scale.status_path, counted)
     parts["status"] |= {name: count for name in _COUNTS if (count := count_at(status, (name,))) is not None}
     parts["status"] |= _conditions(status)
+    for path in _PARTITIONS:
+        said = value_below(spec, ("updateStrategy", *path))
+        if said is not None and _is_scalar(said):
+            parts = put_at(parts, ("spec", "updateStrategy", *path), said)
     selector = spec.get("selector")
     if isinstance(selector, dict):
         parts["spec"]["selector"] = {
