@@ -78,6 +78,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         overridden=_overridden(result, status, inputs),
         notices=(
             *_notices(result),
+            *_drains_left_alone(result, inputs),
             *_above_share(result, status, inputs),
             *_clusters_left(federated, status, inputs),
         ),
@@ -263,6 +264,18 @@ def _notices(result: PlacementResult) -> tuple[Notice, ...]:
             if local.cluster in keeping
         ),
     )
+
+
+def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iterator[Notice]:
+    """Yield a notice for each draining cluster whose workload keeps its replicas because it is left alone."""
+    for local in result.locals:
+        cluster = inputs.fleet.cluster(local.cluster)
+        if cluster is None or cluster.state not in ("Draining", "Leaving") or local.part != "held":
+            continue
+        if local.replicas and local.problem is None:
+            stay = f"{replica_count(local.replicas)} {'stays' if local.replicas == 1 else 'stay'}"
+            text = f"{cluster.state.lower()}, but {stay}: {text_of(local.reasons)}"
+            yield Notice("drainKeeps", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 
 def _fits_nowhere(replicas: int) -> str:

@@ -394,6 +394,15 @@ class TestMoves:
         assert row(desired, "west").why == "draining, keeps 2 because the other clusters are full"
         assert desired.notices[0].text == "draining, but 2 replicas fit nowhere else and stay"
 
+    def test_a_drain_that_waits_for_a_rollout_says_so(self):
+        west = settled("west", 4, updated_replicas=1, ready_replicas=2, made=a_deployment)
+        east = settled("east", 8, made=a_deployment)
+        desired = place(east, west, fleet=a_fleet_with("Draining", "east", "west"), federated=a_placed(12))
+        assert numbers(desired) == {}
+        assert [(one.kind, str(one.subject), one.text) for one in desired.notices] == [
+            ("drainKeeps", "west/shop/Deployment/web", "draining, but 4 replicas stay: rollout in progress")
+        ]
+
     @pytest.mark.parametrize(
         ("east", "clusters", "finishes"),
         [
