@@ -17,7 +17,7 @@ from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES, workloads_o
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Phase
 from reconciler.decide.workloads import is_lagging
-from reconciler.errors import ClusterError, ForbiddenError, NotFoundError
+from reconciler.errors import ClusterError, ThrottledError, UnreachableError
 from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, ObjectRef
 from reconciler.plan.model import Action
 from reconciler.time_limit import TimeLimit
@@ -137,7 +137,8 @@ class Readiness:
 def is_ready(action: Action, access: Access) -> bool:
     """Return whether all pods of the action's workload are ready.
 
-    A kind that does not say, and a workload that is gone or that the run may not read, keep nobody waiting.
+    A kind that does not say, and a workload that is gone or that the run cannot read, keep nobody waiting; while the
+    cluster does not answer nobody knows.
     """
     try:
         kinds = access.cluster.scale_kinds()
@@ -146,7 +147,7 @@ def is_ready(action: Action, access: Access) -> bool:
             return True
         workload = access.cluster.get(workloads_of(kind), action.ref.namespace, action.ref.name)
     except ClusterError as error:
-        return isinstance(error, ForbiddenError | NotFoundError)
+        return not isinstance(error, UnreachableError | ThrottledError)
     if workload.ready_replicas is None:
         return True
     return workload.ready_replicas >= workload.spec_replicas and not is_lagging(workload)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -22,7 +23,7 @@ from msgspec.structs import FieldInfo, fields
 
 from reconciler.errors import AnnotationError
 from reconciler.policy.types import Fleet
-from reconciler.untrusted_text import MOST_REPLICAS, parse_json, time_in, whole_number_in
+from reconciler.untrusted_text import MOST_REPLICAS, parse_json, whole_number_in
 
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""
@@ -218,17 +219,24 @@ def quoted(text: str | None) -> str:
     return f'"{text}"' if len(text) <= 60 else f'"{text[:60]}..."'
 
 
+_DATE_AND_TIME = r"(?a)\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
+
+
 @lru_cache(2048)  # a run that was done at one time names that on all that it wrote
 def parse_time(text: str) -> datetime | None:
-    """Return an RFC 3339 time in UTC, None where `text` is none.
+    """Return an RFC 3339 time in UTC, None where `text` is none; people may leave its seconds out.
 
     A time without a zone is none, nor is one so far away that nothing could be added to it.
     """
-    try:
-        at = time_in(text.strip())
-    except ValueError:
+    text = text.strip().upper()
+    if re.match(_DATE_AND_TIME, text) is None:  # datetime takes weeks, and hours alone, too
         return None
-    return at if is_near(at) else None
+    try:
+        at = datetime.fromisoformat(text)
+        in_utc = None if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return in_utc if in_utc is not None and is_near(in_utc) else None
 
 
 def parse_kube_downscaler_time(text: str) -> datetime | None:

@@ -69,7 +69,8 @@ def in_rollout(workload: Workload) -> bool:
         return False
     if workload.updated_replicas is None or workload.partition is None:
         return False
-    return workload.updated_replicas < (workload.status_replicas or 0) - workload.partition
+    pods = workload.spec_replicas if workload.partition else workload.status_replicas or 0
+    return workload.updated_replicas < pods - workload.partition
 
 
 def replaces_replica_sets(workload: Workload) -> bool:

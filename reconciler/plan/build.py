@@ -21,6 +21,7 @@ from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.model import Action, Awake, KeptUp, Plan
 from reconciler.policy.types import PolicySet
+from reconciler.workload_kinds import SCALABLE_KINDS
 
 _LATELY = timedelta(days=2)
 
@@ -135,7 +136,7 @@ def _is_whole(policies: PolicySet, state: ObservedState) -> bool:
 
 def _not_served(policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
     """Yield the kinds that policies select and no cluster can scale: their definition may be missing."""
-    kinds = [kind for cluster in state.clusters.values() for kind in cluster.scale_kinds]
+    kinds = [*SCALABLE_KINDS.values(), *(kind for cluster in state.clusters.values() for kind in cluster.scale_kinds)]
     served = {name for kind in kinds for name in (kind.kind.lower(), f"{kind.kind}.{kind.group}".lower())}
     selecting = [(job, policy) for job in ("idling", "downscale") for policy in getattr(policies, job)]
     for job, policy in selecting if _is_whole(policies, state) else ():

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.backends.config_map_store import entry_name
 from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value
@@ -201,27 +202,46 @@ def test_a_custom_resource_is_read_by_its_paths() -> None:
 @pytest.mark.parametrize(
     ("status", "fields", "counts"),
     [
-        pytest.param({"observedGeneration": "12"}, COUNTS, (0, 0, 0), id="what its definition has is 0"),
-        pytest.param({"observedGeneration": 12}, ("readyReplicas",), (0, 0, None), id="only what it has"),
-        pytest.param({"observedGeneration": 12}, (), (0, None, None), id="a definition without them"),
+        pytest.param({"observedGeneration": "12"}, COUNTS, (None, 0, 0), id="what its definition has is 0"),
+        pytest.param({"observedGeneration": 12}, ("readyReplicas",), (None, 0, None), id="only what it has"),
+        pytest.param({"observedGeneration": 12}, (), (None, None, None), id="a definition without them"),
         pytest.param({"phase": "New"}, COUNTS, (None, None, None), id="its controller did not look at it yet"),
-        pytest.param({"observedGeneration": 12, "readyReplicas": 2}, COUNTS, (0, 2, 0), id="what is said counts"),
+        pytest.param({"observedGeneration": 12, "readyReplicas": 2}, COUNTS, (None, 2, 0), id="what is said counts"),
     ],
 )
 def test_a_count_that_a_custom_resource_leaves_out(
     status: dict[str, Any], fields: tuple[str, ...], counts: tuple[int | None, ...]
 ) -> None:
-    """Argo Rollouts and LeaderWorkerSet leave a 0 out, and others have no such count: their definitions say which."""
+    """LeaderWorkerSets leave a 0 out, and others have no such count: their definitions say which."""
     properties = {"replicas": {"type": "integer"}, **{field: {"type": "integer"} for field in fields}}
     schema = {"openAPIV3Schema": {"properties": {"status": {"type": "object", "properties": properties}}}}
     paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     kind = scale_kind_of(definition(version("v1alpha1", subresources={"scale": paths}, schema=schema)))
     assert kind is not None
     assert scale_kind_of(decoded_value(CustomResourceDefinition, definition_of(kind, namespaced=True))) == kind
+    kind = replace(kind, group="example.com", kind="Widget", plural="widgets")
     resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
     manifest = {"metadata": {"name": "web"}, "spec": {"replicas": 3}, "status": status}
     found = model_object(resource, decoded_value(Custom, manifest), "east", kind)
     assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == counts
+
+
+def test_a_rollout_leaves_a_0_out_whatever_its_definition_says() -> None:
+    kind = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")  # as of a definition without a schema
+    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    status = {"observedGeneration": "2", "replicas": 3}
+    manifest = {"metadata": {"name": "web", "generation": 2}, "spec": {"replicas": 3}, "status": status}
+    found = model_object(resource, decoded_value(Custom, manifest), "east", kind)
+    assert (found.ready_replicas, found.updated_replicas, in_rollout(found)) == (0, 0, True)
+
+
+def test_what_a_scale_counts_that_is_not_of_pods_is_read_by_its_own_path() -> None:
+    """A VMAgent is scaled by its shards, and its status has the replicas of one of them."""
+    kind = WorkloadKind("example.com", "v1", "Agent", "agents", ("spec", "shardCount"), ("status", "shards"))
+    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    status = {"observedGeneration": 2, "replicas": 1, "shards": 5}
+    manifest = {"metadata": {"name": "web"}, "spec": {"shardCount": 5, "replicaCount": 1}, "status": status}
+    assert model_object(resource, decoded_value(Custom, manifest), "east", kind).status_replicas == 5
 
 
 def test_a_scaled_object_without_a_target_keeps_nobody_from_reading_the_others() -> None:
@@ -270,6 +290,8 @@ def test_what_a_pod_requests_itself_is_read() -> None:
         pytest.param({"partition": "50%"}, 2, False, id="per cent are rounded up"),
         pytest.param({"partition": "50%"}, 1, True, id="not up to its share yet"),
         pytest.param({"partition": "100%"}, 0, False, id="all keep their template"),
+        pytest.param({"partition": "90%"}, 0, True, id="of less than 100 % one does not"),
+        pytest.param({"partition": "90%"}, 1, False, id="and the one has another one"),
         pytest.param({"rollingUpdate": {"partition": 4}}, 1, False, id="as an Advanced StatefulSet says it"),
         pytest.param({"type": "OnDelete"}, 0, False, id="only what is deleted"),
         pytest.param({"type": "ReCreate", "partition": None}, 4, True, id="no partition"),

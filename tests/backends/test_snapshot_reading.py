@@ -120,18 +120,16 @@ def test_whether_a_stateful_set_loses_volumes(tmp_path: Path, policy: str, claim
 
 
 @pytest.mark.parametrize(
-    ("strategy", "partition"),
+    ("spec", "partition"),
     [
         ("{}", 0),
-        ("{type: RollingUpdate}", 0),
-        ("{type: RollingUpdate, rollingUpdate: {partition: 2}}", 2),
-        ("{type: OnDelete}", None),
+        ("{updateStrategy: {type: RollingUpdate}}", 0),
+        ("{updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}}", 2),
+        ("{ordinals: {start: 10}, updateStrategy: {rollingUpdate: {partition: 11}}}", 1),
+        ("{updateStrategy: {type: OnDelete}}", None),
     ],
 )
-def test_how_many_pods_of_a_stateful_set_keep_their_template(
-    tmp_path: Path, strategy: str, partition: int | None
-) -> None:
-    spec = f"{{updateStrategy: {strategy}}}"
+def test_how_many_pods_of_a_stateful_set_keep_their_template(tmp_path: Path, spec: str, partition: int | None) -> None:
     manifest = f"{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: a}}, spec: {spec}}}"
     assert one(tmp_path, manifest, "StatefulSet").partition == partition
 

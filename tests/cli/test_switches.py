@@ -327,6 +327,7 @@ NOT_IDLED = [
     pytest.param(
         "kubevirt.io", "VirtualMachine", None, "spec.running is true, expected spec.runStrategy", id="running"
     ),
+    pytest.param("kubevirt.io", "VirtualMachine", None, "switched off already", id="does not run"),
     pytest.param("batch", "Job", [True], "Current suspend not known", id="nobody knows"),
 ]
 
@@ -334,7 +335,7 @@ NOT_IDLED = [
 @pytest.mark.parametrize(("group", "kind", "value", "why"), NOT_IDLED)
 def test_why_it_is_not_switched_off(desk, group, kind, value, why):
     made = an_object(SWITCHES[group, kind], value=value)
-    made["spec"] |= {"running": True} if kind == "VirtualMachine" else {}
+    made["spec"] |= {"running": "running" in why} if kind == "VirtualMachine" else {}
     put(desk, made)
     planned = desk.plan(EVENING).out
     assert ("1 undecided" in planned) is (why != "switched off already")

@@ -77,6 +77,12 @@ def test_a_workload_is_lagging_while_its_controller_has_not_looked_at_its_spec(g
         pytest.param("StatefulSet", {"updated_replicas": 2}, True, id="of a StatefulSet"),
         pytest.param("StatefulSet", {"updated_replicas": 2, "partition": 1}, False, id="up to its partition"),
         pytest.param("StatefulSet", {"updated_replicas": 1, "partition": 1}, True, id="not up to its partition yet"),
+        pytest.param(
+            "StatefulSet",
+            {"updated_replicas": 1, "status_replicas": 2, "partition": 1},
+            True,
+            id="a pod is replaced now, which its status does not count",
+        ),
         pytest.param("StatefulSet", {"updated_replicas": 0, "partition": None}, False, id="only what is deleted"),
         pytest.param("Deployment", {"updated_replicas": 0, "status_replicas": 0}, False, id="no pods"),
         pytest.param("Deployment", {"updated_replicas": 2, "conditions": STUCK}, False, id="past its deadline"),

@@ -15,7 +15,8 @@ from reconciler.model import OwnerReference, QueryAnswer, QueryKey
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import KeptUp
-from reconciler.policy.types import Limits, Place, Tenant
+from reconciler.policy.types import Limits, Place, Selector, Tenant, WorkloadSelector
+from reconciler.workload_kinds import WorkloadKind
 from tests.builders import (
     a_cluster,
     a_downscale_policy,
@@ -30,6 +31,8 @@ from tests.builders import (
 )
 
 from .decisions import a_decision
+
+WIDGETS = WorkloadKind("example.com", "v1", "Widget", "widgets")
 
 
 def planned(policies=None, state=None, decisions=(), filters=None):
@@ -150,6 +153,21 @@ def test_which_policies_select_nothing(policies, selected, without):
     desired = DesiredState(explanations=said)
     made = make_plan(a_policy_set(**policies), a_state(a_cluster()), desired, a_run(), Inputs())
     assert made.without_workloads == without
+
+
+@pytest.mark.parametrize(
+    ("named", "cluster", "missing"),
+    [
+        pytest.param("Widget", {}, True, id="no cluster has it"),
+        pytest.param("widget.example.com", {"scale_kinds": (WIDGETS,)}, False, id="one has"),
+        pytest.param("Widget", {"unreadable": {"widgets.example.com": "403"}}, False, id="it cannot be read"),
+        pytest.param("ScaledObject", {}, False, id="a kind that is known"),
+    ],
+)
+def test_a_kind_that_no_cluster_can_scale_is_a_notice(named, cluster, missing):
+    policy = an_idling_policy("nights", selector=Selector(workloads=WorkloadSelector(kinds=(named,))))
+    made = make_plan(a_policy_set(idling=(policy,)), a_state(a_cluster(**cluster)), DesiredState(), a_run(), Inputs())
+    assert [(one.kind, one.subject) for one in made.notices] == [("notServed", "IdlingPolicy nights")] * missing
 
 
 def test_a_policy_may_select_what_cannot_be_read():

@@ -8,6 +8,7 @@ kedacore/keda apis/keda/v1alpha1 ScaledObject.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from sys import intern
 from typing import Any, Literal
 
@@ -130,11 +131,16 @@ class ClaimRetention(Wire):
     when_scaled: str | None = None
 
 
+class Ordinals(Wire):
+    start: Count | None = None
+
+
 class WorkloadSpec(Wire):
     replicas: Count | None = None
     selector: LabelSelector | None = None
     template: PodTemplate | None = None
     update_strategy: UpdateStrategy | None = None  # StatefulSet only, and so are those that follow
+    ordinals: Ordinals | None = None
     volume_claim_templates: list[Wire] | None = None
     persistent_volume_claim_retention_policy: ClaimRetention | None = None
 
@@ -386,12 +392,35 @@ class Subresources(Wire):
     scale: ScaleSubresource | None = None
 
 
+class StatusSchema(Wire):
+    properties: dict[str, Any] | None = None
+
+
+class ObjectProperties(Wire):
+    status: StatusSchema | None = None
+
+
+class ObjectSchema(Wire):
+    properties: ObjectProperties | None = None
+
+
+class CustomSchema(Wire):
+    """Of the schema of a kind what its status has."""
+
+    whole: ObjectSchema | None = msgspec.field(default=None, name="openAPIV3Schema")
+
+    @property
+    def status_fields(self) -> Mapping[str, Any]:
+        properties = (self.whole or ObjectSchema()).properties or ObjectProperties()
+        return (properties.status or StatusSchema()).properties or {}
+
+
 class CustomVersion(Wire):
     name: NonEmptyText
     served: bool | None = None
     storage: bool | None = None
     subresources: Subresources | None = None
-    schema: dict[str, Any] | None = None
+    schema: CustomSchema | None = None
 
 
 class CustomNames(Wire):

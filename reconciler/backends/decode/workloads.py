@@ -31,7 +31,7 @@ from reconciler.messages import shown
 from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Switch, Workload
 from reconciler.pod_requests import NO_REQUESTS, PodRequests, requests_of
 from reconciler.untrusted_text import MOST_REPLICAS
-from reconciler.workload_kinds import CRON_JOB, Ready, WorkloadKind, same_scalar
+from reconciler.workload_kinds import BY_KIND, CRON_JOB, Ready, WorkloadKind, same_scalar
 
 W = TypeVar("W", bound=Wire)
 
@@ -120,11 +120,12 @@ def _remembered_requests(spec: bytes) -> PodRequests:
 def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.WorkloadSpec()
     update = spec.update_strategy or shapes.UpdateStrategy()
-    partition = None if update.rolling_update is None else update.rolling_update.partition
+    partition = (update.rolling_update or shapes.RollingUpdate()).partition or 0
+    first = (spec.ordinals or shapes.Ordinals()).start or 0  # a partition is an ordinal
     status = _status(decoded.status, rolls=True)
     claims = spec.persistent_volume_claim_retention_policy or shapes.ClaimRetention()
     return _scaled(spec, spec.template, decoded_selector(spec.selector), status) | {
-        "partition": None if update.type == "OnDelete" else partition or 0,
+        "partition": None if update.type == "OnDelete" else max(0, partition - first),
         "loses_volumes": claims.when_scaled == "Delete" and bool(spec.volume_claim_templates),
     }
 
@@ -165,18 +166,22 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     spec, status = decoded.spec or {}, decoded.status or {}
     conditions = _if_shaped(shapes.CustomStatus, status)
     paths = scale or WorkloadKind("", "", "", "")
+    known = BY_KIND.get(paths.kind, paths)
+    is_like_deployment = known.pods == "ReplicaSets" and known.group == paths.group  # whatever its definition says
     observed = number_at(status, ("observedGeneration",))
     absent = None if observed is None else 0  # servers leave a 0 out
 
     def count(field: str) -> int | None:
-        return count_at(status, (field,), absent if field in paths.status_counts else None)
+        has_it = is_like_deployment or field in paths.status_counts
+        return count_at(status, (field,), absent if has_it else None)
 
-    # That of /scale may leave some out: of a blue-green Rollout it counts those with traffic.
-    replicas = count_at(status, ("replicas",))
+    replicas = count_at({"status": status}, paths.status_path, absent if is_like_deployment else None)
+    if is_like_deployment:  # that of /scale of a blue-green Rollout counts those with traffic
+        replicas = count_at(status, ("replicas",), replicas)
     return {
         "replicas": count_at({"spec": spec}, paths.replicas_path),
         "no_place": _no_place({} if decoded.spec is None else {"spec": spec}, paths.replicas_path),
-        "status_replicas": count_at({"status": status}, paths.status_path, absent) if replicas is None else replicas,
+        "status_replicas": replicas,
         "ready_replicas": count("readyReplicas"),
         "available_replicas": count("availableReplicas"),
         "updated_replicas": count("updatedReplicas"),
@@ -189,17 +194,28 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     }
 
 
-def _partition(spec: Mapping[str, Any], replicas: int | None) -> int | None:
-    """Return how many pods keep their template, as a StatefulSet and the kinds of OpenKruise say it; None: all do.
+_PARTITIONS = (
+    ("updateStrategy", "partition"),
+    ("updateStrategy", "rollingUpdate", "partition"),
+    ("rolloutStrategy", "rollingUpdateConfiguration", "partition"),
+)
+_WHOLE = 100
 
-    Source: openkruise/kruise apis/apps/v1alpha1 cloneset_types.go, CloneSetUpdateStrategy; statefulset_types.go.
+
+def _partition(spec: Mapping[str, Any], replicas: int | None) -> int | None:
+    """Return how many pods keep their template, as StatefulSets, the kinds of OpenKruise and LeaderWorkerSets say it;
+    None: all do. Of less than 100 % at least one does not.
+
+    Source: openkruise/kruise apis/apps/v1alpha1 cloneset_types.go, CloneSetUpdateStrategy; statefulset_types.go;
+    kubernetes-sigs/lws api/leaderworkerset/v1 leaderworkerset_types.go, RollingUpdateConfiguration.
     """
-    update = spec.get("updateStrategy")
-    if value_below(update, ("type",)) == "OnDelete":
+    if value_below(spec, ("updateStrategy", "type")) == "OnDelete":
         return None
-    found = value_below(update, ("partition",)) or value_below(update, ("rollingUpdate", "partition"))
+    found = next(filter(None, (value_below(spec, path) for path in _PARTITIONS)), 0)
     if isinstance(found, str) and found.endswith("%"):
-        return -(-(replicas or 0) * (count_at(found[:-1], ()) or 0) // 100)
+        share = count_at(found[:-1], ()) or 0
+        kept = -(-(replicas or 0) * share // 100)
+        return kept if share >= _WHOLE else max(0, min(kept, (replicas or 0) - 1))
     return count_at(found, (), 0)
 
 
@@ -220,7 +236,7 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
     problem = _unexpected(kind.replicas_path, found, expected) if strange else missing or beyond
     observed = number_at(decoded.status, ("observedGeneration",))
     is_behind = observed is not None and observed < (decoded.metadata.generation or 0)  # its conditions are of before
-    if other is not None:
+    if other:
         problem = _unexpected(kind.instead, other, f"{'.'.join(kind.replicas_path)} in its place")
     return {
         "switch": Switch(
@@ -229,7 +245,7 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
             has_map=holder is not None,
             alone=isinstance(holder, Mapping) and holder.keys() == {key},
             finished=any(is_ready(value, Ready(type=condition)) for condition in kind.finished),
-            is_known=not strange and other is None,
+            is_known=not strange and not other,
         ),
         "no_place": problem,
         "ready_replicas": None
@@ -412,7 +428,7 @@ def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
     if not found:
         return None
     version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))
-    fields = value_below(version.schema, ("openAPIV3Schema", "properties", "status", "properties"))
+    schema = version.schema or shapes.CustomSchema()
     return WorkloadKind(
         group=spec.group,
         version=version.name,
@@ -420,7 +436,7 @@ def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
         plural=spec.names.plural,
         replicas_path=_path(scale.spec_replicas_path),
         status_path=_path(scale.status_replicas_path),
-        status_counts=tuple(field for field in STATUS_COUNTS if isinstance(fields, Mapping) and field in fields),
+        status_counts=tuple(field for field in STATUS_COUNTS if field in schema.status_fields),
     )
 
 
