@@ -1,13 +1,11 @@
 """Texts that others wrote: made safe to print (no control character, no mark that turns a line round, no line of its
-own), and the JSON values, whole numbers and times in them. Pure.
+own), and the JSON values and whole numbers in them. Pure.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from reconciler.credentials import printable_without_credentials
@@ -93,20 +91,3 @@ def whole_number_in(text: str) -> int | None:
         return None
     digits = text.lstrip("0") or "0"
     return int(digits) if len(digits) <= _MOST_DIGITS else None
-
-
-_RFC3339 = r"(?ai)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:[0-5]\d)"
-
-
-def time_in(text: str) -> datetime:
-    """Return the RFC 3339 time that `text` spells, in UTC; what its fraction says beyond microseconds is dropped.
-
-    Raises:
-        ValueError: it spells none.
-    """
-    if re.fullmatch(_RFC3339, text) is None:  # datetime takes other forms of ISO 8601 too
-        raise ValueError("no time as in RFC 3339")
-    try:
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except OverflowError:
-        raise ValueError("no time between the years 1 and 9999") from None

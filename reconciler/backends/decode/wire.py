@@ -18,12 +18,13 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from reconciler.model import DELETION_COST
-from reconciler.untrusted_text import MOST_REPLICAS, time_in
+from reconciler.untrusted_text import MOST_REPLICAS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FAR = (datetime(9000, 12, 31, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _REMEMBERED = 512
+_RFC3339 = r"(?ai)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:[0-5]\d)"
 _BEYOND_MICROSECONDS = r"(?a)\.\d{6}(\d{1,3})"
 _BEYOND_CALENDAR = r"(?a)(-0001|0000|10000)-\d\d-\d\dT[\d:.]+Z"
 _FIRST, _LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"
@@ -57,7 +58,21 @@ def instant(text: str) -> Instant:
         return instant(_LAST if beyond_calendar[1] == "10000" else _FIRST)
     beyond = re.search(_BEYOND_MICROSECONDS, text)
     nanoseconds = int(beyond[1].ljust(3, "0")) if beyond else 0
-    return Instant((time_in(text) - _EPOCH) // _MICROSECOND * 1000 + nanoseconds)
+    return Instant((_time_in(text) - _EPOCH) // _MICROSECOND * 1000 + nanoseconds)
+
+
+def _time_in(text: str) -> datetime:
+    """Return the RFC 3339 time that `text` spells, in UTC; what its fraction says beyond microseconds is dropped.
+
+    Raises:
+        ValueError: it spells none.
+    """
+    if re.fullmatch(_RFC3339, text) is None:  # datetime takes other forms of ISO 8601 too
+        raise ValueError("no time as in RFC 3339")
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except OverflowError:
+        raise ValueError("no time between the years 1 and 9999") from None
 
 
 def micro_time(at: datetime) -> str:

@@ -62,13 +62,13 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
     if service.problem and not service.is_foreign:
         yield _about(ref, "setAside", f": {service.problem}; its annotations are left unchanged")
     elif service.is_foreign:
-        yield _foreign_mark(ref, service.foreign)
+        yield _foreign_record(ref, service.foreign)
     if found is not None and found.unreadable:
         yield _about(ref, "excludedUnreadable", f": {found.reason}; it counts as excluded")
     yield from _unreadable_request(ref, service.service.annotations)
 
 
-def _foreign_mark(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
+def _foreign_record(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
     return _about(ref, FOREIGN_RECORD, f" was idled by {who_idled('' if record is None else record.fleet)}")
 
 
@@ -101,7 +101,7 @@ def _left_alone(choice: Choice, _run: Run) -> Iterator[Notice]:
     if choice.state is IdleState.UNREADABLE and reading is not None:
         yield _about(choice.ref, "setAside", f": {reading.problem}; its replicas are left unchanged")
     if choice.state is IdleState.FOREIGN:
-        yield _foreign_mark(choice.ref, choice.record)
+        yield _foreign_record(choice.ref, choice.record)
     if found is not None and found.unreadable and not found.on.startswith("Service/"):
         yield _about(choice.ref, "excludedUnreadable", f": {found.on}: {found.reason}; it counts as excluded")
     yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)

@@ -20,7 +20,7 @@ def classify(subject: Subject) -> Classified:
     if lost is not None and (reading is None or reading.ours):
         return _with_autoscaler(subject, lost, IdleState.IDLE), lost
     if reading is None and not any(service.has_record for service in subject.services):
-        return _unmarked(subject), None
+        return _without_record(subject), None
     if reading is not None and reading.ours and reading.record is not None:
         return _recorded(subject, reading.record)
     newest = _newest_listed(_live_listings(subject))
@@ -31,7 +31,7 @@ def classify(subject: Subject) -> Classified:
         return _listed(subject, newest)
     if newest is not None:
         return _with_autoscaler(subject, newest, IdleState.IDLE_INCOMPLETE), newest
-    return _foreign(subject) if is_foreign(subject) else (_unmarked(subject), None)
+    return _foreign(subject) if is_foreign(subject) else (_without_record(subject), None)
 
 
 def _listed(subject: Subject, newest: Record) -> Classified:
@@ -157,7 +157,7 @@ def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> Idle
     return state if autoscaler.is_pinned_by_us(record.idled_to) else IdleState.HPA_RESTORED
 
 
-def _unmarked(subject: Subject) -> IdleState:
+def _without_record(subject: Subject) -> IdleState:
     policy = subject.verdict.policy
     if subject.listings:
         return IdleState.WAKE_INCOMPLETE if not subject.is_down else IdleState.DOWN
