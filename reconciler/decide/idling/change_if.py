@@ -188,7 +188,7 @@ def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
             return
 
 
-def _last(choice: Choice, rule: Rule, held: Container[IdlingCondition]) -> Iterator[ChangeIf | None]:
+def _last(choice: Choice, rule: Rule, held: Set[IdlingCondition]) -> Iterator[ChangeIf | None]:
     """Yield what makes another action where neither state nor conditions are the cause."""
     verdict = choice.subject.verdict
     if choice.state is IdleState.DOWN:

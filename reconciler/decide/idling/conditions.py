@@ -5,7 +5,7 @@ Here is what meets each of them by itself; what its neighbours say is in `idle_g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Any
@@ -128,13 +128,20 @@ class Conditions:
         return self._known.get(name) if name in self else None
 
     def __contains__(self, name: Any) -> bool:
-        if name in self._known:
-            return True
-        check = CHECKS.get(name)
-        found = None if check is None else check(self)
-        if found is not None:  # what is not met is not kept: most of all that is asked for
-            self._known = {**self._known, name: found}
-        return found is not None
+        return not self.isdisjoint((name,))
+
+    def isdisjoint(self, names: Iterable[IdlingCondition]) -> bool:
+        """Return whether none of `names` is met; they are looked at in this order, up to the first that is."""
+        known = self._known
+        for name in names:
+            if name in known:
+                return False
+            check = CHECKS.get(name)
+            found = None if check is None else check(self)
+            if found is not None:  # what is not met is not kept: most of all that is asked for
+                self._known = {**known, name: found}
+                return False
+        return True
 
     def adding(self, found: MetCondition) -> Conditions:
         """Return the conditions with `found` among them."""

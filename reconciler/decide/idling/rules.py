@@ -4,7 +4,7 @@ that this is: its reasons, who answers for it, and what the workload has then.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
 from enum import StrEnum, auto
 
@@ -49,13 +49,13 @@ class Rule(Struct, frozen=True):
     without: tuple[IdlingCondition, ...] = ()
     reason: Reason | None = None
 
-    def holds(self, result: CriterionResult, conditions: Container[IdlingCondition]) -> bool:
+    def holds(self, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]) -> bool:
         """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
         if result not in self.results or (self.conditions and self.because(conditions) is None):
             return False
-        return not any(map(conditions.__contains__, self.without))
+        return conditions.isdisjoint(self.without)
 
-    def because(self, conditions: Container[IdlingCondition]) -> IdlingCondition | None:
+    def because(self, conditions: Conditions | Set[IdlingCondition]) -> IdlingCondition | None:
         """Return the condition that is the reason, None where it is another one."""
         return next(filter(conditions.__contains__, self.conditions), None)
 
@@ -161,7 +161,7 @@ _ON_READ_ONLY = {
 
 
 def choose(
-    state: IdleState, result: CriterionResult, conditions: Container[IdlingCondition]
+    state: IdleState, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
 ) -> tuple[Rule, IdleAction, IdlingCondition | None]:
     """Return the first rule that holds, the action, and the condition that is the reason, None where it is another one.
 

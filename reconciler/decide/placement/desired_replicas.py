@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import sub
@@ -45,14 +44,11 @@ class Shares(Struct, frozen=True):
     wanted: int
     weight: int  # of all clusters that take replicas, together
     lagging: frozenset[str]
+    overflow: Mapping[str, int]  # how much more full clusters would get without what was observed of their room
 
     @property
     def served(self) -> Candidates:
         return self.allocation.served
-
-    @property
-    def overflow(self) -> Mapping[str, int]:
-        return self.allocation.overflow
 
     def total_for_more(self, cluster: str) -> int | None:
         """Return from which total on `cluster` gets one more, None where that is not known.
@@ -96,23 +92,25 @@ def shares(
         capacity=_capacities(placed),
     )
     served = _served(federated, [local.cluster for local in placed])
-    learned = [local.cluster for local in placed if local.limit == "learned"]
     allocation = allocate(served, demand)
-    # By preferences alone, with `rebalance: false` too: what is kept elsewhere must not hide that here is no room.
-    overflow = with_overflow(allocation, served, replace(demand, rebalance=True), learned).overflow
+    overflow: Mapping[str, int] = NOTHING
+    if learned := [local.cluster for local in placed if local.limit == "learned"]:
+        # By preferences alone, with `rebalance: false` too: what is kept elsewhere must not hide that here is no room.
+        overflow = with_overflow(allocation, served, replace(demand, rebalance=True), learned).overflow
     allocation = _with_raise(allocation, placed, _raised(federated, locals_, status, readable))
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
     lagging = _lagging(allocation, placed)
     return Shares(
-        dataclasses.replace(allocation, overflow=overflow),
+        allocation,
         replicas,
         keeping,
         taken_off,
         wanted,
         _weight_in_use(served, placed),
         lagging,
+        overflow,
     )
 
 

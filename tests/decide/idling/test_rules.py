@@ -30,7 +30,7 @@ STATES, RESULTS = st.sampled_from(IdleState), st.sampled_from(CriterionResult)
 
 
 def action(state: IdleState, result: CriterionResult, conditions: Collection[Condition]) -> IdleAction:
-    return choose(state, result, conditions)[1]
+    return choose(state, result, frozenset(conditions))[1]
 
 
 CASES = [
@@ -106,7 +106,7 @@ def test_what_is_done_with(
 
 
 def test_each_rule_has_a_case() -> None:
-    decided = {id(choose(state, result, conditions)[0]) for _, state, result, conditions, _ in CASES}
+    decided = {id(choose(state, result, frozenset(conditions))[0]) for _, state, result, conditions, _ in CASES}
 
     assert [rule for rule in RULES if id(rule) not in decided] == []
 
