@@ -23,6 +23,7 @@ from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, ObjectRef
+from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import IdlingPolicy, Writes
 from reconciler.workload_kinds import SCALABLE_KINDS
 
@@ -374,7 +375,7 @@ def _min_awake(case: Conditions) -> MetCondition | None:
     since, least = _latest(case, AWAKE_SINCE), case.subject.verdict.min_awake
     if since is None or (since < case.now and since + least <= case.now):
         return None
-    return met(IdlingCondition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since)
+    return met(IdlingCondition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since, least=spelt_duration(least))
 
 
 def _kept_awake(case: Conditions) -> MetCondition | None:
@@ -390,7 +391,7 @@ def _min_age(case: Conditions) -> MetCondition | None:
     created = max((at for at in times if at is not None), default=None)
     if created is None or created + least <= case.now:
         return None
-    return met(IdlingCondition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created)
+    return met(IdlingCondition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created, least=spelt_duration(least))
 
 
 def _terminating(case: Conditions) -> MetCondition | None:

@@ -308,7 +308,7 @@ def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled
     web = a_workload(created_at=old if jobs.created_at == young else young)
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, jobs))), a_policy(min_age=2 * HOUR))
     assert outcome.desired.decisions == ()
-    assert why_of(outcome) == "created at 2026-11-20T21:00:00Z, younger than minAge"
+    assert why_of(outcome) == "created at 2026-11-20T21:00:00Z, younger than minAge of 2h"
     assert [change_if_of(one) for one in outcome.desired.explanations if one.ref.name == "web"] == [
         "it is 2026-11-20T23:00:00Z or later"
     ]

@@ -364,7 +364,7 @@ def test_min_awake_is_not_lost_behind_what_keeps_up_all_of_a_federated_replica_s
     fed = a_federated_replica_set(replicas=3, paused=paused, clusters={"*": ANYWHERE})
     state = replace(up(annotations=WOKEN_NOW), unreachable=unreachable)
     (one,) = decided(state, fleet=a_fleet("east", "west"), federated=(fed,)).desired.explanations
-    said = "awake since 2026-11-20T21:50:00Z, less than minAwake"
+    said = "awake since 2026-11-20T21:50:00Z, less than minAwake of 2h"
     assert (one.why, change_if_of(one), one.until) == (said, "", None)
 
 
