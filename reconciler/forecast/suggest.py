@@ -28,7 +28,6 @@ _QUIET = 0.9  # of the nights
 FEWEST = 5  # nights of a kind, to learn from
 _CHANCE = 0.001
 _MEASURED = 0.9  # of a night
-_HALF_HOUR = timedelta(minutes=30)
 _NOON = timedelta(hours=12)
 
 
