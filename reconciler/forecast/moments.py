@@ -20,13 +20,13 @@ from reconciler.decide.annotations import (
     parse_time,
 )
 from reconciler.decide.downscale.journal import LIFE
-from reconciler.decide.fleet_guard import PATIENCE
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.idling.criteria import CriterionResult, evaluator_of, schedules_of
 from reconciler.decide.limit_counts import DAY
 from reconciler.decide.limits import policy_names
 from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY
 from reconciler.decide.query_answers import Answers
+from reconciler.decide.removal_guard import PATIENCE
 from reconciler.decide.schedule import open_periods
 from reconciler.decide.selectors import namespace_labels
 from reconciler.model import (

@@ -21,7 +21,6 @@ from reconciler.decide.change_codes import (
     joint_change,
 )
 from reconciler.decide.decisions import WITHOUT_END, Ending
-from reconciler.decide.fleet_guard import REMOVED_FLAG
 from reconciler.decide.freeze import change_if_restricted
 from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, unnamed_kind
 from reconciler.decide.idling.contested import excluding_contest
@@ -31,6 +30,7 @@ from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.idling.verdicts import PolicyVerdict
 from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.removal_guard import REMOVED_FLAG
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import named_by
 from reconciler.model import ObjectRef

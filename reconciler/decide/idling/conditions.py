@@ -13,13 +13,13 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
-from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Subject
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.removal_guard import FleetGuards
 from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, ObjectRef
@@ -375,7 +375,9 @@ def _min_awake(case: Conditions) -> MetCondition | None:
     since, least = _latest(case, AWAKE_SINCE), case.subject.verdict.min_awake
     if since is None or (since < case.now and since + least <= case.now):
         return None
-    return met(IdlingCondition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since, least=spelt_duration(least))
+    return met(
+        IdlingCondition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since, least=spelt_duration(least)
+    )
 
 
 def _kept_awake(case: Conditions) -> MetCondition | None:
@@ -391,7 +393,9 @@ def _min_age(case: Conditions) -> MetCondition | None:
     created = max((at for at in times if at is not None), default=None)
     if created is None or created + least <= case.now:
         return None
-    return met(IdlingCondition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created, least=spelt_duration(least))
+    return met(
+        IdlingCondition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created, least=spelt_duration(least)
+    )
 
 
 def _terminating(case: Conditions) -> MetCondition | None:

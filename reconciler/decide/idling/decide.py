@@ -6,7 +6,7 @@ Each decision goes one way; what a reader asks stands in the module named:
 - judge: which policies count (`selection.py`), and what they say by schedules and metrics (`criteria.py`);
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
   of rules, which makes the choice (`rules.py`);
-- settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_times.py`), and what all
+- settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_order.py`), and what all
   that leaves to the other jobs (`idling_outcome.py`);
 - write: decisions on all objects concerned (`writes.py`, `writes_*.py`); what is said of each (below, `notices.py`),
   and what would change it (`change_if.py`).
@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import ChangeIfWhenAsked
 from reconciler.decide.decisions import Decision, DesiredState, Ending, HeldBack, PolicyExplanation, equal_priorities
-from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.change_if import change_if_of, kept_up_until
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.idle_groups import federated_members, idled_together, pods_to_read
@@ -46,11 +45,12 @@ from reconciler.decide.idling.rules import (
     owner_policy,
 )
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
-from reconciler.decide.idling.wake_times import owner_in, staggered
+from reconciler.decide.idling.wake_order import owner_in, staggered
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes import abandoned_decisions, decisions_of
 from reconciler.decide.last_idled import hours_of
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
+from reconciler.decide.removal_guard import FleetGuards
 from reconciler.decide.selectors import left_out
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet

@@ -12,12 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.fleet_guard import FleetGuards, idling_guards
 from reconciler.decide.idling.conditions import Conditions, IdlingCondition, MetCondition
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import SOMEBODY_ELSE, Record, who_idled
 from reconciler.decide.idling.subjects import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, Subject
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
+from reconciler.decide.removal_guard import FleetGuards, idling_guards
 from reconciler.model import ObjectRef, Run, Switch
 from reconciler.policy.types import PolicySet
 

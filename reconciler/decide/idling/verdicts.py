@@ -9,7 +9,7 @@ from itertools import chain
 
 from msgspec import Struct
 
-from reconciler.decide.idling.criteria import CriterionResult, Evaluation, WakeWhen, window_end
+from reconciler.decide.idling.criteria import CriterionResult, Evaluation, WakeWhen, schedules_of, window_end
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import of_highest_priority
 from reconciler.policy.types import IdlingPolicy
@@ -152,6 +152,18 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     @cached_property
     def min_awake(self) -> timedelta:
         return max((verdict.policy.min_awake for verdict in self.won), default=MIN_AWAKE_BY_DEFAULT)
+
+    def wake_deadline(self, recorded: datetime | None = None) -> datetime | None:
+        """Return when what is idle by it is due to wake, None where only a request or a metric wakes it.
+
+        It is when the first schedule ends of a policy that wakes automatically; while schedules have no end, what is
+        `recorded`.
+        """
+        first = first_end(verdict for verdict in self.won if verdict.wakes)
+        if first is not None or self.wakes_on_requests_only:
+            return first
+        is_scheduled = any(True for policy in self.policies for _ in schedules_of(policy.idle_when))
+        return recorded if is_scheduled else None
 
     def window_end(self, now: datetime) -> datetime | None:
         """Return when the last of the schedule windows open now ends."""

@@ -10,7 +10,7 @@ from reconciler.decide.decisions import Decision, Verb, group_name
 from reconciler.decide.idling.idle_groups import groups_of
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import is_recorded
-from reconciler.decide.idling.wake_times import wake_tiers
+from reconciler.decide.idling.wake_order import wake_tiers
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes_autoscaler import (
     abandoned_decision,

@@ -37,7 +37,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, flux_resumed
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
-from reconciler.decide.idling.wake_times import tier
+from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import (
     UNTOUCHED,
     WriteContext,

@@ -41,7 +41,7 @@ from reconciler.decide.idling.service_records import (
 )
 from reconciler.decide.idling.service_targets import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
-from reconciler.decide.idling.wake_times import tier
+from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import (
     WriteContext,
     cause_of,

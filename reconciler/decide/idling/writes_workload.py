@@ -35,7 +35,7 @@ from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, reason_of_others
 from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
-from reconciler.decide.idling.wake_times import awake_until, kept_wake_deadline, tier, wake_deadline
+from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on, verb_of
 from reconciler.decide.last_idled import is_known, last_idled_text
 from reconciler.decide.reasons import Reason, ReasonCode, reason
@@ -62,7 +62,7 @@ def _new_record(choice: Choice, context: WriteContext) -> Record:
         idled_to=choice.subject.idle_replicas,
         fleet=context.fleet.name,
         policy=verdict.policy.name if verdict.policy is not None else "",
-        wake_due=wake_deadline(verdict),
+        wake_due=verdict.wake_deadline(),
         value=None if switch is None else switch.value,
         has_map=switch is None or switch.has_map or not switch.kind.in_map,
     )
@@ -75,7 +75,8 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
     """
     verdict = subject.verdict
     if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
-        return replace(record, orphaned_since=None, wake_due=kept_wake_deadline(record, verdict))
+        kept = None if verdict.wakes_on_requests_only else record.wake_due
+        return replace(record, orphaned_since=None, wake_due=kept)
     names = {policy.name for policy in verdict.policies}
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
     decided = not (verdict.observing or verdict.equal_policies or is_restricted or subject.lacks_zero)
@@ -86,7 +87,7 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
         idled_to=subject.idle_replicas if decided else record.idled_to,
         fleet=context.fleet.name,
         policy=record.policy if record.policy in names else verdict.policy.name,
-        wake_due=wake_deadline(verdict, record),
+        wake_due=verdict.wake_deadline(record.wake_due),
         orphaned_since=None,
     )
 
@@ -207,8 +208,17 @@ def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -
     """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
     text = contest_text(undo, choice.subject.verdict.policy)
     contested = {CONTESTED: text} if is_contested(choice.subject, undo) else {}
-    until = awake_until(choice, record, context.run.now)
+    until = _awake_until(choice, record, context.run.now)
     return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
+
+
+def _awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
+    """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
+    verdict = choice.subject.verdict
+    ends = [now + verdict.min_awake, verdict.window_end(now)]
+    if not verdict.won:
+        ends.append(record.wake_due)
+    return max(end for end in ends if end is not None)
 
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
@@ -263,7 +273,7 @@ def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decis
         **cleared_annotations(annotations),
         **({SCALE_PREVIOUS: previous} if scale.counts and scale.kind.counts else {}),
         AWAKE_SINCE: format_time(now),
-        AWAKE_UNTIL: format_time(awake_until(choice, record, now)),
+        AWAKE_UNTIL: format_time(_awake_until(choice, record, now)),
     }
     found = reason_of_others(scale.written, record)
     changed = reason(ReasonCode.SCALE_REASON_CLEARED)

@@ -38,13 +38,13 @@ from reconciler.decide.decisions import (
     annotation_changes,
     replicas_change,
 )
-from reconciler.decide.fleet_guard import placement_guard
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs
 from reconciler.decide.placement.home import config_map_deleted
 from reconciler.decide.placement.local_replica_sets import is_about, may_place
 from reconciler.decide.placement.status import STATUS_PREFIX, placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
+from reconciler.decide.removal_guard import placement_guard
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, Writes

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import IDLED_TO
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.fleet_guard import idling_guards, placement_guard
 from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.selection import deciding_policies
@@ -22,6 +21,7 @@ from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
 from reconciler.decide.idling.subjects import record_of
 from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, PolicyVerdict, Verdict
 from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.removal_guard import idling_guards, placement_guard
 from reconciler.model import FieldWriter, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.fleet_guard import FleetGuards
 from reconciler.decide.idling.conditions import IdlingCondition, met
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.rules import Choice, choice_of, deciding_names, idled_by, owner_policy, waking_policy
 from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.removal_guard import FleetGuards
 from reconciler.policy.types import IdlingPolicy, WakeMetric
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import (

@@ -1,4 +1,4 @@
-"""When workloads wake: the deadline, and the order of those that wake together; at most so many in a run."""
+"""The order of wakes: the tiers of those that wake together, and whose turn it is where at most so many do in a run."""
 
 from __future__ import annotations
 
@@ -8,47 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from reconciler.decide.idling.conditions import IdlingCondition
-from reconciler.decide.idling.criteria import schedules_of
-from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import Verdict, first_end
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet, WakeOrder
 
 _DEFAULT_TIER = WakeOrder("").tier
 _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its records, or cannot be woken, goes first no longer
-
-
-def wake_deadline(verdict: Verdict, record: Record | None = None) -> datetime | None:
-    """Return when what is idle by `verdict` is due to wake, None where only a request or a metric wakes it.
-
-    It is when the first schedule ends of a policy that wakes automatically; while schedules have no end, what `record`
-    says.
-    """
-    first = first_end(own_verdict for own_verdict in verdict.won if own_verdict.wakes)
-    if first is not None or record is None:
-        return first
-    scheduled = any(True for policy in verdict.policies for _ in schedules_of(policy.idle_when))
-    return kept_wake_deadline(record, verdict) if scheduled else None
-
-
-def kept_wake_deadline(record: Record, verdict: Verdict) -> datetime | None:
-    """Return the deadline in `record`, None where all policies of `verdict` wake on requests only."""
-    return None if verdict.wakes_on_requests_only else record.wake_due
-
-
-def awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
-    """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
-    verdict = choice.subject.verdict
-    ends = [now + verdict.min_awake, verdict.window_end(now)]
-    if not verdict.won:
-        ends.append(record.wake_due)
-    return max(end for end in ends if end is not None)
-
-
-# The order of wakes.
 
 
 def wake_group(choice: Choice) -> str:
