@@ -236,23 +236,6 @@ def test_deletion_cost(text: str | None, cost: int) -> None:
     assert deletion_cost(text) == cost
 
 
-@pytest.mark.parametrize(
-    ("age_ns", "scale"),
-    [
-        pytest.param(5, 0, id="5ns"),
-        pytest.param(23, 1, id="23ns"),
-        pytest.param(71, 1, id="71ns"),
-        pytest.param(10**6, 6, id="1ms"),
-        pytest.param(8 * 10**6, 6, id="8ms"),
-        pytest.param(50 * 10**6, 7, id="50ms"),
-        pytest.param(120 * SECOND, 11, id="2m"),
-        pytest.param(660 * SECOND, 11, id="11m"),
-    ],
-)
-def test_the_table_of_the_seed(age_ns: int, scale: int) -> None:
-    assert age_scale(age_ns, 10) == scale
-
-
 @given(st.integers(1, 2**63 - 1), st.sampled_from([2, 3, 7, 10, 100]))
 def test_scale_is_the_exponent_of_the_power_at_or_below(age_ns: int, base: int) -> None:
     scale = age_scale(age_ns, base)

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.journal import (
-    LIFE,
     JournalEntry,
     JournalPod,
     decide_recovery,
@@ -124,11 +123,6 @@ def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
     assert desired.explanations[0].outcome == "its victims keep their deletion costs"
 
 
-def test_but_not_for_ever() -> None:
-    desired = recovered(observed(3, status=5), a_run(NOW + LIFE))
-    assert len(desired.decisions) == 4
-
-
 @pytest.mark.parametrize(("minutes", "complete"), [(59, False), (60, True)])
 def test_an_hour_is_long_enough_for_the_status_to_tell(minutes: int, complete: bool) -> None:
     desired = recovered(observed(3, status=5), a_run(now=ENTRY.at + timedelta(minutes=minutes)))
@@ -196,10 +190,6 @@ def test_nothing_is_written_in_a_frozen_cluster(state: Any) -> None:
     [cluster] = a_fleet().clusters
     frozen = (FleetCluster(cluster.name, cluster.labels, cluster.connection, state),)
     assert recovered(observed(5), clusters=frozen, home="east") == DesiredState()
-
-
-def test_nothing_left_is_nothing_to_do() -> None:
-    assert recovered(a_cluster(workloads=(a_workload(),))) == DesiredState()
 
 
 def test_former_costs() -> None:

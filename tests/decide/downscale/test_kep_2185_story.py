@@ -9,7 +9,6 @@ from statistics import mean
 import pytest
 
 from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
-from reconciler.decide.downscale.victim_choice import PodGroup, balanced, victim_selection
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 from tests.laws import share_of
@@ -56,47 +55,6 @@ def test_ages_of_different_scales_still_empty_the_new_zone() -> None:
 def test_newest_first_empties_the_new_zone() -> None:
     for seed in range(20):
         assert survivors(story(seed), RankingRules(logarithmic=False)) == Counter(a=N, b=N)
-
-
-@pytest.mark.parametrize("old", [OLD, MUCH_OLDER])
-def test_zone_balanced_keeps_the_skew_at_one_or_less(old: int) -> None:
-    for seed in range(20):
-        pods = story(seed, old)
-        for target in range(1, 3 * N):
-            cut = victim_selection(PodGroup(pods), target, now_ns=NOW_NS, rules=RankingRules())
-            gone = balanced(cut, {pod.node: pod.node[0] for pod in pods}).pods
-            left = Counter(pod.name[0] for pod in pods if pod not in gone)
-            sizes = [left[zone] for zone in "abc"]
-            assert sum(sizes) == target
-            assert max(sizes) - min(sizes) <= 1
-
-
-@pytest.mark.parametrize(
-    ("victim", "stays"),
-    [
-        pytest.param((24, 1), (1.5, 1.4), id="old, Ready since an hour, beside one that is younger"),
-        pytest.param((24, 1), (2.1, 2), id="old, Ready since an hour, beside one Ready for longer"),
-        pytest.param((3, 3), (48, 6), id="readiness decides against one created long ago"),
-    ],
-)
-def test_the_age_ratio_is_that_of_the_time_that_decided(
-    victim: tuple[float, float], stays: tuple[float, float]
-) -> None:
-    """Hours since the creation, and since the pod is Ready."""
-    hour = 3600 * 10**9
-    pods = [
-        a_pod(
-            str(uid),
-            uid=str(uid),
-            node=f"n{uid}",
-            created_ns=NOW_NS - int(old * hour),
-            ready_since_ns=NOW_NS - int(ready * hour),
-        )
-        for uid, (old, ready) in enumerate((victim, stays))
-    ]
-    ranking = rank_victims(pods, 1, now_ns=NOW_NS)
-    assert ranking.victims == (pods[0],)
-    assert all(ratio is not None and ratio <= 2 for ratio in ranking.age_ratios)
 
 
 @pytest.mark.parametrize("seed", range(share_of(200)))

@@ -19,7 +19,6 @@ from reconciler.decide.downscale.victim_choice import (
     balanced,
     foreign_costs,
     picked,
-    picker_request,
     pod_group,
     victim_selection,
     victim_strategies,
@@ -73,11 +72,6 @@ def test_how_many_are_ours_to_choose(pods: list[str], target: int, requested: in
 def test_who_is_no_candidate(fields: dict[str, object]) -> None:
     cut = victim_selection(PodGroup((a_pod("a", **fields), a_pod("b"))), 1, now_ns=NOW_NS, rules=RankingRules())
     assert ([pod.name for pod in cut.first], [pod.name for pod in cut.candidates]) == (["a"], ["b"])
-
-
-def test_the_question() -> None:
-    asked = picker_request(a_cut(2, "c", "a", "b", first=("x",)), PICKER, "shop")
-    assert (asked.count, asked.candidates, asked.namespace) == (1, ("a", "b", "c"), "shop")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +246,3 @@ def test_the_shrinking_replica_set_is_the_one_with_pods() -> None:
     assert pod_group("Deployment", (new, old)) == PodGroup((new,), (old,))
     assert pod_group("ReplicaSet", (new,)) == PodGroup((new,), None)
     assert pod_group("Deployment", ()) == PodGroup((), ())
-
-
-def test_two_replica_sets_with_pods() -> None:
-    assert pod_group("Deployment", (owned("a", "new"), owned("b", "old"))).split
