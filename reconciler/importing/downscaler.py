@@ -16,6 +16,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, inside, mappings, policy_name
 from reconciler.importing.periods import (
+    WORDS,
     Criterion,
     Dialect,
     PeriodError,
@@ -39,7 +40,8 @@ _KINDS = {
     "statefulsets": "StatefulSet",
 }
 _WITH_THEIR_TARGET = "horizontalpodautoscalers"
-_TIMES = ("uptime", "downtime", "upscale-period", "downscale-period")
+_PERIODS = ("upscale-period", "downscale-period")
+_TIMES = {**dict.fromkeys(_PERIODS, "never"), "uptime": "always", "downtime": "never"}
 _FORCED = ("force-uptime", "force-downtime")
 _REPLICAS = ("downtime-replicas", "downscale-replicas")
 _SETTINGS = (*_TIMES, *_FORCED, *_REPLICAS, "grace-period")
@@ -58,15 +60,16 @@ _GO_DURATION = re.compile(r"(?:\d+h)?(?:\d+m)?(?:\d+s)?", re.ASCII)
 
 
 class _Setting(Struct, frozen=True):
-    """What one object is told. `criterion` None: it is never scaled down."""
+    """What one object is told. `criterion` None: it is never scaled down. `wakes`: also up, by the same."""
 
     criterion: Criterion | None
+    wakes: bool
     replicas: int = 0
     min_age: str = "15m"
 
     @property
     def key(self) -> str:
-        return json.dumps([self.criterion, self.replicas, self.min_age], sort_keys=True)
+        return json.dumps([self.criterion, self.wakes, self.replicas, self.min_age], sort_keys=True)
 
 
 class _Selection(Struct, frozen=True):
@@ -97,7 +100,9 @@ class _DownscalerImport:
         )
         self._namespaces = {manifest.name: manifest for manifest in manifests if manifest.kind == "Namespace"}
         self._workloads = [one for one in manifests if one.kind in _KINDS.values() and not one.owned]
-        self._excluded, self._narrowed = self._scope()
+        self._narrowed = self._scope()
+        self._excluded = self._patterns("exclude-namespaces")
+        self._excluded_names = self._patterns("exclude-deployments")
         self._kinds = self._included_kinds()
 
     def imported(self) -> Imported:
@@ -128,6 +133,7 @@ class _DownscalerImport:
             "idleWhen": criterion.get("allOf", [criterion]),
             "minAge": setting.min_age,
             **({"idleReplicas": setting.replicas} if setting.replicas else {}),
+            **({} if setting.wakes else {"wake": "OnSignal"}),
         }
         self._gathering.add("IdlingPolicy", policy_name(name), spec, self._observed)
 
@@ -148,8 +154,8 @@ class _DownscalerImport:
                 self._lose_flag("include-resources", f"{plural}: are not scaled here")
         return sorted(kinds) or ["Deployment"]
 
-    def _scope(self) -> tuple[list[re.Pattern[str]], dict[str, Any]]:
-        """Return the patterns of namespaces that the tool leaves out, and how policies narrow their workloads."""
+    def _scope(self) -> dict[str, Any]:
+        """Return how policies narrow their workloads."""
         controller = self._controller
         self._observed: list[Loss] = []
         for flag, words in _FLAGS_WITHOUT_COUNTERPART.items():
@@ -157,7 +163,6 @@ class _DownscalerImport:
                 self._lose_flag(flag, words)
         if controller.flag("explicit-include"):
             self._observed.append(self._lose_flag("explicit-include", _WIDER))
-        patterns = self._patterns("exclude-namespaces")
         narrowed: dict[str, Any] = {}
         labels = controller.listed("matching-labels")
         if len(labels) == 1 and re.fullmatch(r"[\w./-]+=[\w.-]+", labels[0], re.ASCII):
@@ -168,7 +173,7 @@ class _DownscalerImport:
         names = self._globs("exclude-deployments")
         if names:
             narrowed["exclude"] = names
-        return patterns, narrowed
+        return narrowed
 
     def _patterns(self, flag: str) -> list[re.Pattern[str]]:
         found = []
@@ -198,8 +203,11 @@ class _DownscalerImport:
 
     def _is_excluded(self, namespace: str) -> bool:
         only = self._controller.listed("namespace")
+        return self._matches(self._excluded, namespace) or bool(only and namespace not in only)
+
+    def _matches(self, patterns: Iterable[re.Pattern[str]], name: str) -> bool:
         match = re.Pattern.search if self._go else re.Pattern.fullmatch
-        return any(match(pattern, namespace) for pattern in self._excluded) or bool(only and namespace not in only)
+        return any(match(pattern, name) for pattern in patterns)
 
     # Three levels: what the flags say of everything, a Namespace of what is in it, a workload of itself.
 
@@ -207,7 +215,7 @@ class _DownscalerImport:
         controller = self._controller
         if controller.manifest is None:
             return
-        setting = self._setting(controller.manifest, [self._flags])
+        setting = self._setting(controller.manifest, self._flags)
         if setting is None or setting.criterion is None:
             return
         namespaces: dict[str, Any] = {}
@@ -224,7 +232,7 @@ class _DownscalerImport:
             scope = _scope_of(manifest.annotations)
             if not scope or self._is_excluded(manifest.name):
                 continue
-            setting = self._setting(manifest, [scope, self._flags])
+            setting = self._setting(manifest, [scope, *self._flags])
             if setting is None or setting.criterion is None:
                 left_out.append({"namespaces": {"include": [manifest.name]}})
             else:
@@ -237,8 +245,10 @@ class _DownscalerImport:
             scope = _scope_of(manifest.annotations)
             if not scope or self._is_excluded(manifest.namespace) or manifest.kind not in self._kinds:
                 continue
+            if self._matches(self._excluded_names, manifest.name):
+                continue
             space = self._namespaces.get(manifest.namespace)
-            setting = self._setting(manifest, [scope, _scope_of(space.annotations) if space else {}, self._flags])
+            setting = self._setting(manifest, [scope, _scope_of(space.annotations) if space else {}, *self._flags])
             if setting is None or setting.criterion is None:
                 workloads = {"kinds": [manifest.kind], "include": [manifest.name]}
                 left_out.append({"namespaces": {"include": [manifest.namespace]}, "workloads": workloads})
@@ -248,43 +258,50 @@ class _DownscalerImport:
         return list(found.values())
 
     @property
-    def _flags(self) -> Scope:
-        flags = self._controller.flags
+    def _flags(self) -> list[Scope]:
         names = {"uptime": "default-uptime", "downtime": "default-downtime"}
-        return {key: flags[name] for key in _SETTINGS if (name := names.get(key, key)) in flags}
+        return [
+            {key: flags[name] for key in _SETTINGS if (name := names.get(key, key)) in flags}
+            for flags in self._controller.scopes
+        ]
 
     # One object: what its scopes say, the closest first.
 
     def _setting(self, manifest: Manifest, scopes: Sequence[Scope]) -> _Setting | None:
         """Return what `scopes` say together, None where that cannot be carried over; it is left out then."""
         try:
-            criterion = self._criterion(scopes)
-            return _Setting(criterion, self._replicas(scopes), self._grace_period(scopes))
+            criterion, wakes = self._criterion(scopes)
+            return _Setting(criterion, wakes, self._replicas(scopes), self._grace_period(scopes))
         except PeriodError as error:
-            self._gathering.lose(manifest, "annotations" if len(scopes) > 1 else "flags", f"{error}; it is left out")
+            field = "flags" if manifest is self._controller.manifest else "annotations"
+            self._gathering.lose(manifest, field, f"{error}; it is left out")
             return None
 
-    def _criterion(self, scopes: Sequence[Scope]) -> Criterion | None:
+    def _criterion(self, scopes: Sequence[Scope]) -> tuple[Criterion | None, bool]:
         merged: Scope = {key: value for scope in reversed(scopes) for key, value in scope.items()}
         forced: Scope = merged
         if self._go:  # there the closest scope that says any of them decides alone
             merged, forced = _closest(scopes, _TIMES), _closest(scopes, _FORCED)
+            if len({"uptime", "downtime"} & merged.keys()) + any(key in merged for key in _PERIODS) > 1:
+                raise PeriodError("uptime, downtime, and periods to scale in exclude each other")
         elif len(scopes) == 3:
             forced = scopes[1]  # read on Namespaces only
-        idle = self._times(merged)
-        idle = any_of([during(self._parsed(forced.get("force-downtime", "never"))), idle])
-        up = self._parsed(forced.get("force-uptime", "never"))
-        return idle if up.never else all_of([outside(up), idle])
+        idle, wakes = self._times(merged)
+        idle = any_of([during(self._forced(forced, "force-downtime")), idle])
+        up = self._forced(forced, "force-uptime")
+        return idle if up.never else all_of([outside(up), idle]), wakes
 
-    def _times(self, merged: Scope) -> Criterion | None:
-        up, down = merged.get("upscale-period", "never"), merged.get("downscale-period", "never")
-        if up != "never" or down != "never":
-            return outside(paired(up, down, self._dialect))
-        away = outside(self._parsed(merged.get("uptime", "always")))
-        return any_of([during(self._parsed(merged.get("downtime", "never"))), away])
+    def _forced(self, scope: Scope, key: str) -> Periods:
+        text = scope.get(key, "never")
+        return parse_periods(WORDS.get(text.lower(), text), self._dialect)
 
-    def _parsed(self, text: str) -> Periods:
-        return parse_periods(text, self._dialect)
+    def _times(self, merged: Scope) -> tuple[Criterion | None, bool]:
+        up, down, uptime, downtime = (
+            parse_periods(merged.get(key, otherwise), self._dialect) for key, otherwise in _TIMES.items()
+        )
+        if all(merged.get(key, "never") == "never" for key in _PERIODS):
+            return any_of([during(downtime), outside(uptime)]), True
+        return paired(up, down)
 
     @staticmethod
     def _replicas(scopes: Sequence[Scope]) -> int:
@@ -293,9 +310,13 @@ class _DownscalerImport:
             raise PeriodError(f'downtime-replicas "{text}" is no number of replicas')
         return int(text)
 
-    @staticmethod
-    def _grace_period(scopes: Sequence[Scope]) -> str:
-        text = next((scope["grace-period"] for scope in scopes if "grace-period" in scope), "900")
+    def _grace_period(self, scopes: Sequence[Scope]) -> str:
+        said = [scope["grace-period"] for scope in scopes if "grace-period" in scope]
+        text = said[0] if said else "900"
+        if not self._go:  # there a workload only shortens what the flags say, and a Namespace says nothing of it
+            text, own = scopes[-1].get("grace-period", "900"), scopes[0].get("grace-period", "")
+            if len(scopes) == 3 and own.isdecimal() and text.isdecimal() and 0 < int(own) < int(text):
+                text = own
         if text.isdecimal():
             minutes, seconds = divmod(int(text), 60)
             return f"{minutes}m" if minutes and not seconds else f"{text}s"
@@ -308,7 +329,7 @@ class _DownscalerImport:
             name = key.removeprefix(PREFIX)
             if key.startswith(PREFIX) and name in _WITHOUT_COUNTERPART:
                 self._gathering.lose(manifest, key, _WITHOUT_COUNTERPART[name])
-            if key == f"{PREFIX}exclude" and value.lower() not in ("true", "false", "always", "never"):
+            if self._go and key == f"{PREFIX}exclude" and value.lower() not in ("true", "false", "always", "never"):
                 self._gathering.lose(manifest, key, "is read as a whole: it is excluded at all times")
 
 
@@ -316,7 +337,7 @@ def _scope_of(annotations: Mapping[str, str]) -> Scope:
     return {key: annotations[PREFIX + key] for key in _SETTINGS if PREFIX + key in annotations}
 
 
-def _closest(scopes: Sequence[Scope], keys: Sequence[str]) -> Mapping[str, str]:
+def _closest(scopes: Sequence[Scope], keys: Iterable[str]) -> Mapping[str, str]:
     return next((scope for scope in scopes if any(key in scope for key in keys)), {})
 
 
@@ -330,6 +351,8 @@ def asleep_by_downscaler(annotations: Mapping[str, str], replicas: int) -> int |
 _IMAGE = re.compile(r"(?:^|/)(?:[a-z-]+-)?(?:kube-?downscaler|gokubedownscaler)(?:[:@]|$)", re.IGNORECASE)
 _WITHOUT_VALUE = {"debug", "dry-run", "enable-events", "explicit-include", "json-logs", "once", "upscale-target-only"}
 _DEFAULTS = {"exclude-namespaces": "kube-system", "include-resources": "deployments", "grace-period": "900"}
+_DEFAULTS_OF_PY = {"exclude-deployments": "py-kube-downscaler,kube-downscaler,downscaler"}
+_DEFAULTS_OF_GO = {"exclude-namespaces": "kube-system,kube-downscaler"}
 _VARIABLES_FIRST = ("exclude-namespaces", "exclude-deployments")
 """In GoKubeDownscaler, where their variables win over their flags."""
 
@@ -339,6 +362,8 @@ class Controller(Struct, frozen=True):
 
     manifest: Manifest | None
     flags: Mapping[str, str]
+    scopes: Sequence[Mapping[str, str]] = ({},)
+    """Where the flags come from, where each place decides alone; the closest first."""
 
     def flag(self, name: str) -> str:
         """Return the value of a flag, "" for none."""
@@ -355,7 +380,7 @@ def controller_of(manifests: Iterable[Manifest], go: bool) -> Controller:
     Source: GoKubeDownscaler, internal/pkg/util/config.go, GetDefaultConfig and ParseConfigEnvVars.
     """
     every = list(manifests)
-    defaults = {"exclude-namespaces": "kube-system,kube-downscaler"} if go else {}
+    defaults = _DEFAULTS_OF_GO if go else _DEFAULTS_OF_PY
     config = {
         (one.namespace, one.name): {str(key): str(value) for key, value in (one.at("data") or {}).items()}
         for one in every
@@ -364,9 +389,10 @@ def controller_of(manifests: Iterable[Manifest], go: bool) -> Controller:
     for manifest in every:
         for container in mappings(manifest.at("spec", "template", "spec", "containers")):
             if _IMAGE.search(str(container.get("image", ""))) and "webhook" not in manifest.name:
-                variables = _variables(manifest, container, config)
+                variables, arguments = _variables(manifest, container, config), _arguments(container)
                 first = {name: variables[name] for name in _VARIABLES_FIRST if go and name in variables}
-                return Controller(manifest, {**defaults, **variables, **_arguments(container), **first})
+                flags = {**defaults, **variables, **arguments, **first}
+                return Controller(manifest, flags, (arguments, variables) if go else (flags,))
     return Controller(None, defaults)
 
 
@@ -395,9 +421,9 @@ def _arguments(container: Mapping[str, object]) -> dict[str, str]:
         name, is_set, value = text.lstrip("-").partition("=")
         if not text.startswith("-"):
             continue
-        if not is_set and name not in _WITHOUT_VALUE and place + 1 < len(texts):
-            value = texts[place + 1]
-        found[name] = value if value or is_set else "true"
+        if not is_set:
+            value = "true" if name in _WITHOUT_VALUE or place + 1 == len(texts) else texts[place + 1]
+        found[name] = value
     return found
 
 

@@ -18,15 +18,26 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from reconciler.errors import ReconcilerError
-from reconciler.policy.kinds.calendar import DAYS, MINUTES_A_DAY, MINUTES_A_WEEK, clock
+from reconciler.policy.kinds.calendar import (
+    DAYS,
+    MINUTES_A_DAY,
+    MINUTES_A_WEEK,
+    AbsoluteWindow,
+    clock,
+    parse_window,
+)
 
+_TIME = r"(?:[01]\d|2[0-4]):[0-5]\d"
 _WEEKLY = re.compile(
-    r"(?:(?P<first>[a-z]{3})-(?P<last>[a-z]{3})\s+)?(?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)(?:\s+(?P<zone>\S+))?",
+    rf"(?:(?P<first>[a-z]{{3}})-(?P<last>[a-z]{{3}})\s+)?(?P<start>{_TIME})-(?P<end>{_TIME})(?:\s+(?P<zone>\S+))?",
     re.IGNORECASE | re.ASCII,
 )
 _MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)"
 _ABSOLUTE = re.compile(rf"({_MOMENT}) *- *({_MOMENT})", re.ASCII)
-_WHOLE_DAY = "00:00-24:00"
+_DIRECTED = re.compile(rf"(from|until) *-? *({_MOMENT})", re.ASCII)
+_START, _END = "1970-01-01T00:00:00Z", "2999-12-31T00:00:00Z"  # the years that a calendar knows
+_MIDNIGHT = "24:00"
+_WHOLE_DAY = f"00:00-{_MIDNIGHT}"
 
 Criterion = Mapping[str, Any]
 
@@ -47,12 +58,13 @@ class Periods(Struct, frozen=True):
 
 
 class Dialect(Struct, frozen=True):
-    """What the two tools read differently. `wraps`: an end before the start is in the morning of each of the same days.
+    """What the two tools read differently. In GoKubeDownscaler an end before the start is in the morning of each of
+    the same days, "true" and "false" are periods, and "from" and "until" a moment.
 
     `zone` and `days` are the defaults of the tool, "" without one.
     """
 
-    wraps: bool
+    go: bool
     zone: str = ""
     days: str = ""
 
@@ -64,22 +76,30 @@ def parse_periods(text: str, dialect: Dialect) -> Periods:
         PeriodError: they have no counterpart.
     """
     windows: dict[str, tuple[str, ...]] = {}
+    words = WORDS if dialect.go else {}
     for part in text.split(","):
-        period = part.strip()
-        if period.lower() in ("always", "true"):
+        period = words.get(part.strip().lower(), part.strip())
+        if period.lower() == "always":
             return Periods(always=True)
-        if period.lower() in ("never", "false"):
+        if period.lower() == "never":
             continue
-        zone, found = _absolute(period) or _weekly(period, dialect)
+        zone, found = _absolute(period, dialect) or _weekly(period, dialect)
         windows[zone] = (*windows.get(zone, ()), *found)
     return Periods(windows={zone: found for zone, found in windows.items() if found})
 
 
-def _absolute(text: str) -> tuple[str, tuple[str, ...]] | None:
-    match = _ABSOLUTE.fullmatch(text)
-    if match is None:
+WORDS = {"true": "always", "false": "never"}
+
+
+def _absolute(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]] | None:
+    match, directed = _ABSOLUTE.fullmatch(text), _DIRECTED.fullmatch(text) if dialect.go else None
+    if match is not None:
+        moments = match.groups()
+    elif directed is not None:
+        moments = (directed[2], _END) if directed[1] == "from" else (_START, directed[2])
+    else:
         return None
-    start, end = (datetime.fromisoformat(moment).astimezone(UTC).replace(microsecond=0) for moment in match.groups())
+    start, end = (datetime.fromisoformat(moment).astimezone(UTC).replace(microsecond=0) for moment in moments)
     if end <= start:
         raise PeriodError(f'"{text}" ends before it starts')
     return "UTC", (f"{start:%Y-%m-%dT%H:%M:%S}/{end:%Y-%m-%dT%H:%M:%S}",)
@@ -88,22 +108,19 @@ def _absolute(text: str) -> tuple[str, tuple[str, ...]] | None:
 def _weekly(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
     match = _WEEKLY.fullmatch(text)
     days = dialect.days if match is None or match["first"] is None else f"{match['first']}-{match['last']}"
-    if match is None or not set(days.lower().split("-")) <= {*DAYS, ""}:
+    spelt_out = dialect.go or not match or not match["zone"] or re.fullmatch(r"[A-Za-z/_]+", match["zone"])
+    if match is None or not spelt_out or not set(days.lower().split("-")) <= {*DAYS, ""}:
         raise PeriodError(f'"{text}" is no period, expected one like "Mon-Fri 07:30-20:30 Europe/Berlin"')
     zone = match["zone"] or dialect.zone
     if not zone:
         raise PeriodError(f'"{text}" has no time zone, and DEFAULT_TIMEZONE of its tool is not known')
-    if not days and not dialect.wraps:
+    if not days and not dialect.go:
         raise PeriodError(f'"{text}" has no weekdays, and DEFAULT_WEEKFRAME of its tool is not known')
     check_zone(zone)
     spelt = f"{'-'.join(day.capitalize() for day in days.split('-'))} " if days else ""
-    start, end = match["start"], match["end"]
-    if start < end:
-        return zone, (f"{spelt}{start}-{end}",)
-    if start == end or not dialect.wraps:
-        return zone, ()  # there it matches at no time
-    evening = f"{spelt}{start}-24:00"
-    return zone, (evening, f"{spelt}00:00-{end}") if end != "00:00" else (evening,)
+    start, end = (min(text, _MIDNIGHT) for text in (match["start"], match["end"]))  # 24:30 is never reached
+    spans = [(start, end)] if start <= end else [(start, _MIDNIGHT), ("00:00", end)] if dialect.go else []
+    return zone, tuple(f"{spelt}{first}-{last}" for first, last in spans if first < last)
 
 
 def check_zone(name: str) -> None:
@@ -116,27 +133,6 @@ def check_zone(name: str) -> None:
         ZoneInfo(name)
     except (ValueError, OSError, KeyError):
         raise PeriodError(f'"{name}" is not a time zone') from None
-
-
-def paired(up: str, down: str, dialect: Dialect) -> Periods:
-    """Return the uptime that an upscale period `up` and a downscale period `down` of the same days amount to.
-
-    Raises:
-        PeriodError: they amount to none.
-    """
-    why = f'upscale-period "{up}" and downscale-period "{down}" are moments; write the uptime that they mean'
-    rise, fall = _WEEKLY.fullmatch(up.strip()), _WEEKLY.fullmatch(down.strip())
-    if (
-        rise is None
-        or fall is None
-        or (rise["first"], rise["last"], rise["zone"]) != (fall["first"], fall["last"], fall["zone"])
-    ):
-        raise PeriodError(why)
-    if fall["start"] <= rise["start"]:
-        raise PeriodError(why)
-    days = f"{rise['first']}-{rise['last']} " if rise["first"] else ""
-    zone = f" {rise['zone']}" if rise["zone"] else ""
-    return parse_periods(f"{days}{rise['start']}-{fall['start']}{zone}", dialect)
 
 
 # Periods as criteria. None stands for "at no time", and the empty criteria for "at all times".
@@ -174,6 +170,37 @@ def all_of(found: Sequence[Criterion | None]) -> Criterion | None:
         return None
     left = [criterion for criterion in found if criterion is not None and criterion is not ALWAYS]
     return left[0] if len(left) == 1 else {"allOf": left} if left else ALWAYS
+
+
+def paired(up: Periods, down: Periods) -> tuple[Criterion | None, bool]:
+    """Return when something is idle that is scaled up in `up` and down in `down`, and stays as it is in both and in
+    neither; and whether it is scaled up at all.
+
+    Raises:
+        PeriodError: there is no week of which that can be said.
+    """
+    if up.never:
+        return during(down), False
+    zones = [*{*up.windows, *down.windows}] or ["UTC"]
+    rises, falls = _minutes(up), _minutes(down)
+    if len(zones) > 1 or (falls and falls >= rises):
+        raise PeriodError("upscale-period and downscale-period are no week, expected one time zone and times of each")
+    found = downtimes(falls - rises, rises - falls)
+    return during(Periods(windows={zones[0]: tuple(found)} if found else {})), True
+
+
+def _minutes(periods: Periods) -> set[int]:
+    """Return the minutes of a week, from Monday 00:00, that are in `periods`."""
+    if periods.always:
+        return set(range(MINUTES_A_WEEK))
+    found = set[int]()
+    for text in (text for texts in periods.windows.values() for text in texts):
+        for window in parse_window(text) or ():
+            if isinstance(window, AbsoluteWindow):
+                raise PeriodError(f'"{text}" is once, expected an upscale-period and a downscale-period of each week')
+            midnight = window.start_day * MINUTES_A_DAY
+            found |= set(range(midnight + window.start_minute, midnight + window.end_minute))
+    return found
 
 
 # Weeks as moments: what goes to sleep at some, and wakes at others.

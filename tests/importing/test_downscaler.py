@@ -7,6 +7,7 @@ import pytest
 from reconciler.importing.downscaler import asleep_by_downscaler
 from tests.importing.peers import imported, lost
 
+CONTROLLERS = ["py-kube-downscaler", "kube-downscaler", "downscaler"]
 UP = "Mon-Fri 07:30-20:30 Europe/Berlin"
 SPACE = """
 apiVersion: v1
@@ -63,11 +64,18 @@ def uptime(*windows: str, zone: str = "Europe/Berlin") -> dict[str, object]:
     return {"schedule": {"timeZone": zone, "uptime": [*windows]}}
 
 
+def downtime(*windows: str) -> dict[str, object]:
+    return {"schedule": {"timeZone": "UTC", "downtime": [*windows]}}
+
+
 def test_an_uptime_of_namespaces_is_one_policy_of_them(tmp_path):
     specs, said = imported(tmp_path, "kube-downscaler", space("a", uptime=UP) + space("b", uptime=UP))
     assert specs["a-and-1-more"] == {
         "priority": 10,
-        "selector": {"namespaces": {"include": ["a", "b"]}, "workloads": {"kinds": ["Deployment"]}},
+        "selector": {
+            "namespaces": {"include": ["a", "b"]},
+            "workloads": {"kinds": ["Deployment"], "exclude": CONTROLLERS},
+        },
         "idleWhen": [uptime("Mon-Fri 07:30-20:30")],
         "minAge": "15m",
     }
@@ -99,12 +107,13 @@ def test_an_uptime_of_namespaces_is_one_policy_of_them(tmp_path):
             {},
         ),
         ({"uptime": UP, "downtime_replicas": "1"}, [uptime("Mon-Fri 07:30-20:30")], {"idleReplicas": 1}),
-        ({"uptime": UP, "grace_period": "60"}, [uptime("Mon-Fri 07:30-20:30")], {"minAge": "1m"}),
+        ({"uptime": UP, "grace_period": "60"}, [uptime("Mon-Fri 07:30-20:30")], {"minAge": "15m"}),
         (
-            {"upscale_period": "Mon-Fri 07:00-08:00 UTC", "downscale_period": "Mon-Fri 19:00-20:00 UTC"},
-            [uptime("Mon-Fri 07:00-19:00", zone="UTC")],
+            {"upscale_period": "Mon-Fri 07:00-08:00 UTC", "downscale_period": "Mon-Sun 19:00-20:00 UTC"},
+            [downtime("Mon-Thu 19:00-07:00", "Fri 19:00-Mon 07:00")],
             {},
         ),
+        ({"downscale_period": "Mon-Fri 19:00-20:00 UTC"}, [downtime("Mon-Fri 19:00-20:00")], {"wake": "OnSignal"}),
         (
             {"uptime": UP, "force_uptime": "2026-12-01T00:00:00+00:00-2026-12-02T00:00:00+00:00"},
             [uptime("2026-12-01T00:00:00/2026-12-02T00:00:00", zone="UTC"), uptime("Mon-Fri 07:30-20:30")],
@@ -173,6 +182,52 @@ def test_one_matching_label_narrows(tmp_path):
     flags = ("--default-uptime=" + UP, "--matching-labels=team=a")
     specs, _ = imported(tmp_path, "kube-downscaler", controller(*flags))
     assert specs["default"]["selector"]["workloads"]["matchLabels"] == {"team": "a"}
+
+
+@pytest.mark.parametrize(
+    ("text", "age"), [("60", "1m"), ("6000", "15m"), ("wrong", "15m"), ("-5", "15m"), ("0", "15m")]
+)
+def test_a_workload_only_shortens_the_grace_period(tmp_path, text, age):
+    specs, said = imported(tmp_path, "kube-downscaler", web(uptime=UP, grace_period=text))
+    assert (specs["dev-web"]["minAge"], lost(said)) == (age, [])
+
+
+def test_what_the_controller_never_scales_has_no_policy_of_its_own(tmp_path):
+    specs, _ = imported(tmp_path, "kube-downscaler", space(uptime=UP) + web("downscaler", uptime=UP) + web(uptime=UP))
+    assert set(specs) == {"imported", "dev", "dev-web"}
+
+
+def test_an_empty_flag_says_nothing(tmp_path):
+    manifests = controller("--matching-labels", "", "--exclude-deployments", "", "--default-uptime", UP)
+    specs, _ = imported(tmp_path, "kube-downscaler", manifests)
+    assert specs["default"]["selector"]["workloads"] == {"kinds": ["Deployment"]}
+    assert "mode" not in specs["default"]
+
+
+def test_what_a_tool_cannot_read_is_not_scaled_down_here_either(tmp_path):
+    specs, said = imported(tmp_path, "kube-downscaler", space(downtime="true") + space("test", uptime=UP))
+    assert set(specs) == {"imported", "test"}
+    assert lost(said)[0].startswith('Namespace dev: annotations: "true" is no period')
+
+
+def test_periods_to_scale_in_that_never_come_leave_everything_as_it_is(tmp_path):
+    never = web(uptime=UP, downscale_period="Mon-Fri 20:00-06:00 UTC")
+    specs, said = imported(tmp_path, "kube-downscaler", space(uptime=UP) + never)
+    assert (set(specs), lost(said)) == ({"imported", "dev"}, [])
+    assert specs["dev"]["exclude"][0]["workloads"]["include"] == ["web"]
+
+
+def test_in_go_kube_downscaler_one_place_says_uptime_or_downtime(tmp_path):
+    both = web(uptime=UP, downtime="Mon-Fri 20:00-06:00 UTC")
+    specs, said = imported(tmp_path, "go-kube-downscaler", space(uptime=UP) + both)
+    assert "dev-web" not in specs
+    assert "uptime, downtime, and periods to scale in exclude each other" in lost(said)[0]
+
+
+def test_in_go_kube_downscaler_flags_win_over_variables(tmp_path):
+    manifests = controller("--default-downtime=Sat-Sun 00:00-24:00 UTC").replace("DEFAULT_TIMEZONE", "DEFAULT_UPTIME")
+    specs, _ = imported(tmp_path, "go-kube-downscaler", manifests.replace("Europe/Rome", UP))
+    assert specs["default"]["idleWhen"] == [downtime("Sat-Sun 00:00-24:00")]
 
 
 def test_in_go_kube_downscaler_the_closest_scope_decides_alone(tmp_path):

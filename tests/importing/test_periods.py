@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.importing.periods import ALWAYS, Dialect, PeriodError, downtimes, during, outside, paired, parse_periods
 
-PY, GO = Dialect(wraps=False), Dialect(wraps=True)
-BERLIN = Dialect(wraps=False, zone="Europe/Berlin", days="Mon-Fri")
+PY, GO = Dialect(go=False), Dialect(go=True)
+BERLIN = Dialect(go=False, zone="Europe/Berlin", days="Mon-Fri")
 DAY = 24 * 60
 
 
@@ -33,6 +33,11 @@ DAY = 24 * 60
             {"UTC": ("2026-12-24T17:00:00/2027-01-02T07:00:00",)},
         ),
         ("2026-12-24T18:00:00Z - 2027-01-02T08:00:00Z", GO, {"UTC": ("2026-12-24T18:00:00/2027-01-02T08:00:00",)}),
+        ("from 2026-12-24T18:00:00Z", GO, {"UTC": ("2026-12-24T18:00:00/2999-12-31T00:00:00",)}),
+        ("until - 2026-12-24T18:00:00Z", GO, {"UTC": ("1970-01-01T00:00:00/2026-12-24T18:00:00",)}),
+        ("Mon-Fri 24:00-06:00 UTC", GO, {"UTC": ("Mon-Fri 00:00-06:00",)}),
+        ("Mon-Fri 24:00-00:00 UTC", GO, {}),
+        ("Mon-Fri 20:00-24:30 UTC", GO, {"UTC": ("Mon-Fri 20:00-24:00",)}),
         ("never", PY, {}),
     ],
 )
@@ -44,6 +49,11 @@ def test_a_period_is_windows_of_its_time_zone(text, dialect, windows):
     ("text", "dialect", "why"),
     [
         ("sometimes", PY, '"sometimes" is no period'),
+        ("true", PY, '"true" is no period'),
+        ("from 2026-12-24T18:00:00Z", PY, "is no period"),
+        ("Mon-Fri 07:30-20:30 EST5EDT", PY, "is no period"),
+        ("Mon-Fri 07:30-25:00 UTC", PY, "is no period"),
+        ("Mon-Fri 10:60-12:00 UTC", GO, "is no period"),
         ("Mon-Fri 07:30-20:30", PY, "has no time zone"),
         ("07:30-20:30 UTC", PY, "has no weekdays"),
         ("Mon-Fri 07:30-20:30 Europe/Nowhere", PY, "is not a time zone"),
@@ -65,11 +75,31 @@ def test_outside_of_periods_in_several_time_zones_is_outside_of_each():
     assert [one["schedule"]["timeZone"] for one in found["allOf"]] == ["UTC", "Asia/Tokyo"]
 
 
-def test_an_upscale_and_a_downscale_period_are_an_uptime():
-    found = paired("Mon-Fri 07:00-08:00 UTC", "Mon-Fri 20:00-21:00 UTC", PY)
-    assert found.windows == {"UTC": ("Mon-Fri 07:00-20:00",)}
-    with pytest.raises(PeriodError, match="are moments"):
-        paired("never", "Mon-Fri 20:00-21:00 UTC", PY)
+@pytest.mark.parametrize(
+    ("up", "down", "windows", "wakes"),
+    [
+        ("Mon-Fri 07:00-08:00", "Mon-Fri 20:00-21:00", ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"], True),
+        ("Mon-Fri 07:00-08:00", "Mon-Sun 20:00-21:00", ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"], True),
+        ("Mon-Mon 07:00-21:00", "Mon-Mon 20:00-22:00", ["Mon 21:00-Mon 07:00"], True),
+        ("never", "Mon-Fri 20:00-21:00", ["Mon-Fri 20:00-21:00"], False),
+    ],
+)
+def test_periods_to_scale_in_are_the_time_from_a_fall_to_the_next_rise(up, down, windows, wakes):
+    criterion, woken = paired(*(parse_periods(text if text == "never" else f"{text} UTC", PY) for text in (up, down)))
+    assert (criterion["schedule"]["downtime"], woken) == (windows, wakes)
+
+
+def test_what_is_only_scaled_up_is_never_idle():
+    assert paired(parse_periods("Mon-Fri 07:00-08:00 UTC", PY), parse_periods("never", PY)) == (None, True)
+    assert paired(parse_periods("always", PY), parse_periods("Mon-Fri 20:00-21:00 UTC", PY)) == (None, True)
+
+
+@pytest.mark.parametrize(
+    "down", ["always", "Mon-Fri 20:00-21:00 Asia/Tokyo", "2026-12-24T18:00:00Z-2027-01-02T08:00:00Z"]
+)
+def test_periods_to_scale_in_that_are_no_week_are_said(down):
+    with pytest.raises(PeriodError, match="expected"):
+        paired(parse_periods("Mon-Fri 07:00-08:00 UTC", PY), parse_periods(down, PY))
 
 
 @pytest.mark.parametrize(
