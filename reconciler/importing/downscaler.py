@@ -124,7 +124,8 @@ class _DownscalerImport:
     def _add(self, name: str, setting: _Setting, selection: _Selection) -> None:
         criterion = setting.criterion
         assert criterion is not None
-        workloads = selection.workloads or {"kinds": self._kinds, **self._narrowed}
+        labels = {key: value for key, value in self._narrowed.items() if key == "matchLabels"}
+        workloads = {**labels, **(selection.workloads or {"kinds": self._kinds, **self._narrowed})}
         spec: dict[str, Any] = {
             **({"mode": "Observe"} if self._observed else {}),
             **({"priority": selection.priority} if selection.priority else {}),
@@ -281,15 +282,21 @@ class _DownscalerImport:
         merged: Scope = {key: value for scope in reversed(scopes) for key, value in scope.items()}
         forced: Scope = merged
         if self._go:  # there the closest scope that says any of them decides alone
+            for scope in scopes:
+                self._check(scope)
             merged, forced = _closest(scopes, _TIMES), _closest(scopes, _FORCED)
-            if len({"uptime", "downtime"} & merged.keys()) + any(key in merged for key in _PERIODS) > 1:
-                raise PeriodError("uptime, downtime, and periods to scale in exclude each other")
         elif len(scopes) == 3:
             forced = scopes[1]  # read on Namespaces only
         idle, wakes = self._times(merged)
         idle = any_of([during(self._forced(forced, "force-downtime")), idle])
         up = self._forced(forced, "force-uptime")
         return idle if up.never else all_of([outside(up), idle]), wakes
+
+    def _check(self, scope: Scope) -> None:
+        for key in (*_TIMES, *_FORCED):
+            parse_periods(scope.get(key, "never"), self._dialect)
+        if len({"uptime", "downtime"} & scope.keys()) + any(key in scope for key in _PERIODS) > 1:
+            raise PeriodError("uptime, downtime, and periods to scale in exclude each other")
 
     def _forced(self, scope: Scope, key: str) -> Periods:
         text = scope.get(key, "never")

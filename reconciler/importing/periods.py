@@ -114,10 +114,10 @@ def _weekly(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
     zone = match["zone"] or dialect.zone
     if not zone:
         raise PeriodError(f'"{text}" has no time zone, and DEFAULT_TIMEZONE of its tool is not known')
-    if not days and not dialect.go:
+    if not days:
         raise PeriodError(f'"{text}" has no weekdays, and DEFAULT_WEEKFRAME of its tool is not known')
     check_zone(zone)
-    spelt = f"{'-'.join(day.capitalize() for day in days.split('-'))} " if days else ""
+    spelt = f"{'-'.join(day.capitalize() for day in days.split('-'))} "
     start, end = (min(text, _MIDNIGHT) for text in (match["start"], match["end"]))  # 24:30 is never reached
     spans = [(start, end)] if start <= end else [(start, _MIDNIGHT), ("00:00", end)] if dialect.go else []
     return zone, tuple(f"{spelt}{first}-{last}" for first, last in spans if first < last)

@@ -180,7 +180,8 @@ def test_policies_that_would_select_more_only_observe(tmp_path, flag):
 
 def test_one_matching_label_narrows(tmp_path):
     flags = ("--default-uptime=" + UP, "--matching-labels=team=a")
-    specs, _ = imported(tmp_path, "kube-downscaler", controller(*flags))
+    specs, _ = imported(tmp_path, "kube-downscaler", controller(*flags) + web(uptime="never"))
+    assert specs["dev-web"]["selector"]["workloads"]["matchLabels"] == {"team": "a"}
     assert specs["default"]["selector"]["workloads"]["matchLabels"] == {"team": "a"}
 
 
@@ -222,6 +223,12 @@ def test_in_go_kube_downscaler_one_place_says_uptime_or_downtime(tmp_path):
     specs, said = imported(tmp_path, "go-kube-downscaler", space(uptime=UP) + both)
     assert "dev-web" not in specs
     assert "uptime, downtime, and periods to scale in exclude each other" in lost(said)[0]
+
+
+def test_in_go_kube_downscaler_a_mistake_of_a_namespace_stops_what_is_in_it(tmp_path):
+    manifests = space(uptime="sometimes") + web(uptime=UP) + space("test", uptime=UP)
+    specs, _ = imported(tmp_path, "go-kube-downscaler", manifests)
+    assert set(specs) == {"imported", "test"}
 
 
 def test_in_go_kube_downscaler_flags_win_over_variables(tmp_path):
