@@ -24,11 +24,12 @@ MEMORY = ("operation-type", "original-resource-info", "deployment-replicas", "cr
 _KINDS = (("Deployment", "suspendDeployments", True), ("StatefulSet", "suspendStatefulSets", True))
 _STEPS = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?", re.ASCII)
 _MOST_WINDOWS = 50
-_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "CronJob": "batch"}
+_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "CronJob": "batch"}
 _PATCHED = {
-    "Deployment": ("/spec/replicas", 0),
-    "StatefulSet": ("/spec/replicas", 0),
-    "CronJob": ("/spec/suspend", True),
+    "Deployment.apps": ("/spec/replicas", 0),
+    "StatefulSet.apps": ("/spec/replicas", 0),
+    "ReplicaSet.apps": ("/spec/replicas", 0),
+    "CronJob.batch": ("/spec/suspend", True),
 }
 """What a patch of a kind sets, and to what, where it does what a policy does."""
 
@@ -97,9 +98,10 @@ def _without_counterpart(gathering: Gathering, manifest: Manifest) -> Iterator[L
 def _patches(manifest: Manifest) -> Iterator[tuple[str, bool]]:
     """Yield the kind that each patch changes, and whether it only does to it what a policy does."""
     for patch in mappings(manifest.at("spec", "patches")):
-        kind = str(inside(patch, "target", "kind") or "")
+        kind, group = (str(inside(patch, "target", key) or "") for key in ("kind", "group"))
         steps, _ = marked(str(patch.get("patch", "")))
-        yield kind, [(step.get("path"), step.get("value")) for step in mappings(steps)] == [_PATCHED.get(kind)]
+        does = [(step.get("path"), step.get("value")) for step in mappings(steps)] == [_PATCHED.get(f"{kind}.{group}")]
+        yield kind if group == _GROUPS.get(kind) else f"{kind}.{group}", does
 
 
 # Times. A SleepInfo is two moments a day, a policy is a state: from each moment to sleep to the next one to wake.
@@ -160,13 +162,16 @@ def _selectors(manifest: Manifest) -> list[dict[str, Any]]:
     spec = manifest.at("spec") or {}
     kinds = [kind for kind, key, default in _KINDS if spec.get(key, default)]
     kinds += ["CronJob"] if spec.get("suspendCronJobs") else []
-    kinds += [kind for kind, idles in _patches(manifest) if idles and kind not in kinds]
+    idled = {**dict.fromkeys(kinds, True), **dict(_patches(manifest))}  # of the patches of a kind the last one is made
+    kinds = [kind for kind, idles in idled.items() if idles]
     included, excluded = mappings(spec.get("includeRef")), mappings(spec.get("excludeRef"))
-    labels = {key: value for ref in included for key, value in (ref.get("matchLabels") or {}).items()}
+    labels: dict[str, str] = {}
     expressions = [
-        {"key": key, "operator": "NotIn", "values": [value]}
-        for ref in excluded
+        {"key": key, "operator": operator, "values": [value]}
+        for refs, operator in ((included, "In"), (excluded, "NotIn"))
+        for ref in refs
         for key, value in (ref.get("matchLabels") or {}).items()
+        if operator == "NotIn" or labels.setdefault(key, value) != value
     ]
     by_labels = {
         **({"matchLabels": labels} if labels else {}),

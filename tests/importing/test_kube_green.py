@@ -70,6 +70,14 @@ def test_what_never_wakes_by_itself_waits_for_a_signal(tmp_path):
                 "matchExpressions": [{"key": "green", "operator": "NotIn", "values": ["no"]}],
             },
         ),
+        (
+            {"includeRef": [{"matchLabels": {"green": "a"}}, {"matchLabels": {"green": "b"}}]},
+            {
+                "kinds": ["Deployment", "StatefulSet"],
+                "matchLabels": {"green": "a"},
+                "matchExpressions": [{"key": "green", "operator": "In", "values": ["b"]}],  # together nothing, as there
+            },
+        ),
     ],
 )
 def test_what_is_selected(tmp_path, spec, workloads):
@@ -114,9 +122,26 @@ def test_a_patch_that_only_does_what_a_policy_does_selects_its_kind(tmp_path):
         "target": {"group": "batch", "kind": "CronJob"},
         "patch": "- {op: replace, path: /spec/suspend, value: true}",
     }
-    specs, said = imported(tmp_path, "kube-green", sleep_info(suspendStatefulSets=False, patches=[replicas, suspend]))
-    assert specs["dev-nights"]["selector"]["workloads"]["kinds"] == ["Deployment", "StatefulSet", "CronJob"]
+    bare = {**replicas, "target": {"group": "apps", "kind": "ReplicaSet"}}
+    patches = [replicas, suspend, bare]
+    specs, said = imported(tmp_path, "kube-green", sleep_info(suspendStatefulSets=False, patches=patches))
+    kinds = ["Deployment", "StatefulSet", "CronJob", "ReplicaSet"]
+    assert specs["dev-nights"]["selector"]["workloads"]["kinds"] == kinds
     assert lost(said) == []
+
+
+def test_a_patch_that_does_something_else_is_made_in_place_of_scaling_its_kind_down(tmp_path):
+    fewer = {
+        "target": {"group": "apps", "kind": "Deployment"},
+        "patch": "- {op: add, path: /spec/replicas, value: 1}",
+    }
+    foreign = {**fewer, "target": {"group": "apps.kruise.io", "kind": "StatefulSet"}}
+    specs, said = imported(tmp_path, "kube-green", sleep_info(patches=[fewer, foreign]))
+    assert specs["dev-nights"]["selector"]["workloads"]["kinds"] == ["StatefulSet"]
+    assert [line.split(" has no")[0] for line in lost(said)] == [
+        "SleepInfo nights: spec.patches: a patch of Deployment",
+        "SleepInfo nights: spec.patches: a patch of StatefulSet.apps.kruise.io",
+    ]
 
 
 def secret(**data: Any) -> Manifest:
@@ -128,13 +153,14 @@ def test_what_a_secret_remembers_is_how_it_was():
     patches = {
         "Deployment.apps": {"web": '{"spec":{"replicas":3}}', "one": '{"spec":{"replicas":null}}'},
         "CronJob.batch": {"nightly": '{"spec":{"suspend":null}}'},
-        "ReplicaSet.apps": {"other": "{}"},
+        "ReplicaSet.apps": {"other": '{"spec":{"replicas":2}}'},
     }
     now = secret(operation_type="SLEEP", original_resource_info=json.dumps(patches))
     assert asleep_by_kube_green([now]) == {
         ("dev", "apps", "Deployment", "web"): 3,
         ("dev", "apps", "Deployment", "one"): 1,
         ("dev", "batch", "CronJob", "nightly"): 1,
+        ("dev", "apps", "ReplicaSet", "other"): 2,
     }
     old = secret(
         operation_type="SLEEP",
