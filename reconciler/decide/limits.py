@@ -14,8 +14,17 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, LimitUse, Notice
-from reconciler.decide.limit_counts import UNITS, LimitBases, PolicyKey, limit_bases
-from reconciler.decide.limited_decisions import CountedDecisions, LimitedPolicy, LimitPool, RemainingDecisions, owner_of
+from reconciler.decide.limit_counts import (
+    UNITS,
+    CountedDecisions,
+    LimitBases,
+    LimitedPolicy,
+    LimitPool,
+    PolicyKey,
+    RemainingDecisions,
+    limit_bases,
+    owner_of,
+)
 from reconciler.decide.removal_guard import REMOVED_FLAG
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import (

@@ -15,8 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
-from reconciler.decide.limit_counts import LimitBases, limit_bases, weight_of
-from reconciler.decide.limited_decisions import LimitedPolicy
+from reconciler.decide.limit_counts import LimitBases, LimitedPolicy, limit_bases, weight_of
 from reconciler.decide.limits import RunLimits, limited_policies, within_limits
 from reconciler.model import OwnerReference
 from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
