@@ -94,7 +94,7 @@ class RunRequest(Struct, frozen=True):
 
 
 class Control(Struct, frozen=True):
-    """How an apply is steered.
+    """How an apply goes on.
 
     `approve` sees the plan made without locks; `choose` gets the one made under the locks and returns what may be done.
     """

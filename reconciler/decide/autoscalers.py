@@ -97,7 +97,7 @@ def autoscalers_of(cluster: ObservedCluster) -> ClusterAutoscalers:
 
 
 def is_recorded(hpa: HorizontalPodAutoscaler) -> bool:
-    """Return whether our record stands on `hpa`, of its bounds or of what it is steered by."""
+    """Return whether our record stands on `hpa`, of its bounds or of another field of it."""
     return any(key in hpa.annotations for key in (PREVIOUS_BOUNDS, PREVIOUS_SCALE, PREVIOUS_SCALE_UP, IDLED_AT))
 
 
@@ -246,7 +246,7 @@ def _previous_bounds(value: Any) -> Bounds:
 
 # What is written on an autoscaler in place of its workload, which it goes on to scale, or left at zero.
 
-SteeredBy = Literal["", "Minimum", "ScaleUp"]
+HpaField = Literal["", "Minimum", "ScaleUp"]
 """What of its HorizontalPodAutoscaler is changed in place of a workload: its minimum is lowered, or it is kept from
 scaling up; "" for nothing.
 """
@@ -267,18 +267,18 @@ Source: kubernetes pkg/apis/autoscaling/v2/defaults.go.
 """
 
 
-def as_workload(hpa: HorizontalPodAutoscaler, part: SteeredBy) -> Workload:
+def as_workload(hpa: HorizontalPodAutoscaler, field: HpaField) -> Workload:
     """Return `hpa` as what is scaled: its minimum stands for replicas, or scaling up for what can be suspended."""
     return Workload(
         ref=hpa.ref,
         uid=hpa.uid,
         api_version=hpa.api_version,
-        replicas=hpa.minimum if part == "Minimum" else None,
+        replicas=hpa.minimum if field == "Minimum" else None,
         labels=hpa.labels,
         annotations=hpa.annotations,
-        replicas_writer=hpa.bounds_writer if part == "Minimum" else None,
+        replicas_writer=hpa.bounds_writer if field == "Minimum" else None,
         replicas_path=MINIMUM,
-        switch=Switch(SCALE_UP, _scale_up_policy(hpa)) if part == "ScaleUp" else None,
+        switch=Switch(SCALE_UP, _scale_up_policy(hpa)) if field == "ScaleUp" else None,
         scale_target=hpa.target,
         has_annotations=hpa.has_annotations,
     )

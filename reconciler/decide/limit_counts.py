@@ -68,8 +68,8 @@ def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
             for base in (clusters[ref.cluster], *((tenants[tenant.name],) if tenant else ())):
                 base["workloads"] += 1
                 base["replicas"] += 1 if is_idle else running[ref]
-    steered = chain.from_iterable(cluster.autoscalers for cluster in state.clusters.values())
-    written: list[Workload | HorizontalPodAutoscaler] = [*workloads, *steered]
+    autoscalers = chain.from_iterable(cluster.autoscalers for cluster in state.clusters.values())
+    written: list[Workload | HorizontalPodAutoscaler] = [*workloads, *autoscalers]
     for holder in written:
         last = last_idled(holder.annotations) if LAST_IDLED in holder.annotations else None
         if last is not None and last.first is not None and run.now - DAY < last.first <= run.now:
@@ -88,7 +88,7 @@ def weight_of(workload: Workload) -> int:
 
 
 def scalable_workloads(state: ObservedState) -> list[Workload]:
-    """Return what limits count: everything with a scale that nothing else with a scale owns or steers."""
+    """Return what limits count: everything with a scale that nothing else with a scale owns or scales."""
     return [
         workload
         for name in sorted(state.clusters)

@@ -321,19 +321,19 @@ def _targets_of(
 ) -> dict[ObjectRef, ObjectRef]:
     """Return the target of each of `autoscalers`, and of each ScaledObject of `workloads`, that is among them."""
     known = list(workloads)
-    steering = {autoscaler.ref: autoscaler.target for autoscaler in autoscalers}
-    steering |= {workload.ref: workload.scale_target for workload in known if workload.scale_target is not None}
-    if not steering:
+    scaled = {autoscaler.ref: autoscaler.target for autoscaler in autoscalers}
+    scaled |= {workload.ref: workload.scale_target for workload in known if workload.scale_target is not None}
+    if not scaled:
         return {}
     by_name = {(one.ref.cluster, one.ref.namespace, one.ref.kind, one.ref.name): one.ref for one in known}
-    named = {ref: by_name.get((ref.cluster, ref.namespace, *target)) for ref, target in steering.items()}
+    named = {ref: by_name.get((ref.cluster, ref.namespace, *target)) for ref, target in scaled.items()}
     return {ref: target for ref, target in named.items() if target is not None}
 
 
 def _replicas_of(
     workloads: Mapping[ObjectRef, Workload], targets: Mapping[ObjectRef, ObjectRef]
 ) -> dict[ObjectRef, int]:
-    """Return the replicas of everything that nothing else with a scale owns or steers; a CronJob 1, suspended 0."""
+    """Return the replicas of everything that nothing else with a scale owns or scales; a CronJob 1, suspended 0."""
     found = {
         ref: one.spec_replicas for ref, one in workloads.items() if one.owner is None and one.kind.scaled_by != "Pause"
     }

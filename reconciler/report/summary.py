@@ -230,8 +230,8 @@ def _numbers(lines: Sequence[Line]) -> str:
 def _kinds(lines: Iterable[Line]) -> str:
     verbs: Counter[str] = Counter()
     for line in lines:
-        steered = line.decision.ref.kind == "HorizontalPodAutoscaler" and effect_of(line.decision) is Effect.UPDATE
-        verbs["autoscaler" if steered else "move" if line.verb.startswith("move") else line.verb] += 1
+        is_of_hpa = line.decision.ref.kind == "HorizontalPodAutoscaler" and effect_of(line.decision) is Effect.UPDATE
+        verbs["autoscaler" if is_of_hpa else "move" if line.verb.startswith("move") else line.verb] += 1
     return _joined(*((verbs[verb], verb) for verb in _COUNTED_VERBS))
 
 

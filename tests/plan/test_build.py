@@ -104,7 +104,7 @@ def test_what_is_unknown_is_named_by_cluster_and_what_it_is():
     assert {key.cluster for key in made.unanswered} == {"west", "gone"}
 
 
-def test_limits_count_what_nothing_else_owns_or_steers():
+def test_limits_count_what_nothing_else_owns_or_scales():
     owned = a_workload("web-1", kind="ReplicaSet", owner=OwnerReference("apps/v1", "Deployment", "web", "x"))
     scaled = a_workload("web-so", kind="ScaledObject")
     state = a_state(a_cluster(workloads=(a_workload(), owned, scaled, a_workload("api"))))

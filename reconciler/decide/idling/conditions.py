@@ -298,7 +298,7 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
     """
     scale, selectors = subject.scale, [policy.selector.workloads for policy in subject.verdict.policies]
-    for ref in (scale.runs.ref, scale.runs.ref if scale.steered else scale.written.ref):
+    for ref in (scale.runs.ref, scale.runs.ref if scale.hpa_field else scale.written.ref):
         is_known = (ref.group, ref.kind) in SCALABLE_KINDS
         if not is_known and not any(names_kind(selector, ref.kind, ref.group) for selector in selectors):
             return ref
@@ -327,9 +327,9 @@ def _autoscaled(case: Conditions) -> MetCondition | None:
 
 def _horizontally(subject: Subject) -> Reason | None:
     """Return why its HorizontalPodAutoscaler has the say, None where it has not."""
-    if subject.scale.steered == "Minimum":
-        steering = f"HorizontalPodAutoscaler/{subject.ref.name}"
-        return reason(ReasonCode.HPA_WITHOUT_ZERO, autoscaler=steering) if subject.lacks_zero else None
+    if subject.scale.hpa_field == "Minimum":
+        name = f"HorizontalPodAutoscaler/{subject.ref.name}"
+        return reason(ReasonCode.HPA_WITHOUT_ZERO, autoscaler=name) if subject.lacks_zero else None
     if subject.autoscaler is None:
         return None
     hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem

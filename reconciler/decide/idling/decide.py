@@ -205,7 +205,7 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None)
         "idled_at": choice.record.idled_at if choice.record is not None and choice.was_idle else None,
         "requests": subject.scale.runs.requests,
         "selected": False,
-        "written": choice.ref if subject.scale.is_paused_kind or subject.scale.steered else None,
+        "written": choice.ref if subject.scale.is_paused_kind or subject.scale.hpa_field else None,
         "services": tuple([service.ref for service in subject.services if is_recorded(service)]),
     }
     for name in dict.fromkeys([own.policy.name for own in verdict.won]):
@@ -230,10 +230,10 @@ def _asleep(choice: Choice) -> int:
 def _of_autoscaler(choice: Choice) -> Reasons:
     """Return what an autoscaler that is changed in place of the workload does with it."""
     scale, record = choice.subject.scale, choice.record
-    if not scale.steered:
+    if not scale.hpa_field:
         return ()
     name = f"HorizontalPodAutoscaler/{choice.ref.name}"
-    if scale.steered == "ScaleUp":
+    if scale.hpa_field == "ScaleUp":
         kept = choice.stays_idle
         return (reason(ReasonCode.HPA_KEPT_AT_ZERO if kept else ReasonCode.HPA_AT_ZERO, autoscaler=name),)
     if record is None or not (choice.was_idle and choice.stays_idle):
@@ -264,7 +264,7 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
 
 
 def _outcome(choice: Choice) -> str:
-    if choice.subject.scale.steered == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
+    if choice.subject.scale.hpa_field == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
         return _OUTCOMES_OF_MINIMUM[choice.action]
     if choice.action is not IdleAction.LEAVE and (choice.state, choice.action) != _TAKEN:
         return _OUTCOMES[choice.action]

@@ -80,7 +80,7 @@ def _spread(
         found = reasons[current]
         changed = {IdleAction.IDLE} if found.name is IdlingCondition.OBSERVED else _GOES_IDLE
         behind = [choices[ref] for ref in services[current].refs]
-        for choice in [choice for choice in behind if choice.action in changed and not choice.subject.scale.steered]:
+        for choice in [choice for choice in behind if choice.action in changed and not choice.subject.scale.hpa_field]:
             choices[choice.ref] = choice.with_condition(found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))

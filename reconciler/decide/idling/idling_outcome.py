@@ -127,6 +127,6 @@ def claims(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, str]:
     for choice in choices.values():
         if choice.state is IdleState.UNREADABLE or choice.action in _CHANGED or choice.was_idle:
             found[choice.ref] = owner_policy(choice)
-            if choice.subject.scale.steered != "Minimum":
+            if choice.subject.scale.hpa_field != "Minimum":
                 found[choice.subject.scale.runs.ref] = found[choice.ref]
     return {ref: found[ref] for ref in sorted(found)}

@@ -12,7 +12,7 @@ from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
     ClusterAutoscalers,
     PinnedAutoscaler,
-    SteeredBy,
+    HpaField,
     as_workload,
     autoscalers_of,
     first_unread,
@@ -216,30 +216,30 @@ class _Observer:
         return {scale.ref: scale for scale in scales}
 
     def _selected_scale(self, workload: Workload, behind: _Behind, listed: Set[ObjectRef]) -> Scale:
-        """Return how `workload` is idled: its ScaledObject stands for it, or of its HorizontalPodAutoscaler a part."""
+        """Return how `workload` is idled: its ScaledObject stands for it, or a field of its HorizontalPodAutoscaler."""
         key = key_of(workload.ref)
         hpa = self._autoscalers.horizontal.get(key)
         if key in self._autoscalers.keda or hpa is None:
             return self._scale(self._autoscalers.keda.get(key, workload))
-        part = _recorded_part(hpa)
+        field = _recorded_field(hpa)
         idled = PREVIOUS_BOUNDS in hpa.annotations or workload.ref in self._readings or workload.ref in listed
-        if not (part or idled):  # what was idled in another way is woken in that way
+        if not (field or idled):  # what was idled in another way is woken in that way
             before = [service for service, is_behind in behind.get(workload.ref, {}).values() if is_behind]
-            part = _part_of(hpa, workload, self._verdicts.on_scalable(Scale(workload, workload), before)[0])
-        return self._steered(hpa, part) if part else self._scale(workload)
+            field = _field_of(hpa, workload, self._verdicts.on_scalable(Scale(workload, workload), before)[0])
+        return self._through_hpa(hpa, field) if field else self._scale(workload)
 
-    def _steered(self, hpa: HorizontalPodAutoscaler, part: SteeredBy) -> Scale:
-        written = as_workload(hpa, part)
+    def _through_hpa(self, hpa: HorizontalPodAutoscaler, field: HpaField) -> Scale:
+        written = as_workload(hpa, field)
         target = self._inventory.owners.by_name.get((hpa.ref.namespace, *hpa.target))
-        return Scale(written, target or written, part, hpa)
+        return Scale(written, target or written, field, hpa)
 
     def _recorded_autoscalers(self) -> Iterator[Scale]:
         """Yield the autoscalers with a record; where nobody knows whether the target is there, they stay."""
         kinds = {kind: group for group, kind in self._inventory.kinds}
         for hpa in self._cluster.autoscalers:
-            part = _recorded_part(hpa)
-            if part:
-                scale, group = self._steered(hpa, part), kinds.get(hpa.target[0])
+            field = _recorded_field(hpa)
+            if field:
+                scale, group = self._through_hpa(hpa, field), kinds.get(hpa.target[0])
                 is_known = group is not None and self._inventory.is_listed((group, hpa.target[0]))
                 if is_known or scale.runs is not scale.written:
                     yield scale
@@ -291,7 +291,7 @@ class _Observer:
         services = tuple([around[ref][0] for ref in sorted(around)])
         before = [service for service in services if around[service.ref][1]]
         verdict, direct = self._verdicts.on_scalable(scale, before)
-        is_own = scale.runs is scale.written or scale.steered
+        is_own = scale.runs is scale.written or scale.hpa_field
         on_target = None if is_own else self._readings.get(scale.runs.ref)
         is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
         found = Subject(
@@ -299,7 +299,7 @@ class _Observer:
             verdict=verdict,
             cluster=self._fleet_cluster,
             services=services,
-            reading=read_record(scale.written, self._fleets) if scale.steered else self._readings.get(scale.ref),
+            reading=read_record(scale.written, self._fleets) if scale.hpa_field else self._readings.get(scale.ref),
             autoscaler=self._pinned(scale),
             rivals=self._autoscalers.rivals.get(key_of(scale.runs.ref), ()),
             controller=self._controller(scale),
@@ -330,7 +330,7 @@ class _Observer:
 
     def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)
-        if scale.steered or key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
+        if scale.hpa_field or key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
             return None
         return pinned_autoscaler(self._autoscalers.horizontal[key], self._fleets)
 
@@ -368,7 +368,7 @@ class _Observer:
                     yield replace(found, on=f"{kind}/{name}")
 
 
-def _recorded_part(hpa: HorizontalPodAutoscaler) -> SteeredBy:
+def _recorded_field(hpa: HorizontalPodAutoscaler) -> HpaField:
     """Return what of `hpa` its idle record is about, "" where it has none."""
     if PREVIOUS_BOUNDS in hpa.annotations:
         return ""
@@ -377,7 +377,7 @@ def _recorded_part(hpa: HorizontalPodAutoscaler) -> SteeredBy:
     return "Minimum" if IDLED_AT in hpa.annotations or PREVIOUS_SCALE in hpa.annotations else ""
 
 
-def _part_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict) -> SteeredBy:
+def _field_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict) -> HpaField:
     """Return what of `hpa` is changed where `workload` goes idle, "" where the workload itself is scaled."""
     if verdict.lowers_minimum:
         return "Minimum"

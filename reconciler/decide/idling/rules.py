@@ -237,7 +237,7 @@ class Choice(Struct, frozen=True):
     @property
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the idleReplicas of the policy that idles it."""
-        if self.subject.scale.steered == "Minimum":  # what it comes to is its autoscaler's
+        if self.subject.scale.hpa_field == "Minimum":  # what it comes to is its autoscaler's
             return True
         if self.stays_idle and self.state not in MAYBE_DOWN:
             return False
@@ -247,7 +247,7 @@ class Choice(Struct, frozen=True):
     @property
     def holds_others_up(self) -> bool:
         """Whether what goes idle together with it stays up because of it; not where a policy would idle it too."""
-        return self.stays_up and (self.action is not IdleAction.OBSERVE or bool(self.subject.scale.steered))
+        return self.stays_up and (self.action is not IdleAction.OBSERVE or bool(self.subject.scale.hpa_field))
 
     @property
     def next_replicas(self) -> int:
@@ -255,7 +255,7 @@ class Choice(Struct, frozen=True):
         if self.action is IdleAction.WAKE and self.record is not None:
             return wake_count(self, self.record)
         scale = self.subject.scale
-        return scale.runs.spec_replicas if scale.steered else scale.replicas
+        return scale.runs.spec_replicas if scale.hpa_field else scale.replicas
 
     def _is_raised_from(self, replicas: int) -> bool:
         """Return whether its autoscaler raises it from there: to the minimum it has after this run, never from zero."""
@@ -290,7 +290,7 @@ def _chosen(conditions: Conditions) -> Choice:
     reasons = because.why if because is not None else () if rule.reason is None else (rule.reason,)
     if record is not None and any(why.code is ReasonCode.FOREIGN for why in reasons):
         reasons = (reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),)
-    if subject.scale.kind.is_switch and not subject.scale.steered:
+    if subject.scale.kind.is_switch and not subject.scale.hpa_field:
         reasons = tuple(_of_switch(why, subject.scale.written.switch) for why in reasons)
     return Choice(subject, conditions, action, reasons, because)
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import PAUSED
-from reconciler.decide.autoscalers import PinnedAutoscaler, SteeredBy, scale_up_change
+from reconciler.decide.autoscalers import PinnedAutoscaler, HpaField, scale_up_change
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Evidence, Reading, Record, awake_since
@@ -64,12 +64,12 @@ text is true.
 class Scale(Struct, frozen=True):
     """`written` is the object that is changed, `runs` the one whose pods it governs (a ScaledObject's target).
 
-    `steered`: that is what `hpa`, its HorizontalPodAutoscaler, scales, and of that this is changed in its place.
+    `hpa_field`: which field of `hpa`, its HorizontalPodAutoscaler, is changed in place of its replicas, "" for none.
     """
 
     written: Workload
     runs: Workload
-    steered: SteeredBy = ""
+    hpa_field: HpaField = ""
     hpa: HorizontalPodAutoscaler | None = None
 
     @property
@@ -88,12 +88,12 @@ class Scale(Struct, frozen=True):
     @property
     def counts(self) -> bool:
         """Whether its replicas are what is changed; how many an autoscaler leaves nobody knows."""
-        return not (self.kind.is_switch or self.steered)
+        return not (self.kind.is_switch or self.hpa_field)
 
     @property
     def replicas(self) -> int:
         """Replicas asked for now, or the minimum of its autoscaler; of a switch 0 while it is off, else 1."""
-        return self.written.spec_replicas if self.steered else self.runs.spec_replicas
+        return self.written.spec_replicas if self.hpa_field else self.runs.spec_replicas
 
     @property
     def problem(self) -> str:
@@ -111,7 +111,7 @@ class Scale(Struct, frozen=True):
     @property
     def is_scaled_meanwhile(self) -> bool:
         """Whether it runs, although its autoscaler scaled it to zero and is kept from scaling it up."""
-        return self.steered == "ScaleUp" and self.written is not self.runs and self.runs.spec_replicas > 0
+        return self.hpa_field == "ScaleUp" and self.written is not self.runs and self.runs.spec_replicas > 0
 
     def is_at_or_below(self, count: int) -> bool:
         """Return whether it is at or below `count`, so that a scalable with a record is idle."""
@@ -288,26 +288,26 @@ class Subject(Struct, frozen=True):
     @property
     def has_target(self) -> bool:
         """Whether it is a ScaledObject, and what it scales was found."""
-        return self.scale.runs is not self.scale.written and not self.scale.steered
+        return self.scale.runs is not self.scale.written and not self.scale.hpa_field
 
     @property
     def idle_replicas(self) -> int:
         """At how many replicas it counts as idle by its policies."""
-        return 0 if self.scale.steered == "ScaleUp" else self.verdict.idle_replicas
+        return 0 if self.scale.hpa_field == "ScaleUp" else self.verdict.idle_replicas
 
     @property
     def is_down(self) -> bool:
         """Whether it is at or below its idle replicas; what somebody scaled to zero needs no lower minimum, and at a
         minimum of 0 its autoscaler may scale it up.
         """
-        stopped = self.scale.steered == "Minimum" and self.scale.runs.spec_replicas == 0
+        stopped = self.scale.hpa_field == "Minimum" and self.scale.runs.spec_replicas == 0
         return stopped or self.scale.replicas <= self.idle_replicas
 
     @property
     def is_held_by_rivals(self) -> bool:
         """Whether it has several autoscalers, and more than one would scale up what is idle."""
         autoscaler, at = self.autoscaler, self.idle_replicas
-        if not self.rivals or self.scale.steered:
+        if not self.rivals or self.scale.hpa_field:
             return bool(self.rivals)
         everyone = (*self.rivals, *(() if autoscaler is None else (autoscaler.hpa,)))
         return at > 0 or any(hpa.minimum == 0 for hpa in everyone)
@@ -316,7 +316,7 @@ class Subject(Struct, frozen=True):
     def lacks_zero(self) -> bool:
         """Whether its autoscaler takes no minimum of 0, which is what its policies want."""
         scale = self.scale
-        may_be = scale.steered != "Minimum" or scale.hpa is None or scale.hpa.may_be_zero
+        may_be = scale.hpa_field != "Minimum" or scale.hpa is None or scale.hpa.may_be_zero
         return self.idle_replicas == 0 and not may_be
 
     @property
@@ -399,7 +399,7 @@ class Subject(Struct, frozen=True):
     def kept_by(self) -> tuple[Mapping[str, str], ...]:
         """The annotations that may keep it awake: an autoscaler is at times written in place of its workload."""
         written, runs = self.scale.written.annotations, self.scale.runs.annotations
-        if self.scale.steered:
+        if self.scale.hpa_field:
             return written, runs
         return (written,) if self.autoscaler is None else (written, self.autoscaler.hpa.annotations)
 

@@ -133,8 +133,8 @@ def _service_choices(
 ) -> ServiceChoices:
     listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = service.is_selected and service.ref not in context.running
-    listing = [choice for choice in choices if choice.ref in listed or (adds and not choice.subject.scale.steered)]
-    idled = [choice for choice in choices if choice.action is IdleAction.IDLE and not choice.subject.scale.steered]
+    listing = [choice for choice in choices if choice.ref in listed or (adds and not choice.subject.scale.hpa_field)]
+    idled = [choice for choice in choices if choice.action is IdleAction.IDLE and not choice.subject.scale.hpa_field]
     up = [choice for choice in choices if choice.action in _UP_NOW and choice.ref in listed]
     after = [(choice.ref, record_after(choice, context)) for choice in listing]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}

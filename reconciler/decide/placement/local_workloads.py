@@ -206,7 +206,7 @@ def _scaled_down_by_others(case: _Case) -> LocalWorkload | None:
 
 
 def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
-    """What else might steer it could not be listed, so it keeps what it has."""
+    """What else might scale it could not be listed, so it keeps what it has."""
     found = case.placement.unread_autoscalers
     if not found or case.placement.observed is None:
         return None
