@@ -11,8 +11,8 @@ from reconciler.decide.annotations import IDLED_AT, PREVIOUS_BOUNDS, PREVIOUS_SC
 from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
     ClusterAutoscalers,
-    PinnedAutoscaler,
     HpaField,
+    PinnedAutoscaler,
     as_workload,
     autoscalers_of,
     first_unread,

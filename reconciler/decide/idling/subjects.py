@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import PAUSED
-from reconciler.decide.autoscalers import PinnedAutoscaler, HpaField, scale_up_change
+from reconciler.decide.autoscalers import HpaField, PinnedAutoscaler, scale_up_change
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Evidence, Reading, Record, awake_since
