@@ -104,11 +104,6 @@ def test_what_is_not_idled_for_another_reason_than_the_criteria(workload, change
 ROLLING = {"observed_generation": 0, "generation": 1}
 
 
-def test_of_several_that_time_does_not_lift_all_are_named():
-    found = told(up(annotations={"reconciler/exclude": "true"}, **ROLLING))
-    assert found[1] == "reconciler/exclude is removed and the rollout ends"
-
-
 def test_a_request_made_this_very_second_is_not_one_to_wait_for():
     assert told(up(annotations={"reconciler/wake-requested-at": format_time(NIGHT)}))[1] == ""
 
@@ -186,22 +181,6 @@ def test_what_is_idle(policy, said, now, expected):
     assert told(state, policy, now=now) == expected
 
 
-def test_what_idles_on_request_only_is_woken_by_one():
-    policy = a_policy("p", wake="OnSignal")
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    run_in(world, policy)
-    assert told(world.state(), policy, now=SOON) == ("stays idle", "there is a wake request")
-
-
-def test_what_is_overdue_on_a_read_only_cluster():
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    run_in(world)
-    assert told(world.state(), now=MONDAY, fleet=of_state("ReadOnly")) == (
-        "stays idle",
-        "its cluster has another state",
-    )
-
-
 def test_what_waits_its_turn():
     world = a_world(a_service(), a_workload(), now=NIGHT)
     run_in(world)
@@ -224,27 +203,15 @@ ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
 @pytest.mark.parametrize(
     ("annotations", "change"),
     [
-        pytest.param(WOKEN_NOW, "it is 2026-11-20T23:50:00Z or later", id="minAwake alone"),
         pytest.param(
             WOKEN_NOW | {"reconciler/awake-until": "2026-11-21T03:00:00Z"},
             "it is 2026-11-21T03:00:00Z or later",
             id="the later of two",
         ),
         pytest.param(
-            WOKEN_NOW | {"reconciler/awake-until": "2026-11-20T22:30:00Z"},
-            "it is 2026-11-20T23:50:00Z or later",
-            id="the first is the later",
-        ),
-        pytest.param(
             WOKEN_NOW | {"reconciler/awake-until": ENDS},
             "it is 2026-11-20T23:50:00Z or later and reconciler/awake-until is removed",
             id="scaled up by hand: until the window ends, when nothing is idled any more",
-        ),
-        pytest.param({"reconciler/awake-until": ENDS}, "reconciler/awake-until is removed", id="minAwake is over"),
-        pytest.param(
-            WOKEN_NOW | {"reconciler/exclude-until": "2026-11-20T23:00:00Z"},
-            "it is 2026-11-20T23:50:00Z or later",
-            id="wake --for, shorter than minAwake",
         ),
         pytest.param(
             WOKEN_NOW | {"reconciler/exclude-until": "2026-11-21T03:00:00Z"},
@@ -256,16 +223,6 @@ ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
 )
 def test_of_all_that_time_ends_the_latest_counts(annotations, change):
     assert told(up(annotations=annotations)) == ("stays awake", change)
-
-
-def test_what_time_alone_does_not_lift_is_named_besides():
-    rolling = up(annotations=WOKEN_NOW, observed_generation=0, generation=1)
-    assert told(rolling)[1] == "it is 2026-11-20T23:50:00Z or later and the rollout ends"
-
-
-def test_minimums_that_outlast_the_window_are_lifted_by_nothing_known():
-    woken = up(annotations={"reconciler/awake-since": "2026-11-20T21:50:00Z"})
-    assert told(woken, a_policy(min_awake=timedelta(days=3)))[1] == ""
 
 
 def test_what_waits_for_a_neighbour_waits_for_what_that_one_waits_for():

@@ -149,30 +149,6 @@ def test_a_maximum_below_the_minimum_is_computed_as_the_planner_does(total, expe
     assert spread(entries, total, ["A", "B"], rounding=rounding).replicas == expected
 
 
-@pytest.mark.parametrize(
-    ("entries", "total", "current", "expected"),
-    [
-        pytest.param(
-            {"A": {"minReplicas": 27, "maxReplicas": 0, "weight": 2}, "B": {"weight": 3, "maxReplicas": 4}},
-            30,
-            {"B": 4},
-            {"A": AllocationSteps(27, limit="maxReplicas"), "B": AllocationSteps(sticky=3)},
-            id="no maximum at all",
-        ),
-        pytest.param(
-            {"A": {"minReplicas": 5, "maxReplicas": 4, "weight": 3}, "B": {"weight": 1}},
-            6,
-            {"B": 39},
-            {"A": AllocationSteps(5, limit="maxReplicas"), "B": AllocationSteps(sticky=1)},
-            id="one less",
-        ),
-    ],
-)
-def test_kept_replicas_go_down_to_a_minimum_above_the_maximum(entries, total, current, expected):
-    found = spread(entries, total, ["A", "B"], rebalance=False, current=current)
-    assert {name: found.steps(name) for name in "AB"} == expected
-
-
 HUGE = 2**53
 
 

@@ -202,26 +202,6 @@ def pass_runs(world, number, tick=timedelta(minutes=1)):
         world.pass_time(tick)
 
 
-def test_a_lost_home_is_replaced_after_the_grace_and_gets_its_part_back():
-    world = a_world()
-    pass_runs(world, 3)
-    assert specs(world) == {"east": 4, "north": 4, "west": 4}
-    world.clusters[0].reachable = False
-    pass_runs(world, 10)
-    assert specs(world) == {"east": 4, "north": 4, "west": 4}
-    pass_runs(world, 3)
-    assert specs(world) == {"east": 4, "north": 6, "west": 6}
-    world.clusters[0].reachable = True
-    pass_runs(world, 3)
-    assert specs(world) == {"east": 4, "north": 4, "west": 4}
-    assert [sorted(one.config_maps) for one in world.clusters] == [
-        ["reconciler-memory", "reconciler-status-shop.web"],
-        [],
-        [],
-    ]
-    assert world.decided().decisions == ()
-
-
 def test_while_home_is_away_other_losses_are_timed_too():
     world = a_world()
     pass_runs(world, 3)

@@ -138,11 +138,6 @@ def test_a_policy_that_states_less_than_it_did_is_told_by_its_digest():
     assert template_check(a_form())(a_local("west", 3, before)) == ("template",)
 
 
-def test_other_changes_of_the_policy_do_not_concern_the_template():
-    before = a_federated(2, on_delete="Delete")
-    assert template_check(a_form())(a_local("west", 3, before)) == ()
-
-
 EXPRESSION = {"key": "tier", "operator": "In", "values": ["b", "a"]}
 
 
@@ -268,11 +263,3 @@ def test_what_is_carried_over_is_kept_as_the_policy_says():
 def test_whose_it_is(labels, annotations, ours):
     found = a_workload(kind="ReplicaSet", labels=labels, annotations=annotations)
     assert is_ours(found, a_federated(), frozenset({"production"})) is ours
-
-
-def test_equal_templates_differ_in_the_same_fields():
-    form = form_of(a_federated(), a_fleet())
-    differences = template_check(form)
-    other = {**TEMPLATE, "metadata": {"labels": {"app": "other"}}}
-    first, second = (a_local(cluster, 3, template=dict(other)) for cluster in ("east", "west"))
-    assert differences(first) == differences(second) == ("template.metadata.labels.app",)

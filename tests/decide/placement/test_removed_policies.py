@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import PLACED
-from reconciler.decide.decisions import FieldChange, Phase, Verb
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
@@ -54,14 +54,6 @@ def test_it_is_deleted_where_its_policy_said_so():
     (deleted,) = without(a_left_one(on_delete="Delete")).decisions
     assert (deleted.verb, deleted.phase, deleted.orphan) == (Verb.DELETE, Phase.DECREASE, False)
     assert (deleted.replicas_before, deleted.replicas_after) == (3, 0)
-
-
-def test_a_workload_that_something_else_made_only_loses_what_is_remembered_there():
-    known = '{"at":"2026-11-20T15:41:23Z","owner":"production/FederatedReplicaSet/shop/web","replicas":1}'
-    marks = {CAPACITY: known, "reconciler/on-delete": "delete"}
-    (released,) = without(a_workload(cluster="west", annotations=marks)).decisions
-    assert released.verb is Verb.RELEASE
-    assert FieldChange(("metadata", "annotations", CAPACITY), known, None) in released.changes
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from reconciler.decide.decisions import Phase
 from reconciler.decide.placement.clusters import placement_inputs
 from reconciler.decide.placement.desired_replicas import placement_result, shares
 from reconciler.decide.placement.home import unknown_since
-from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
+from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
@@ -248,13 +248,6 @@ def test_a_decrease_beside_one_that_is_made_elsewhere_is_a_move():
 def test_what_waits_for_too_long_does_not_belong_there():
     assert local("w", 5, unschedulable=2).kept == 3
     assert local("w", 1, unschedulable=2).kept == 0
-
-
-def test_a_cluster_that_does_not_answer_has_nothing_available():
-    state = a_state(a_cluster("east"), unreachable={"west": "connection refused"})
-    inputs = placement_inputs(a_policy_set(a_fleet("east", "west"), federated=(a_federated(),)), state, a_run(), {})
-    found = local_workload(a_federated(), inputs.placements[1], inputs, asked(6, west=3))
-    assert (found.part, found.spec_replicas, found.available) == ("held", 3, 0)
 
 
 def test_since_when_clusters_are_unknown():

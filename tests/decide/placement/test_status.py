@@ -56,16 +56,6 @@ def test_it_is_written_last_and_only_if_everything_else_was_done():
     assert len({one.group for one in desired.decisions}) == 1
 
 
-def test_what_did_not_change_keeps_its_time():
-    half = (reason(ReasonCode.WEIGHT, weight=1, weights=2),)
-    entries = {"east": ClusterStatus(5, 5, half), "west": ClusterStatus(4, 4, half)}
-    before = json.loads(status_text(9, entries, None, "yesterday"))
-    now = json.loads(
-        status_text(9, entries | {"west": ClusterStatus(4, 2, half)}, PlacementStatus(9, before["clusters"]), "today")
-    )
-    assert {name: entry["since"] for name, entry in now["clusters"].items()} == {"east": "yesterday", "west": "today"}
-
-
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [

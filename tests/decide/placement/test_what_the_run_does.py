@@ -83,14 +83,6 @@ class TestMissing:
         desired = place(settled("east", 3), settled("west", 3), a_cluster("north"))
         assert numbers(desired) == {"north": "create 0 -> 2"}
 
-    def test_a_missing_target_is_undecided_and_its_replicas_go_elsewhere(self):
-        east = settled("east", 3, made=a_deployment)
-        desired = place(east, a_cluster("west"), federated=a_placed())
-        assert [(one.subject, one.why) for one in desired.undecided] == [
-            ("west/shop/Deployment/web", "Deployment web does not exist")
-        ]
-        assert numbers(desired) == {"east": "scale 3 -> 6"}
-
 
 WEST = ObjectRef("west", "shop", "ReplicaSet", "web", "apps")
 
@@ -424,14 +416,6 @@ class TestMoves:
 
 
 class TestRest:
-    def test_one_in_its_desired_state_costs_no_writes_and_no_pods(self):
-        first = place(settled("east", 3), settled("west", 3))
-        (status,) = first.decisions
-        text = status.manifest["metadata"]["annotations"]["reconciler/status"]
-        east = settled("east", 3, config_maps=(a_status(text),))
-        again = place(east, settled("west", 3))
-        assert (again.decisions, again.questions) == ((), ())
-
     def test_a_change_of_replicas_tests_uid_replicas_and_our_annotations(self):
         (scaled,) = about(place(settled("east", 3), settled("west", 2), federated=a_federated(8)), "west")
         owner = "production/FederatedReplicaSet/shop/web"
