@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
 from reconciler.activator.background import BackgroundTasks, pauses
-from reconciler.activator.context import ActivatorContext, ActivatorSettings
-from reconciler.activator.metrics import ActivatorMetrics
+from reconciler.activator.context import ActivatorContext, ActivatorMetrics, ActivatorSettings
 from reconciler.activator.objects import (
     WATCHED_NETWORK_POLICIES,
     WATCHED_SERVICES,

@@ -1,17 +1,135 @@
-"""What all activations and connections of one activator share: its Pod, its settings, and how much there is of all."""
+"""What all activations and connections of one activator share: Pod, settings, metrics, and how much there is of all."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from reconciler.activator.limits import SharedLimit
 from reconciler.activator.listener import PortRange
-from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName
+from reconciler.report.metrics import Distribution, Family
+
+FIRST_BYTE_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""The upper bounds of the buckets of `reconciler_activator_first_byte_seconds`."""
+
+_GAUGES = {
+    "listening": "Services whose connections this activator accepts.",
+    "held": "Connections that wait for a pod.",
+    "spliced": "Connections that are proxied to a pod.",
+}
+_COUNTERS = {
+    "connections": "Connections that were accepted.",
+    "datagrams": "UDP datagrams that came for an idle Service, and were dropped.",
+    "woken": "Services that this activator woke.",
+    "wake_failures": "Attempts to wake a Service that failed.",
+}
+REFUSALS = ("timeout", "limit", "network-policy", "stopped")
+
+
+class ActivatorMetrics:
+    """Counters of one process; everything that changes them runs in the thread of its event loop."""
+
+    def __init__(self) -> None:
+        self.gauges: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._first_bytes = Distribution.of(FIRST_BYTE_SECONDS)
+
+    def first_byte(self, seconds: float) -> None:
+        """Count a connection whose client got its first byte so many `seconds` after it sent its own."""
+        self._first_bytes.add(seconds, FIRST_BYTE_SECONDS)
+
+    def families(self) -> Iterator[Family]:
+        """Yield all of them."""
+        for counts, words, values in ((False, _GAUGES, self.gauges), (True, _COUNTERS, self.counters)):
+            for name, explained in words.items():
+                yield Family(f"reconciler_activator_{name}", explained, [({}, values[name])], counts=counts)
+        refused = [({"reason": reason}, self.refused[reason]) for reason in REFUSALS]
+        yield Family(
+            "reconciler_activator_refused", "Connections that were reset, by the reason.", refused, counts=True
+        )
+        yield Family(
+            "reconciler_activator_first_byte_seconds",
+            "From a client's first byte to the first byte it got back.",
+            [({}, self._first_bytes)],
+            unit="seconds",
+            bounds=FIRST_BYTE_SECONDS,
+        )
+
+
+# How all namespaces share what an activator may have of something, such as waiting connections.
+
+
+K = TypeVar("K")
+
+
+class SharedLimit(Generic[K]):
+    """`most` units for all namespaces together; each belongs to a holder, such as a connection, of one of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._holders: dict[str, dict[K, int]] = {}  # by namespace, the oldest first, with their units
+        self._sums: Counter[str] = Counter()
+        self._taken = 0
+        self._greatest: str | None = None  # the namespace with the most, None where it is to be looked for
+
+    def __len__(self) -> int:
+        """Return how many units are taken."""
+        return self._taken
+
+    def take(self, namespace: str, holder: K, units: int = 1) -> None:
+        """Let `holder` have `units`, in place of those it had."""
+        inside = self._holders.setdefault(namespace, {})
+        more = units - inside.get(holder, 0)
+        inside[holder] = units
+        self._add(namespace, more)
+
+    def give_back(self, namespace: str, holder: K) -> None:
+        """Take from `holder` what it had; nothing happens where that is nothing."""
+        inside = self._holders.get(namespace, {})
+        units = inside.pop(holder, 0)
+        if units:
+            self._add(namespace, -units)
+        if not inside:
+            self._holders.pop(namespace, None)
+            self._sums.pop(namespace, None)
+
+    def has_room(self, units: int = 1) -> bool:
+        """Return whether so many `units` are free."""
+        return self._taken + units <= self._most
+
+    def is_fair(self, namespace: str) -> bool:
+        """Return whether a namespace has less than it would have if all that have any had the same."""
+        return self._sums[namespace] * max(1, len(self._holders)) < self._most
+
+    def holder_to_evict(self, namespace: str, units: int = 0) -> K | None:
+        """Return whom `namespace` may evict: of the namespace with the most its greatest holder, of equal ones the
+        oldest. None: with `units` more, `namespace` has as much as any.
+        """
+        if self._greatest is None and self._sums:
+            self._greatest = max(self._sums, key=self._sums.__getitem__)
+        greatest = self._greatest
+        if greatest is None or self._sums[greatest] <= self._sums[namespace] + units:
+            return None
+        return self.greatest_of(greatest)
+
+    def greatest_of(self, namespace: str) -> K | None:
+        """Return the greatest holder of a namespace, of equal ones the oldest; None where there is none."""
+        inside = self._holders.get(namespace)
+        if not inside:
+            return None
+        if self._sums[namespace] == len(inside):  # all have one: nothing is to be compared
+            return next(iter(inside))
+        return max(inside, key=inside.__getitem__)
+
+    def _add(self, namespace: str, units: int) -> None:
+        self._sums[namespace] += units
+        self._taken += units
+        self._greatest = None
 
 
 class ActivatorPod(Struct, frozen=True):

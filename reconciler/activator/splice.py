@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from reconciler.activator.limits import SharedLimit
+from reconciler.activator.context import SharedLimit
 
 BUFFER = 256 * 1024
 """Bytes read at once, and at most kept for each direction of a connection whose receiver is slow."""

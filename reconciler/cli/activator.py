@@ -24,8 +24,7 @@ from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, UsageError
 
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})", re.ASCII)
 _MOST = 1_000_000

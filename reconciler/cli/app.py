@@ -14,7 +14,7 @@ from reconciler.cli.options import Options, argument, verb
 from reconciler.cli.output import report_failure, say, show, show_rows
 from reconciler.cli.streams import flush_streams, mend_streams
 from reconciler.cli.verbs import MODULES, VERBS, VERBS_OF_OTHERS, first_help, help_text, program_name
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 
 COMPLETE = "_RECONCILER_COMPLETE"
 """The variable in which a shell's script asks for completions."""

@@ -22,13 +22,12 @@ from reconciler.cli.options import (
     verb,
 )
 from reconciler.cli.output import FORMATS, failure_lines, say, say_each
+from reconciler.cli.plan_file import is_saved_plan, json_in_file
 from reconciler.cli.policy_source import commit_of
 from reconciler.cli.progress import TrackedRun, tracked_run
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
-from reconciler.cli.show import json_in_file
-from reconciler.errors import PolicyError, ReconcilerError, UsageError
-from reconciler.exit_codes import ExitCode, first_exit_code
+from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_wakes_due
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet, read_fleet_for_wakes, read_policies
@@ -74,17 +73,6 @@ def apply_command(options: ApplyOptions) -> int:
             )
             code = run.ended((_saved if saved else _fresh)(run, control, approval, notifications))
         return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too
-
-
-def is_saved_plan(path: str) -> bool:
-    """Return whether `path` is a file that holds JSON, as saved plans do."""
-    file = Path(path)
-    if not file.is_file():
-        return False
-    if file.suffix == ".json":
-        return True
-    with file.open("rb") as stream:
-        return stream.read(64).lstrip().startswith(b"{")
 
 
 def _fresh(

@@ -19,9 +19,8 @@ from reconciler.cli.options import GENERAL, Options, argument, option, path_argu
 from reconciler.cli.output import say, show, show_workflow_command
 from reconciler.cli.policies import annotate, checked
 from reconciler.credentials import printable_without_credentials
-from reconciler.errors import CommentError, Problem
-from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
-from reconciler.report.review_comment import ReviewComment, marker_of, render_review
+from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
+from reconciler.report.code_host import ReviewComment, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
 _MOST_ANNOTATIONS = 50

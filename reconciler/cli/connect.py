@@ -38,8 +38,7 @@ from reconciler.cli.output import say, show_lines
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
-from reconciler.errors import ReconcilerError, UsageError, reason_on
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on
 from reconciler.messages import nearest
 from reconciler.model import ServiceAccount
 from reconciler.policy.kinds.fields import spelt_duration

@@ -36,8 +36,7 @@ from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.rbac import binding, manifest_lines, needed_rights, picker_secrets, role
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.decide import decide
-from reconciler.errors import ClusterError, ForbiddenError, UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ClusterError, ExitCode, ForbiddenError, UsageError
 from reconciler.messages import counted, first_of
 from reconciler.model import Run, ServiceAccount
 from reconciler.observe.clusters import observe

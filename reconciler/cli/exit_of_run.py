@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.cli.output import say_each
 from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, Decision
 from reconciler.decide.stopped_tenants import STOPPED
-from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
+from reconciler.errors import ExitCode, FailOn, first_exit_code
 from reconciler.messages import counted
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan

@@ -15,8 +15,7 @@ from reconciler.plan.model import Plan
 from reconciler.policy.explain import SCHEMA_KINDS, explain_field, fields, heading, kind_named
 from reconciler.policy.load import read_fleet
 from reconciler.policy.types import PolicySet
-from reconciler.report.closest_selector import closest_selector
-from reconciler.report.explanation import ObjectExplanation, explanation_lines, explanation_values
+from reconciler.report.explanation import ObjectExplanation, closest_selector, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
 
 _WIDTH = 100

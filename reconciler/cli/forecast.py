@@ -20,8 +20,7 @@ from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.criteria import schedules_of
-from reconciler.errors import SnapshotError, UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, SnapshotError, UsageError
 from reconciler.forecast.replay import replay
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation

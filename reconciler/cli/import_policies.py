@@ -13,8 +13,7 @@ from reconciler.cli.adopt import ADOPTABLE
 from reconciler.cli.options import argument, is_on_command_line, option, verb
 from reconciler.cli.output import say, say_each, show
 from reconciler.cli.run_options import SERVER, RunOptions
-from reconciler.errors import UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, UsageError
 from reconciler.importing.downscaler import import_downscaler
 from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import SLEEP_INFO, import_kube_green

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.output import say_each
 from reconciler.cli.run_options import RunOptions
-from reconciler.errors import UsageError, reason_of
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, UsageError, reason_of
 from reconciler.pipeline import Stage
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from reconciler.errors import UsageError
-from reconciler.kind_names import KNOWN, kind_of, names_kind
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState
 from reconciler.policy.types import Fleet, FleetCluster, Writes
+from reconciler.workload_kinds import KNOWN, kind_of, names_kind
 
 EXPECTED = "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"
 """How an object is named."""

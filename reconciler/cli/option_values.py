@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
-from reconciler.errors import UsageError
-from reconciler.exit_codes import FailOn
+from reconciler.errors import FailOn, UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.policy.kinds.fields import MOST_DURATION, parse_duration, spelt_duration
 from reconciler.untrusted_text import whole_number_in

@@ -20,8 +20,7 @@ import click
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.credentials import printable_without_credentials
-from reconciler.errors import Problem, ReconcilerError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, Problem, ReconcilerError
 from reconciler.plan.model import Plan
 from reconciler.report.text import Style, render_text
 from reconciler.untrusted_text import escaped, one_line

@@ -18,8 +18,7 @@ from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, UsageError
 from reconciler.messages import nearest
 from reconciler.picker.picker import Picker, ReviewedCluster
 from reconciler.picker.webhook import CertificateFiles, Webhook

@@ -5,11 +5,10 @@ from __future__ import annotations
 from reconciler.cli.exit_of_run import exit_of_plan
 from reconciler.cli.options import verb
 from reconciler.cli.output import FORMATS, show
-from reconciler.cli.plan_options import REVIEW_OUTPUTS, PlanOptions, check_out, save
+from reconciler.cli.plan_file import REVIEW_OUTPUTS, PlanOptions, check_out, save
 from reconciler.cli.progress import TrackedRun, planned_run
 from reconciler.cli.run_options import OF_PLANS, PROGRESS, STYLE, WORLD, RunOptions
-from reconciler.errors import UsageError
-from reconciler.exit_codes import ExitCode, first_exit_code
+from reconciler.errors import ExitCode, UsageError, first_exit_code
 from reconciler.report.diff import render_diff
 
 

@@ -31,8 +31,7 @@ from reconciler.cli.output import (
     show_workflow_command,
 )
 from reconciler.decide.annotations import format_time
-from reconciler.errors import PolicyError, Problem, UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.explain import SCHEMA_KINDS, schema_of
 from reconciler.policy.load import check_policies, read_policies
@@ -148,14 +147,14 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
 
 def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:
     """Have GitHub put problems and warnings beside their lines of a pull request."""
-    from reconciler.report.validation import leveled, problem_words
+    from reconciler.report.code_host import leveled, problem_words
 
     for level, one in leveled(problems, warnings):
         show_workflow_command(level, {"file": one.file, "line": one.line, "col": one.column}, problem_words(one))
 
 
 def _show_for_code_hosts(problems: Iterable[Problem], warnings: Iterable[Problem], output: str) -> None:
-    from reconciler.report.validation import code_quality, leveled, sarif
+    from reconciler.report.code_host import code_quality, leveled, sarif
 
     if output == "github":
         annotate(problems, warnings)

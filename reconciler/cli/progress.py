@@ -20,7 +20,7 @@ from reconciler.cli.output import say, say_json
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import RunOptions
 from reconciler.credentials import printable_without_credentials
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 from reconciler.messages import counted
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import ProgressCallbacks, Stage, plan

@@ -24,8 +24,7 @@ from reconciler.decide.idling.restore import (
     restore_notices,
 )
 from reconciler.decide.placement.removed_policies import decide_scales_to_restore
-from reconciler.errors import UsageError
-from reconciler.exit_codes import FailOn
+from reconciler.errors import FailOn, UsageError
 from reconciler.messages import first_of, nearest
 from reconciler.model import ObservedState, Run
 from reconciler.pipeline import apply

@@ -12,12 +12,11 @@ from msgspec.structs import replace
 from reconciler.cli.exit_of_run import exit_of_plan
 from reconciler.cli.forecast import histories_in, opened_snapshot
 from reconciler.cli.output import as_text, say, show
-from reconciler.cli.plan_options import PlanOptions, save
+from reconciler.cli.plan_file import PlanOptions, save
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.second_process import beside, in_processes
-from reconciler.errors import PolicyError, ReconcilerError, SnapshotError
-from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
+from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.json import review_to_dict
 from reconciler.forecast.replay import replay
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of

@@ -9,8 +9,7 @@ from math import inf
 from types import FrameType
 
 from reconciler.cli.output import say
-from reconciler.errors import PromptInterruptedError
-from reconciler.exit_codes import ExitCode, first_exit_code
+from reconciler.errors import ExitCode, PromptInterruptedError, first_exit_code
 from reconciler.time_limit import TimeLimit
 
 _SIGNALS = {signal.SIGTERM: ExitCode.TERMINATED, signal.SIGINT: ExitCode.INTERRUPTED}

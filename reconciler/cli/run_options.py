@@ -33,8 +33,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import say, say_each
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
-from reconciler.errors import ClusterError, Problem, UnreadPoliciesError, UsageError, reason_of
-from reconciler.exit_codes import FailOn
+from reconciler.errors import ClusterError, FailOn, Problem, UnreadPoliciesError, UsageError, reason_of
 from reconciler.labels import LabelSelector
 from reconciler.model import OUR_LABELS
 from reconciler.observe.needed_objects import EVERYTHING, Scope

@@ -18,8 +18,7 @@ from reconciler.cli.output import say_each, show_document, show_lines
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
-from reconciler.errors import UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.json import hours_values
 from reconciler.messages import counted
 from reconciler.pipeline import plan

@@ -22,8 +22,7 @@ from reconciler.cli.options import GENERAL, argument, option, policies_option, v
 from reconciler.cli.output import say, show_lines
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ClusterError, UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ClusterError, ExitCode, UsageError
 from reconciler.observe.needed_objects import placed_names
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan

@@ -17,8 +17,7 @@ from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import as_text, say, say_each, show, show_document, show_lines
 from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
-from reconciler.errors import reason_of, reason_on
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, reason_of, reason_on
 from reconciler.model import ObjectRef
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.types import Fleet, PolicySet

@@ -20,8 +20,7 @@ from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
-from reconciler.errors import PolicyError, SnapshotError, UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.replay import replay

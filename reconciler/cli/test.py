@@ -11,8 +11,7 @@ from reconciler.cli.options import GENERAL, Options, option, output_option, path
 from reconciler.cli.output import as_text, say, show, show_lines
 from reconciler.cli.run_options import RunOptions
 from reconciler.decide.annotations import format_time
-from reconciler.errors import PolicyError, Problem, UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.forecast.reach import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.messages import counted

@@ -19,8 +19,15 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.placement.removed_policies import decide_releases
 from reconciler.decide.uninstall import AnnotatedObject, decide_uninstall
-from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, UsageError, reason_of
-from reconciler.exit_codes import ExitCode, first_exit_code
+from reconciler.errors import (
+    ClusterError,
+    ExitCode,
+    ForbiddenError,
+    NotFoundError,
+    UsageError,
+    first_exit_code,
+    reason_of,
+)
 from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Write
 from reconciler.pipeline import Applied, Decide, apply
 from reconciler.policy.types import Fleet, PolicySet

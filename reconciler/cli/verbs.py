@@ -65,6 +65,7 @@ MODULES = {
     "init": "test",
     "compile": "policies",
     "schema": "policies",
+    "show": "plan_file",
     "validate": "policies",
 }
 """The module of each verb that stands beside others; the module of another verb has its name."""

@@ -28,8 +28,7 @@ from reconciler.decide.idling.restore import (
     once_asked,
 )
 from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT
-from reconciler.errors import ReconcilerError, UsageError, reason_of
-from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
+from reconciler.errors import ExitCode, FailOn, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import Control, apply, plan

@@ -27,7 +27,6 @@ from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
 from reconciler.forecast.moments import calendar_edges, recorded_moments
-from reconciler.kind_names import names_kind
 from reconciler.model import (
     NOTHING,
     HorizontalPodAutoscaler,
@@ -46,7 +45,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.untrusted_text import whole_number_in
 from reconciler.worker_pool import WorkerPool
-from reconciler.workload_kinds import PAUSED_REPLICAS
+from reconciler.workload_kinds import PAUSED_REPLICAS, names_kind
 from reconciler.world import World, victim_order
 
 DEFAULT_TICK = timedelta(minutes=10)

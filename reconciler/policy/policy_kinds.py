@@ -15,12 +15,14 @@ from msgspec.structs import replace
 from reconciler.errors import Problem
 from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_policy_of
-from reconciler.policy.kinds.deployment import PICKER, DeploymentDocument, deployment_of
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
 from reconciler.policy.kinds.downscale_policy import (
+    PICKER,
     POD_PICKER,
+    DeploymentDocument,
     DownscalePolicyDocument,
     complete_downscale,
+    deployment_of,
     downscale_policy_of,
 )
 from reconciler.policy.kinds.federated_replica_set import (

@@ -13,7 +13,6 @@ from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation
 from reconciler.decide.limits import spellings_of
 from reconciler.forecast.reach import selecting_policies
 from reconciler.forecast.simulation import Step
-from reconciler.kind_names import names_kind
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef
 from reconciler.policy.kinds.fields import given
@@ -22,6 +21,7 @@ from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.change_words import name_of, verb_of
 from reconciler.report.reason_words import reasons_in
+from reconciler.workload_kinds import names_kind
 
 Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""

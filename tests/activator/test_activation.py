@@ -12,9 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService, PodsPhase
-from reconciler.activator.context import ActivatorContext, ActivatorPod, ActivatorSettings
+from reconciler.activator.context import ActivatorContext, ActivatorMetrics, ActivatorPod, ActivatorSettings
 from reconciler.activator.listener import PortsTakenError
-from reconciler.activator.metrics import ActivatorMetrics
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
 from reconciler.activator.splice import reset
 from reconciler.report.metrics import open_metrics_text

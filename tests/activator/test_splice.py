@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from reconciler.activator.limits import SharedLimit
+from reconciler.activator.context import SharedLimit
 from reconciler.activator.splice import BUFFER, Splice, proxy_header
 
 SIZE = 16 << 20

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.backends.config_map_store import entry_name
-from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value
-from reconciler.backends.decode.mismatches import json_path, mismatches
+from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value, json_path, mismatches
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.shapes import Custom, CustomResourceDefinition
 from reconciler.backends.decode.wire import instant

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.exit_codes import FailOn
+from reconciler.errors import FailOn
 from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"

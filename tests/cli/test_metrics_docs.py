@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.activator.metrics import ActivatorMetrics
+from reconciler.activator.context import ActivatorMetrics
 from reconciler.picker.webhook import PickerMetrics
 from tests.real.fixtures import missing_part_skips
 

@@ -12,7 +12,7 @@ import pytest
 from reconciler import model, workload_kinds
 from reconciler.decide import annotations
 from reconciler.decide.reasons import ReasonCode, reason, text_of
-from reconciler.exit_codes import ExitCode, FailOn, first_exit_code
+from reconciler.errors import ExitCode, FailOn, first_exit_code
 from tests.docs.pages import ROOT, blocks
 from tests.docs.reference import FOLDER, PAGES
 

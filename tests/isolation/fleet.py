@@ -18,7 +18,7 @@ from reconciler.backends.backend import Backend
 from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide
-from reconciler.exit_codes import ExitCode, FailOn
+from reconciler.errors import ExitCode, FailOn
 from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet

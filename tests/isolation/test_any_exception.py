@@ -12,8 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from reconciler import errors
-from reconciler.errors import ClusterError, LockHeldError, PickerError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ClusterError, ExitCode, LockHeldError, PickerError
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, BEFORE, CLUSTERS, Faults
 from tests.laws import tries

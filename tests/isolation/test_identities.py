@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, BEFORE
 from tests.pipeline.calls import Folder

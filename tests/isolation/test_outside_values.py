@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.decode.wire import Instant, instant
 from reconciler.backends.decode.workloads import count_at, number_at
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, CLUSTERS
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 from reconciler.observe.sources import TOO_SLOW, Readers
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool

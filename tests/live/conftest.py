@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler.exit_codes import FailOn
+from reconciler.errors import FailOn
 from tests.real.fixtures import started
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.kinds.tenant_bounds import TenantBounds
 from reconciler.policy.policy_kinds import POLICY_KINDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.exit_codes import FailOn
+from reconciler.errors import FailOn
 
 
 @pytest.fixture(autouse=True)

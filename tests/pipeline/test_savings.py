@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.apply.changes import Change, ended_periods
 from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode
 from reconciler.pod_requests import Hours, PodRequests
 from tests.laws import share_of
 from tests.pipeline.calls import Folder

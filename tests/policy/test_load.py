@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import PolicyError, Problem
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, PolicyError, Problem
 from reconciler.policy.load import check_policies, read_fleet, read_policies
 from reconciler.policy.policy_files import load
 from tests.policy.base import CALENDAR, FILES, FLEET, IDLING, problems_in

@@ -7,7 +7,7 @@ import pytest
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, ObjectSelector, Selector, TargetRef, WorkloadSelector
-from reconciler.report.closest_selector import closest_selector
+from reconciler.report.explanation import closest_selector
 from tests.builders import (
     a_cluster,
     a_downscale_policy,

@@ -27,8 +27,7 @@ from reconciler.decide.decisions import (
     VictimForecast,
 )
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.errors import PlanFileError
-from reconciler.exit_codes import ExitCode
+from reconciler.errors import ExitCode, PlanFileError
 from reconciler.plan import documents
 from reconciler.plan import json as plan_json
 from reconciler.plan.json import plan_document, plan_from_dict, plan_in_parts, plan_to_dict, plan_to_json

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.backends.code_host import GitHubComments, RestApi, publish
 from reconciler.errors import CommentError, Problem
-from reconciler.report.review_comment import ReviewComment, marker_of, render_review, shortened
+from reconciler.report.code_host import ReviewComment, marker_of, render_review, shortened
 from tests.pipeline.calls import Folder, Said
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
 

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from reconciler.errors import Problem
-from reconciler.report.validation import code_quality, leveled, sarif
+from reconciler.report.code_host import code_quality, leveled, sarif
 from tests.pipeline.calls import Folder
 
 

@@ -1,14 +1,20 @@
-"""Decoding to the shapes of objects, from JSON bytes and from values alike."""
+"""Decoding to the shapes of objects, from JSON bytes and from values alike; and where it fails, all that is wrong."""
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct, inspect
 
 from reconciler.backends.decode import shapes
+from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate
 from reconciler.backends.decode.wire import Instant, Number, Object, Wire, instant, number
+from reconciler.messages import nearest
 
 T = TypeVar("T")
 
@@ -84,3 +90,152 @@ def _decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
             _made[shape] = msgspec.json.Decoder(shape, dec_hook=read_custom)
         made: msgspec.json.Decoder[T] = _made[shape]
         return made
+
+
+# Everything in a value that is not of its shape, each with its path: asked only once decoding has failed.
+
+
+FieldPath = tuple[str | int, ...]
+
+_type_info = lru_cache(inspect.type_info)
+
+_WORDS: dict[type, tuple[type, str]] = {
+    inspect.StrType: (str, "a text"),
+    inspect.BoolType: (bool, "true or false"),
+    inspect.DictType: (dict, "a mapping"),
+    inspect.StructType: (dict, "a mapping"),
+    inspect.ListType: (list, "a list"),
+}
+_CUSTOM = {Instant: "a time as in RFC 3339", Number: 'a number, "NaN", "+Inf" or "-Inf"'}
+
+
+class Mismatch(Struct, frozen=True):
+    """What stands at `path`, and what was expected there. `missing`: nothing stands there. `unknown`: it is a field
+    that nobody knows, and these words say what else it may be.
+    """
+
+    path: FieldPath
+    found: Any
+    expected: str
+    missing: bool = False
+    unknown: str = ""
+
+    def words(self, secret: bool = False) -> str:
+        """Return "is X, expected Y"; without the value itself where it is `secret`."""
+        if self.unknown:
+            return f"unknown field{self.unknown}"
+        return f"is {'missing' if self.missing else json_words(self.found, secret)}, expected {self.expected}"
+
+
+def json_words(value: Any, secret: bool = False) -> str:
+    """Return `value` as a message may quote it; only its type where it is `secret`."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if secret:
+        return "a text" if isinstance(value, str) else "no text"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def json_path(path: FieldPath) -> str:
+    """Return `path` as people write it: spec.replicas, items[3].metadata.labels["app.kubernetes.io/name"]."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif key.isidentifier():
+            text += f".{key}"
+        else:
+            text += f"[{json.dumps(key, ensure_ascii=False)}]"
+    return text.removeprefix(".")
+
+
+def mismatches(value: Any, shape: type[Struct]) -> list[Mismatch]:
+    """Return all that is wrong with `value` as a `shape`, in the order of the shape's fields."""
+    return list(_of(value, _type_info(shape), ()))
+
+
+def _of(value: Any, kind: Any, path: FieldPath) -> Iterator[Mismatch]:
+    inside = _INSIDE.get(type(kind))
+    wanted, words = _WORDS.get(type(kind), (object, ""))
+    if not isinstance(value, wanted):
+        hint = "; put it in quotes" if wanted is str and isinstance(value, bool | int | float) else ""
+        yield Mismatch(path, value, words + hint)
+    elif inside is not None:
+        yield from inside(value, kind, path)
+
+
+def _of_union(value: Any, kind: inspect.UnionType, path: FieldPath) -> Iterator[Mismatch]:
+    """Every union of the shapes is one type, or null."""
+    if value is not None:
+        for member in kind.types:
+            if not isinstance(member, inspect.NoneType):
+                yield from _of(value, member, path)
+
+
+def _of_text(value: str, kind: inspect.StrType, path: FieldPath) -> Iterator[Mismatch]:
+    if kind.min_length and not value:
+        yield Mismatch(path, value, "a text that is not empty")
+
+
+def _of_choice(value: Any, kind: inspect.LiteralType, path: FieldPath) -> Iterator[Mismatch]:
+    if value not in kind.values:
+        yield Mismatch(path, value, f"one of {', '.join(map(str, kind.values))}")
+
+
+def _of_number(value: Any, kind: inspect.IntType, path: FieldPath) -> Iterator[Mismatch]:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    low, high = kind.ge, kind.le
+    if not whole or (low is not None and value < low) or (high is not None and value > high):
+        bounds = "" if low is None else f" of at least {low}"
+        yield Mismatch(path, value, f"a whole number{bounds}" + ("" if high is None else f" and at most {high}"))
+
+
+def _of_custom(value: Any, kind: inspect.CustomType, path: FieldPath) -> Iterator[Mismatch]:
+    if kind.cls is WholeTemplate:
+        yield from _of(value, _type_info(PodTemplate), path)
+        return
+    try:
+        read_custom(kind.cls, value)
+    except ValueError:
+        yield Mismatch(path, value, _CUSTOM[kind.cls])
+
+
+def _of_list(value: list[Any], kind: inspect.ListType, path: FieldPath) -> Iterator[Mismatch]:
+    for index, item in enumerate(value):
+        yield from _of(item, kind.item_type, (*path, index))
+
+
+def _of_entries(value: dict[str, Any], kind: inspect.DictType, path: FieldPath) -> Iterator[Mismatch]:
+    for key, item in value.items():
+        yield from _of(item, kind.value_type, (*path, key))
+
+
+def _of_fields(value: dict[str, Any], kind: inspect.StructType, path: FieldPath) -> Iterator[Mismatch]:
+    if kind.forbid_unknown_fields:
+        known = [field.encode_name for field in kind.fields]
+        for name in [name for name in value if name not in known]:
+            hint = nearest(name, known) or f", expected one of {', '.join(known)}"
+            yield Mismatch((*path, name), None, "", unknown=hint)
+    for field in kind.fields:
+        at = (*path, field.encode_name)
+        if field.encode_name in value:
+            yield from _of(value[field.encode_name], field.type, at)
+        elif field.required:
+            custom = _CUSTOM.get(getattr(field.type, "cls", object), "a whole number")
+            words = _WORDS.get(type(field.type), (object, custom))[1]
+            yield Mismatch(at, None, words, missing=True)
+
+
+_INSIDE: dict[type, Callable[[Any, Any, FieldPath], Iterator[Mismatch]]] = {
+    inspect.UnionType: _of_union,
+    inspect.StrType: _of_text,
+    inspect.LiteralType: _of_choice,
+    inspect.IntType: _of_number,
+    inspect.CustomType: _of_custom,
+    inspect.ListType: _of_list,
+    inspect.DictType: _of_entries,
+    inspect.StructType: _of_fields,
+}

@@ -18,8 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.decoder import decoded_value
-from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
+from reconciler.backends.decode.decoder import FieldPath, decoded_value, json_path, mismatches
 from reconciler.backends.decode.wire import Wire
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
 from reconciler.messages import printable

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.backends.decode.decoder import SHAPES, decoded_value
-from reconciler.backends.decode.mismatches import FieldPath, json_words, mismatches
+from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, json_words, mismatches
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in
 from reconciler.backends.decode.shapes import Custom
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of

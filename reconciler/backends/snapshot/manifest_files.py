@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.decoder import SHAPES, decoded_value
-from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches
+from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, json_path, mismatches
 from reconciler.backends.decode.wire import NonEmptyText, OwnerFields, Wire
 from reconciler.backends.patched_values import equal
 from reconciler.errors import Problem, RefusedError

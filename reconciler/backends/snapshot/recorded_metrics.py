@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.backends.decode.mismatches import FieldPath
+from reconciler.backends.decode.decoder import FieldPath
 from reconciler.backends.decode.wire import Instant, Number, Wire, datetime_of
 from reconciler.backends.snapshot.folder import METRICS_FILES, Beside, problem_in, read_beside
 from reconciler.errors import Problem

@@ -1,20 +1,21 @@
-"""The options of `reconciler plan`, and the file that --out names."""
+"""Plans as files: the options of `reconciler plan`, the file that --out writes, and `show`, which reads one."""
 
 from __future__ import annotations
 
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
 from reconciler.cli.option_values import duration
-from reconciler.cli.options import days_option, option, output_option
-from reconciler.cli.output import FORMATS, say
-from reconciler.cli.run_options import RunOptions
-from reconciler.errors import UsageError
-from reconciler.exit_codes import ExitCode
+from reconciler.cli.options import argument, days_option, option, output_option, verb
+from reconciler.cli.output import FORMATS, say, show
+from reconciler.cli.run_options import STYLE, RunOptions
+from reconciler.errors import ExitCode, PlanFileError, UsageError
 from reconciler.plan.model import Plan
+from reconciler.untrusted_text import parse_json
 from reconciler.yaml.files import write_private
 
 REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
@@ -74,3 +75,47 @@ def check_out(file: str) -> None:
         raise UsageError(f"--out: {path.parent} is not a directory, expected one that exists")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"--out: {file} may not be written, expected a file that can be")
+
+
+# A plan or a report that was saved.
+
+
+def is_saved_plan(path: str) -> bool:
+    """Return whether `path` is a file that holds JSON, as saved plans do."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    if file.suffix == ".json":
+        return True
+    with file.open("rb") as stream:
+        return stream.read(64).lstrip().startswith(b"{")
+
+
+def json_in_file(file: str) -> Any:
+    """Return the JSON value in `file`.
+
+    Raises:
+        PlanFileError: it cannot be read, or holds no JSON.
+    """
+    try:
+        return parse_json(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanFileError(f"{file}: {error.strerror}, expected a saved plan") from error
+    except (ValueError, RecursionError) as error:
+        raise PlanFileError(f"{file}: is not JSON ({error}), expected a saved plan") from error
+
+
+class ShowOptions(RunOptions):
+    file: str = argument("FILE", type=click.Path())
+    output: str = output_option(*FORMATS)
+
+
+@verb("show", ShowOptions, *STYLE)
+def show_command(options: ShowOptions) -> None:
+    """Show the plan or report saved in FILE."""
+    from reconciler.plan.allowed_changes import check_allowed
+    from reconciler.report.json import plan_and_outcomes
+
+    plan, outcomes = plan_and_outcomes(json_in_file(options.file), where=options.file)
+    check_allowed(plan, options.file, None)
+    show(FORMATS[options.output](plan, outcomes, options.style), options.output, color=options.color)
