@@ -17,5 +17,5 @@ activator/   traffic wakes idle Services
 picker/      the admission webhook that chooses pods for the decreases of others
 cli/, api.py the command line, and the public API
 model.py     the types all rooms share; errors.py: every error raised on purpose
-workload_kinds.py, switches.py: the kinds that are scaled, and those that are switched off instead
+workload_kinds.py: the kinds that are scaled, and those that are switched off instead
 """

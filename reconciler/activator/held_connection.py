@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
-from collections.abc import Iterable
+import struct
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Protocol
 
-from reconciler.activator.context import ActivatorContext
+from reconciler.activator.context import ActivatorContext, SharedLimit
 from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
-from reconciler.activator.splice import Splice, proxy_header, reset
 
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
@@ -175,3 +176,183 @@ async def connected(address: tuple[str, int]) -> socket.socket | None:
             raise
         return None
     return pod
+
+
+BUFFER = 256 * 1024
+"""Bytes read at once, and at most kept for each direction of a connection whose receiver is slow."""
+
+SMALL_PIECE = 4 * 1024
+"""The same where so much is kept already that nobody, or only a namespace with less than others, gets more."""
+
+_SPLICED_RECEIVE_BUFFER = 4 << 20
+_WOULD_BLOCK = (BlockingIOError, InterruptedError)
+
+_shared = bytearray(BUFFER)
+"""What is read into: everything runs in one thread, and what cannot be sent at once is copied."""
+
+
+def reset(connection: socket.socket) -> None:
+    """Close `connection` with a reset, so that its peer does not take it for the end of an answer."""
+    with suppress(OSError):  # its peer was faster
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+class _Direction:
+    """One half of a splice: reads from `source` only what `target` has taken."""
+
+    def __init__(self, splice: Splice, source: socket.socket, target: socket.socket) -> None:
+        self.is_over = False
+        self.received = 0
+        self._splice = splice
+        self._source = source
+        self._target = target
+        self._kept = memoryview(b"")
+        self._ended = False
+
+    def start(self, first: bytes) -> None:
+        self._kept = memoryview(first)
+        if first:
+            self._splice.loop.add_writer(self._target, self._write)
+        else:
+            self._splice.loop.add_reader(self._source, self._read)
+
+    def _read(self) -> None:
+        try:
+            count = self._source.recv_into(_shared, self._splice.piece())
+        except _WOULD_BLOCK:
+            return
+        except OSError:
+            self._splice.abort()
+            return
+        if count and not self.received:
+            self._splice.began(self)
+        self.received += count
+        if not count:
+            self._splice.loop.remove_reader(self._source)
+            self._ended = True
+            self._end()
+            return
+        sent = self._sent(memoryview(_shared)[:count])
+        if 0 <= sent < count:
+            self._kept = memoryview(bytes(_shared[sent:count]))
+            self._splice.keeps(self, count - sent)
+            self._splice.loop.remove_reader(self._source)
+            self._splice.loop.add_writer(self._target, self._write)
+
+    def _write(self) -> None:
+        sent = self._sent(self._kept)
+        if sent < 0:
+            return
+        self._kept = self._kept[sent:]
+        if not self._kept:
+            self._splice.keeps(self, 0)
+            self._splice.loop.remove_writer(self._target)
+            self._splice.loop.add_reader(self._source, self._read)
+
+    def _sent(self, data: memoryview) -> int:
+        """Send what goes at once; return how many bytes that were, -1 where the connection is over."""
+        try:
+            return self._target.send(data)
+        except _WOULD_BLOCK:
+            return 0
+        except OSError:
+            self._splice.abort()
+            return -1
+
+    def _end(self) -> None:
+        """Hand on that no more comes; the other direction goes on."""
+        self.is_over = True
+        try:
+            self._target.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._splice.abort()
+            return
+        self._splice.half_ended()
+
+
+class Splice:
+    """The connections of a client and a pod, proxied until both have ended; a reset on one side is one on the other."""
+
+    def __init__(
+        self,
+        sockets: tuple[socket.socket, socket.socket],
+        ended: Callable[[], None],
+        answered: Callable[[], None],
+        share: tuple[str, SharedLimit[object]],
+    ) -> None:
+        """`sockets` are those of the client and of the pod. `ended` is called once when both are closed, `answered`
+        when the pod sends its first byte. `share`: the namespace, and what is kept for slow receivers of all.
+        """
+        self.loop = asyncio.get_running_loop()
+        self._sockets = client, pod = sockets
+        self._ended = ended
+        self._answered = answered
+        self._namespace, self._all_kept = share
+        self._is_over = False
+        self._up = _Direction(self, client, pod)
+        self._down = _Direction(self, pod, client)
+
+    def start(self, first: bytes = b"") -> None:
+        """Begin; the pod gets `first` before what the client sends."""
+        for connection in self._sockets:
+            connection.setblocking(False)
+            if connection.family in (socket.AF_INET, socket.AF_INET6):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that vanished is noticed
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # While it was held its receive buffer was small.
+        self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SPLICED_RECEIVE_BUFFER)
+        self._up.start(first)
+        self._down.start(b"")
+
+    def began(self, direction: object) -> None:
+        if direction is self._down:
+            self._answered()
+
+    def piece(self) -> int:
+        """Return how many bytes may be read at once."""
+        kept = self._all_kept
+        return BUFFER if kept.has_room(BUFFER) or kept.is_fair(self._namespace) else SMALL_PIECE
+
+    def keeps(self, direction: object, count: int) -> None:
+        """Note how many bytes one half keeps."""
+        if count:
+            self._all_kept.take(self._namespace, direction, count)
+        else:
+            self._all_kept.give_back(self._namespace, direction)
+
+    def half_ended(self) -> None:
+        if self._up.is_over and self._down.is_over:
+            self._close(lambda connection: connection.close())
+
+    def abort(self) -> None:
+        """End it with a reset on both sides."""
+        self._close(reset)
+
+    def _close(self, close: Callable[[socket.socket], None]) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        for direction in (self._up, self._down):
+            self.keeps(direction, 0)
+        for connection in self._sockets:
+            self.loop.remove_reader(connection)
+            self.loop.remove_writer(connection)
+            close(connection)
+        self._ended()
+
+
+_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
+
+
+def proxy_header(client: socket.socket) -> bytes:
+    """Return the header of the PROXY protocol, version 2, that says to a pod who the client is.
+
+    Source: haproxy doc/proxy-protocol.txt, 2.2.
+    """
+    source, target = client.getpeername(), client.getsockname()
+    version = 6 if client.family == socket.AF_INET6 else 4
+    addresses = b"".join(ipaddress.ip_address(address[0].partition("%")[0]).packed for address in (source, target))
+    ports = struct.pack("!HH", source[1], target[1])
+    family = 0x21 if version == 6 else 0x11
+    return _SIGNATURE + struct.pack("!BBH", 0x21, family, len(addresses) + 4) + addresses + ports

@@ -1,7 +1,6 @@
-"""What a run asks of a Prometheus, or of what speaks like one (Thanos, Mimir, VictoriaMetrics), and what it pushes.
+"""What a run asks of a Prometheus, or of what speaks like one (Thanos, Mimir, VictoriaMetrics).
 
-Source: prometheus/prometheus docs/querying/api.md, "Instant queries", "Format overview"; prometheus/pushgateway
-README.md, "PUT method", "POST method".
+Source: prometheus/prometheus docs/querying/api.md, "Instant queries", "Format overview".
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TypeVar
-from urllib.parse import SplitResult, unquote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
@@ -343,60 +342,3 @@ def _one_line(words: str) -> str:
     words = without_credentials(words)
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in words[: 4 * _LONGEST_WORDS]).split())
     return cut(line, _LONGEST_WORDS)
-
-
-_PUSH_SECONDS = 5.0
-_LONGEST_REPLY = 200
-_JOB = "/metrics/job/"
-_METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
-
-
-def is_address(url: str) -> bool:
-    """Return whether `url` can be that of a push gateway."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
-
-
-def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> str:
-    """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most, within `limit`.
-
-    `whole` takes the place of everything pushed earlier; otherwise only metrics of the same names are replaced. The
-    group is `job="reconciler"` with the verb, and with what follows it ("apply/shard/2"), also where `url` names a job.
-    """
-    parts = urlsplit(url)
-    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user and password
-    job = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb.partition('/')[0]}"
-    group = job + "".join(verb.partition("/")[1:])
-    method = "PUT" if whole else "POST"
-    request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
-    words = _pushed(request, limit.within(_PUSH_SECONDS))
-    return words and f"{address}: {words}"
-
-
-def _pushed(request: HttpRequest, limit: TimeLimit) -> str:
-    from reconciler.backends.http.connections import connections
-
-    try:
-        response = HttpClient(connections(kept=1)).exchange(request, limit)
-    except TimedOutError:
-        return f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"
-    except HttpError as error:
-        return f"{error}, expected a push gateway"
-    if response.status in (200, 202):
-        return ""
-    line = " ".join(without_credentials(response.body.decode(errors="replace")).split())[:_LONGEST_REPLY]
-    return f"status {response.status} ({line}), expected 200; is it a push gateway?"
-
-
-def _push_headers(parts: SplitResult) -> dict[str, str]:
-    headers = {"Content-Type": _METRICS_TEXT, "User-Agent": "reconciler", "Connection": "close"}
-    if parts.username is None:
-        return headers
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    authorization = f"Basic {b64encode(login.encode()).decode()}"
-    remember_authorization(authorization)
-    return headers | {"Authorization": authorization}

@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from reconciler.apply.history import keeper
-from reconciler.apply.notified import Notified
+import msgspec
+from msgspec import Struct
+
+from reconciler.apply.access import Access
+from reconciler.apply.history import HISTORY_PREFIX, keeper
+from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.credential_sources import allowed_file, secret_in
+from reconciler.backends.deliveries import SECONDS, deliver, message_to
 from reconciler.backends.http.client import HttpRequest
-from reconciler.backends.webhooks import SECONDS, deliver, message_to
+from reconciler.backends.protocols import HISTORY_LABEL
 from reconciler.cli.output import say, say_each
 from reconciler.cli.run_options import RunOptions
 from reconciler.connection_settings import CredentialSources
 from reconciler.credentials import remember
+from reconciler.decide.annotations import format_time, json_object, parse_time
 from reconciler.errors import ReconcilerError, UnreachableError, UsageError, reason_of
+from reconciler.model import OUR_LABELS
 from reconciler.pipeline import Applied
 from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
@@ -172,3 +180,43 @@ def _secret_address(url: str) -> str:
     for secret in (url, parts.path, parts.query):
         remember(secret)
     return url
+
+
+_NAME, _KEY = f"{HISTORY_PREFIX}notified", "notified"
+_AGAIN = timedelta(days=1)
+
+
+class Notified(Struct, frozen=True):
+    """When each problem was sent last, by its key, as `text`, the entry of `store`, says; None: nothing was yet."""
+
+    store: ConfigMapStore
+    entry: str
+    text: str | None
+    times: Mapping[str, str]
+
+    @classmethod
+    def of(cls, home: Access, namespace: str, shard: str = "") -> Notified:
+        """Return what `home` has; each `shard` has an entry of its own.
+
+        Raises:
+            ClusterError: it cannot be read.
+        """
+        entry = f"{_KEY}-{shard.replace('/', '-')}" if shard else _KEY
+        store = ConfigMapStore(home.cluster, namespace, _NAME, {**OUR_LABELS, HISTORY_LABEL: "notified"})
+        text = store.read(entry)
+        return cls(store, entry, text, json_object(text))
+
+    def lately(self, now: datetime) -> frozenset[str]:
+        """Return the keys that were sent within the last day."""
+        times = ((key, parse_time(str(at))) for key, at in self.times.items())
+        return frozenset(key for key, at in times if at is not None and timedelta(0) <= now - at < _AGAIN)
+
+    def record(self, sent: Collection[str], kept: Collection[str], now: datetime) -> None:
+        """Write that the keys `sent` were sent now; of the others those `kept` stay.
+
+        Raises:
+            ClusterError: that cannot be written.
+        """
+        times = {key: self.times[key] for key in kept} | dict.fromkeys(sent, format_time(now))
+        if times != self.times:
+            self.store.write(self.entry, msgspec.json.encode(dict(sorted(times.items()))).decode(), self.text)

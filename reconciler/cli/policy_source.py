@@ -20,7 +20,7 @@ from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded, load
 from reconciler.policy.types import Fleet, PolicySet, Tenant
-from reconciler.switches import SWITCHES
+from reconciler.workload_kinds import SWITCHES
 from reconciler.yaml.reader import read_documents
 
 

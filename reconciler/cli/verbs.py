@@ -56,14 +56,16 @@ FIRST = ("validate", "plan", "apply", "status")
 """The verbs that somebody needs first, in the order in which they do."""
 
 MODULES = {
+    "adopt": "other_tools",
     "calendar": "forecast",
     "completion": "app",
     "diff": "plan",
     "unfreeze": "freeze",
     "history": "status",
-    "import": "import_policies",
+    "import": "other_tools",
     "init": "test",
     "compile": "policies",
+    "restore": "wake",
     "schema": "policies",
     "show": "plan_file",
     "validate": "policies",

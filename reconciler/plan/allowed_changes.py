@@ -29,9 +29,8 @@ from reconciler.errors import PlanFileError
 from reconciler.model import DELETION_COST, JOURNAL
 from reconciler.plan.json_patch import missing_maps
 from reconciler.plan.model import Plan, pointer
-from reconciler.switches import SWITCHES
 from reconciler.untrusted_text import MOST_REPLICAS, short
-from reconciler.workload_kinds import SCALABLE_KINDS, GroupKind, Scalar, WorkloadKind, same_scalar
+from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES, GroupKind, Scalar, WorkloadKind, same_scalar
 
 _Path = tuple[str, ...]
 _Check = Callable[[Any], bool]

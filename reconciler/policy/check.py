@@ -25,8 +25,7 @@ from reconciler.policy.types import (
     Tenant,
     WorkloadSelector,
 )
-from reconciler.switches import SWITCHES
-from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES, WorkloadKind
 from reconciler.yaml.documents import Document
 
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService, PodsPhase
 from reconciler.activator.context import ActivatorContext, ActivatorMetrics, ActivatorPod, ActivatorSettings
+from reconciler.activator.held_connection import reset
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
-from reconciler.activator.splice import reset
 from reconciler.report.metrics import open_metrics_text
 from tests.activator.services import IDLE, a_watched_service
 from tests.activator.stage import LIMIT, until

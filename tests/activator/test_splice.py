@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from reconciler.activator.context import SharedLimit
-from reconciler.activator.splice import BUFFER, Splice, proxy_header
+from reconciler.activator.held_connection import BUFFER, Splice, proxy_header
 
 SIZE = 16 << 20
 _LIMIT = 60

@@ -26,8 +26,7 @@ from reconciler.backends.snapshot.controllers import with_settled_status
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.decide.workloads import in_rollout
 from reconciler.pod_requests import PodRequests
-from reconciler.switches import SWITCHES
-from reconciler.workload_kinds import BY_KIND, WorkloadKind
+from reconciler.workload_kinds import BY_KIND, SWITCHES, WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
 from tests.laws import tries
 

@@ -17,11 +17,12 @@ from werkzeug import Request, Response
 
 from reconciler import credentials
 from reconciler.backends.code_host import github_run, gitlab_run
+from reconciler.backends.deliveries import push
 from reconciler.backends.http.connections import connections
 from reconciler.backends.kubernetes.client import ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.prometheus import PrometheusMetrics, push
+from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import SERVICES
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.errors import ClusterError, CommentError

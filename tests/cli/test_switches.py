@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.switches import SWITCHES
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import SWITCHES, WorkloadKind
 from tests.pipeline.calls import Folder
 
 EVENING, NIGHT, MORNING = "2026-11-26T22:00:00Z", "2026-11-26T23:00:00Z", "2026-11-27T07:10:00Z"

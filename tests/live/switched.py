@@ -13,8 +13,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from reconciler.switches import SWITCHES
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import SWITCHES, WorkloadKind
 from tests.real.api import Object
 from tests.real.objects import a_crd, a_pod_template, an_object, manifests
 

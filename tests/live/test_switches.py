@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from reconciler.switches import SWITCHES
+from reconciler.workload_kinds import SWITCHES
 from tests.live import deployed, switched
 from tests.live.children import called
 from tests.live.end_states import unanswered, unseen

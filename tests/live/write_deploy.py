@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from reconciler.switches import SWITCHES
-from reconciler.workload_kinds import SCALABLE_KINDS
+from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES
 from tests.live import chart
 from tests.live.deployed import DEPLOY
 
@@ -131,14 +130,14 @@ SECTIONS: Mapping[str, Mapping[str, Section]] = {
     },
     "member/admission/others.yaml": {f"{_KINDS}: the workloads": looked_at},
     "components/switches/rights.yaml": {
-        "switches.py: the kinds": role_of_switches("list"),
-        "switches.py: the kinds that runs write": role_of_switches("get, patch"),
+        "workload_kinds.py: the kinds": role_of_switches("list"),
+        "workload_kinds.py: the kinds that runs write": role_of_switches("get, patch"),
     },
     "components/switches/admission.yaml": {
-        "switches.py: the kinds": switches_looked_at,
-        "switches.py: where their switches stand": switch_paths,
+        "workload_kinds.py: the kinds": switches_looked_at,
+        "workload_kinds.py: where their switches stand": switch_paths,
     },
-    "components/switches/kustomization.yaml": {"switches.py: what another policy looks at": exemptions},
+    "components/switches/kustomization.yaml": {"workload_kinds.py: what another policy looks at": exemptions},
 }
 
 

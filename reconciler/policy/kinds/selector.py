@@ -26,8 +26,7 @@ from reconciler.policy.kinds.fields import (
     WorkloadPattern,
     given,
 )
-from reconciler.switches import SWITCHES
-from reconciler.workload_kinds import BY_KIND
+from reconciler.workload_kinds import BY_KIND, SWITCHES
 
 _SCALABLE = tuple(BY_KIND)
 _WITHOUT_SCALE = ("DaemonSet", "HorizontalPodAutoscaler", "Job", "Namespace", "Pod", "Service")

@@ -11,8 +11,7 @@ from msgspec import UNSET, UnsetType, structs
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import ApiVersion, Fields, Kind, Text, given, matching
-from reconciler.switches import SWITCHES, switch_kind
-from reconciler.workload_kinds import SCALABLE_KINDS, Ready, Scalar, WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES, Ready, Scalar, WorkloadKind, switch_kind
 
 ScalarField = bool | int | str
 FieldPath = Annotated[

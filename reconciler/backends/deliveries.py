@@ -1,0 +1,117 @@
+"""What a run sends to others than clusters: messages to webhooks, and its metrics to a push gateway."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from concurrent.futures import wait
+from functools import partial
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from reconciler.backends.http.client import HttpClient, HttpRequest
+from reconciler.backends.http.errors import HttpError, TimedOutError
+from reconciler.credentials import remember_authorization, without_credentials
+from reconciler.time_limit import TimeLimit
+from reconciler.worker_pool import WorkerPool
+
+SECONDS = 2.0
+"""How long all messages of a run may take together."""
+
+_LATE = f"no answer within {SECONDS:g} s, expected the message to be taken"
+
+
+def message_to(url: str, content_type: str, body: bytes, token: str = "") -> HttpRequest:
+    """Return the request that sends `body` to `url`, with the bearer token where there is one."""
+    headers = {"Content-Type": content_type, "User-Agent": "reconciler", "Connection": "close"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+        remember_authorization(headers["Authorization"])
+    return HttpRequest("POST", url, headers, body)
+
+
+def deliver(requests: Mapping[str, HttpRequest], limit: TimeLimit) -> dict[str, str]:
+    """Send each of `requests` once, side by side; return by its key why one was not taken, at the latest when `limit`
+    is over.
+
+    The words hold nothing of an address but its host, and nothing of what a receiver says.
+    """
+    pool = WorkerPool()
+    sent = {key: pool.submit(key, partial(_sent, request, limit), urgent=True) for key, request in requests.items()}
+    limit.until(lambda seconds: not wait(sent.values(), seconds).not_done)
+    found = {key: future.result() if future.done() else _LATE for key, future in sent.items()}
+    return {key: f"{urlsplit(requests[key].url).hostname}: {why}" for key, why in found.items() if why}
+
+
+def _sent(request: HttpRequest, limit: TimeLimit) -> str:
+    """Return why the message was not taken, "" where it was."""
+    from reconciler.backends.http.connections import connections, environment_proxy
+
+    try:
+        client = HttpClient(connections(proxy=environment_proxy(request.url), kept=1))
+        status = client.exchange(request, limit).status
+    except TimedOutError:
+        return _LATE
+    except HttpError as error:
+        return f"{error}, expected the message to be taken"
+    except ValueError:
+        return "the environment names a proxy that is no address, expected one like http://HOST:PORT"
+    return "" if 200 <= status < 300 else f"status {status}, expected the message to be taken"
+
+
+_PUSH_SECONDS = 5.0
+_LONGEST_REPLY = 200
+_JOB = "/metrics/job/"
+_METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def is_address(url: str) -> bool:
+    """Return whether `url` can be that of a push gateway."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+
+
+def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> str:
+    """Push `text`; return why it could not be pushed, "" where it was. It takes five seconds at most, within `limit`.
+
+    `whole` takes the place of everything pushed earlier; otherwise only metrics of the same names are replaced. The
+    group is `job="reconciler"` with the verb, and with what follows it ("apply/shard/2"), also where `url` names a job.
+
+    Source: prometheus/pushgateway README.md, "PUT method", "POST method".
+    """
+    parts = urlsplit(url)
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user and password
+    job = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb.partition('/')[0]}"
+    group = job + "".join(verb.partition("/")[1:])
+    method = "PUT" if whole else "POST"
+    request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
+    words = _pushed(request, limit.within(_PUSH_SECONDS))
+    return words and f"{address}: {words}"
+
+
+def _pushed(request: HttpRequest, limit: TimeLimit) -> str:
+    from reconciler.backends.http.connections import connections
+
+    try:
+        response = HttpClient(connections(kept=1)).exchange(request, limit)
+    except TimedOutError:
+        return f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"
+    except HttpError as error:
+        return f"{error}, expected a push gateway"
+    if response.status in (200, 202):
+        return ""
+    line = " ".join(without_credentials(response.body.decode(errors="replace")).split())[:_LONGEST_REPLY]
+    return f"status {response.status} ({line}), expected 200; is it a push gateway?"
+
+
+def _push_headers(parts: SplitResult) -> dict[str, str]:
+    headers = {"Content-Type": _METRICS_TEXT, "User-Agent": "reconciler", "Connection": "close"}
+    if parts.username is None:
+        return headers
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    authorization = f"Basic {b64encode(login.encode()).decode()}"
+    remember_authorization(authorization)
+    return headers | {"Authorization": authorization}
