@@ -5,9 +5,10 @@ Times are timezone-aware UTC `datetime` values, except in `Pod`, where they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -496,6 +497,17 @@ class PatchOperation(Struct, frozen=True):
     op: Literal["test", "add", "replace", "remove"]
     path: str
     value: Any = None
+
+
+def pointer(path: Sequence[str]) -> str:
+    """Return the RFC 6901 JSON pointer of `path`."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
+
+
+@lru_cache(maxsize=1024)  # many patches change the same few fields
+def pointed_path(text: str) -> tuple[str, ...]:
+    """Return the keys of an RFC 6901 JSON pointer."""
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in text.split("/")[1:])
 
 
 class ServiceAccount(Struct, frozen=True):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from reconciler.errors import RefusedError, StaleError
-from reconciler.model import PatchOperation
+from reconciler.model import PatchOperation, pointed_path
 
 _INDEX = r"0|[1-9][0-9]{0,8}"
 _ABSENT = object()
@@ -65,12 +64,7 @@ def _tokens(pointer: str, where: str) -> tuple[str, ...]:
     """Source: RFC 6901."""
     if pointer and not pointer.startswith("/"):
         raise RefusedError(f'{where}: "{pointer}" is no JSON pointer, expected one that starts with "/"')
-    return _split(pointer)
-
-
-@lru_cache(maxsize=1024)  # many patches change the same few fields
-def _split(pointer: str) -> tuple[str, ...]:
-    return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
+    return pointed_path(pointer)
 
 
 def _test(value: Any, tokens: tuple[str, ...], operation: PatchOperation, where: str) -> None:

@@ -36,10 +36,11 @@ from reconciler.model import (
     QueryAnswer,
     Workload,
     Write,
+    pointer,
 )
 from reconciler.observe.sources import Readers
 from reconciler.pipeline import Control, RunRequest, carry_out, plan_and_state
-from reconciler.plan.model import Plan, pointer
+from reconciler.plan.model import Plan
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import SettledClock, TimeLimit

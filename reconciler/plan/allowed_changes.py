@@ -26,9 +26,9 @@ from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
 from reconciler.decide.placement.home import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
 from reconciler.errors import PlanFileError
-from reconciler.model import DELETION_COST, JOURNAL
+from reconciler.model import DELETION_COST, JOURNAL, pointer
 from reconciler.plan.json_patch import missing_maps
-from reconciler.plan.model import Plan, pointer
+from reconciler.plan.model import Plan
 from reconciler.untrusted_text import MOST_REPLICAS, short
 from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES, GroupKind, Scalar, WorkloadKind, same_scalar
 

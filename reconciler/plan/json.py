@@ -32,7 +32,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import Reasons
 from reconciler.errors import PlanFileError
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, pointed_path, pointer
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.documents import (
     PLAN_VERSION,
@@ -54,7 +54,7 @@ from reconciler.plan.documents import (
     VictimsDocument,
 )
 from reconciler.plan.effects import Effect, effect_of, fewer, more
-from reconciler.plan.model import Action, Plan, json_value, pointer
+from reconciler.plan.model import Action, Plan, json_value
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")
@@ -354,7 +354,7 @@ def _misfitting_fields(at: str, change: ChangeDocument) -> Iterator[tuple[str, s
     if change.verb is Verb.CREATE and change.manifest is None:
         yield f"{at}.manifest", " is null, expected the object to create"
     for text in change.before:
-        if pointer(_path(text)) != text:
+        if pointer(pointed_path(text)) != text:
             yield f"{at}.before", f' has the field "{one_line(text)}", expected a JSON pointer'
 
 
@@ -377,7 +377,9 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         ref=ObjectRef(change.cluster, found.namespace, found.kind, found.name, found.group),
         api_version=found.api_version,
         uid=found.uid,
-        changes=tuple(FieldChange(_path(text), change.before[text], change.after[text]) for text in change.before),
+        changes=tuple(
+            FieldChange(pointed_path(text), change.before[text], change.after[text]) for text in change.before
+        ),
         cause=_same(change.cause, Cause),
         order=tuple(change.order),
         needs=tuple(keys[need] for need in change.needs),
@@ -388,11 +390,6 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         downscale=_same_or_none(change.downscale, DownscaleSettings),
         wait_ready=change.wait_ready,
     )
-
-
-def _path(text: str) -> tuple[str, ...]:
-    """Return the keys of an RFC 6901 JSON pointer."""
-    return tuple(key.replace("~1", "/").replace("~0", "~") for key in text.split("/")[1:])
 
 
 def _held_actions(document: HeldBackDocument) -> HeldBack:

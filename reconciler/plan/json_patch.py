@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from reconciler.decide.decisions import ANNOTATIONS, Decision, FieldChange, Verb
-from reconciler.model import PatchOperation, Pod, Service, Workload, Write
-from reconciler.plan.model import pointer
+from reconciler.model import PatchOperation, Pod, Service, Workload, Write, pointer
 
 
 def write_of(decision: Decision) -> Write:

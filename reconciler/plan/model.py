@@ -21,7 +21,7 @@ from reconciler.decide.decisions import (
     Undecided,
 )
 from reconciler.decide.downscale.every_decrease import SeenReplicas
-from reconciler.model import NOTHING, ObjectRef, QueryKey
+from reconciler.model import NOTHING, ObjectRef, QueryKey, pointer
 
 
 class Action(Struct, frozen=True):
@@ -56,11 +56,6 @@ class Action(Struct, frozen=True):
 
 
 @lru_cache(1024)  # a plan has the same few for each object
-def pointer(path: tuple[str, ...]) -> str:
-    """Return the RFC 6901 JSON pointer of `path`."""
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
-
-
 class Awake(Struct, frozen=True):
     """A workload that was woken, or released, lately: since when, how many replicas it has, and which field manager
     wrote them last ("": nobody knows).

@@ -35,9 +35,10 @@ from reconciler.model import (
     ObjectRef,
     Service,
     Workload,
+    pointer,
 )
 from reconciler.plan.differences import WRITTEN, Compared
-from reconciler.plan.model import Action, Plan, json_value, pointer
+from reconciler.plan.model import Action, Plan, json_value
 from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import short, whole_number_in
 from reconciler.workload_kinds import (

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CAUSE
 from reconciler.messages import counted
-from reconciler.model import NOTHING
+from reconciler.model import NOTHING, pointer
 from reconciler.plan.effects import Effect, effect_of
-from reconciler.plan.model import Action, Plan, pointer
+from reconciler.plan.model import Action, Plan
 from reconciler.report.change_words import is_metadata, what_of
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Block, Line, PolicyGroup, blocks_of, grouped, updates_of

@@ -29,6 +29,7 @@ from reconciler.model import (
     Sample,
     Workload,
     Write,
+    pointer,
 )
 from reconciler.observe.sources import Readers
 from reconciler.pipeline import Applied, Control, RunRequest, carry_out, plan
@@ -355,14 +356,10 @@ def _operations(manifest: Any, path: tuple[str, ...], value: Any) -> list[PatchO
                 return []
             for inner in reversed(path[place + 1 :]):
                 value = {inner: value}
-            return [PatchOperation("add", _pointer(path[: place + 1]), value)]
+            return [PatchOperation("add", pointer(path[: place + 1]), value)]
     if value is None:
-        return [PatchOperation("remove", _pointer(path))] if path[-1] in manifest else []
-    return [PatchOperation("add", _pointer(path), value)]
-
-
-def _pointer(path: Sequence[str]) -> str:
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
+        return [PatchOperation("remove", pointer(path))] if path[-1] in manifest else []
+    return [PatchOperation("add", pointer(path), value)]
 
 
 def all_applied(applied: Applied) -> bool:

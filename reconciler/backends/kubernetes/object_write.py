@@ -34,7 +34,7 @@ from reconciler.errors import (
     RefusedError,
     StaleError,
 )
-from reconciler.model import FIELD_MANAGER, PatchOperation, ServiceAccount, Write
+from reconciler.model import FIELD_MANAGER, PatchOperation, ServiceAccount, Write, pointer
 from reconciler.workload_kinds import WorkloadKind
 
 _MANAGED = {"fieldManager": FIELD_MANAGER}
@@ -98,9 +98,9 @@ class ObjectWrite:
         """Whether only replicas change that were given: of absent ones /scale says 0 or 1, as the kind likes."""
         if self._scale is None or not self._scale.status_path:
             return False
-        pointer = "/" + "/".join(self._scale.replicas_path)
+        replicas = pointer(self._scale.replicas_path)
         given = all(change.value is not None and change.op in ("test", "replace") for change in changes)
-        return given and all(change.path == pointer for change in changes)
+        return given and all(change.path == replicas for change in changes)
 
     def _still_fits(self) -> bool:
         """Look at the object again after a refusal; return whether an attempt without an answer had done it all.

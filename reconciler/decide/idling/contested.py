@@ -22,7 +22,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Subject
-from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.workload_kinds import workload_kind
 
@@ -194,18 +194,14 @@ def advice(by: str, ref: ObjectRef, autoscaler: str = "", path: Sequence[str] = 
     `path` is where the object has its scale; () is where its kind has it.
     """
     text = next((text for name, text in _ADVICE if by.startswith(name)), _ANY)
-    group, kind, pointers = ref.group, ref.kind, _pointer(path or workload_kind(ref.kind).replicas_path)
+    group, kind, paths = ref.group, ref.kind, [path or workload_kind(ref.kind).replicas_path]
     if autoscaler:
-        group, kind, pointers = "autoscaling", "HorizontalPodAutoscaler", "/spec/minReplicas, /spec/maxReplicas"
-    names = [_field(pointer) for pointer in pointers.split(", ")]
-    said = {"by": by, "group": group or '""', "kind": kind, "pointers": pointers, "fields": " and ".join(names)}
+        group, kind = "autoscaling", "HorizontalPodAutoscaler"
+        paths = [("spec", "minReplicas"), ("spec", "maxReplicas")]
+    pointers, fields = ", ".join(map(pointer, paths)), " and ".join(map(_field, paths))
+    said = {"by": by, "group": group or '""', "kind": kind, "pointers": pointers, "fields": fields}
     said["leave"] = "" if autoscaler else f"leave {said['fields']} out of the manifest, or "  # maxReplicas is required
     return text.format(**said) + _NO_BOUNDS * bool(autoscaler)
-
-
-def _pointer(path: Sequence[str]) -> str:
-    """Return the JSON pointer (RFC 6901) to where a kind is scaled."""
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 
 
 def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:
@@ -229,7 +225,7 @@ def remedy(by: str, workloads: Iterable[Workload]) -> str:
     return f"{before}[{', '.join(f'{entry}}}' for entry in entries)}]{texts[0].partition('}]')[2]}"
 
 
-def _field(pointer: str) -> str:
-    """Return the JSON pointer as people write a field; a key with dots is quoted, and its escapes are taken away."""
-    *parents, last = (step.replace("~1", "/").replace("~0", "~") for step in pointer.removeprefix("/").split("/"))
+def _field(path: Sequence[str]) -> str:
+    """Return a field as people write it; a key with dots is quoted."""
+    *parents, last = path
     return ".".join(parents) + (f'["{last}"]' if "." in last else f".{last}")
