@@ -13,8 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.backends.decode.workloads import value_below
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
-from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, inside, mappings, policy_name
+from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, mappings, policy_name
 from reconciler.importing.periods import (
     WORDS,
     Criterion,
@@ -409,9 +410,9 @@ def _variables(
     """Return the environment variables by the names of their flags: DEFAULT_UPTIME as default-uptime."""
     found: dict[str, str] = {}
     for source in mappings(container.get("envFrom")):
-        found |= config.get((manifest.namespace, str(inside(source, "configMapRef", "name"))), {})
+        found |= config.get((manifest.namespace, str(value_below(source, ("configMapRef", "name")))), {})
     for variable in mappings(container.get("env")):
-        key = inside(variable, "valueFrom", "configMapKeyRef")
+        key = value_below(variable, ("valueFrom", "configMapKeyRef"))
         value = variable.get("value")
         if key is not None:
             value = config.get((manifest.namespace, str(key.get("name"))), {}).get(str(key.get("key")))

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.backends.decode.workloads import value_below
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
     WORKLOADS,
@@ -18,7 +19,6 @@ from reconciler.importing.manifests import (
     Manifest,
     PlacementImport,
     exactly,
-    inside,
     label_selector,
     mappings,
     replicas_of,
@@ -165,11 +165,11 @@ class _KarmadaImport(PlacementImport):
         if scheduling.get("replicaDivisionPreference") == "Aggregated":
             words = "Aggregated: has no counterpart; all have the same weight, give those to fill first a larger one"
             lost.append(self.gathering.lose(policy, f"{where}.replicaDivisionPreference", words))
-        elif inside(scheduling, "weightPreference", "dynamicWeight"):
+        elif value_below(scheduling, ("weightPreference", "dynamicWeight")):
             words = "has no counterpart; all have the same weight, and what cannot run moves"
             lost.append(self.gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
         weights = dict.fromkeys(names, 0)
-        for weighted in mappings(inside(scheduling, "weightPreference", "staticWeightList")):
+        for weighted in mappings(value_below(scheduling, ("weightPreference", "staticWeightList"))):
             for name in self._affine(weighted.get("targetCluster")):
                 if name in weights:
                     weights[name] = max(weights[name], int(weighted.get("weight") or 0))
@@ -212,6 +212,6 @@ def _rules(policy: Manifest) -> list[Mapping[str, Any]]:
 
 def _replica_overrides(policy: Manifest) -> Iterator[tuple[Any, int]]:
     for rule in _rules(policy):
-        for override in mappings(inside(rule, "overriders", "plaintext")):
+        for override in mappings(value_below(rule, ("overriders", "plaintext"))):
             if override.get("path") == "/spec/replicas" and type(override.get("value")) is int:
                 yield rule.get("targetCluster"), override["value"]

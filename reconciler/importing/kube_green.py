@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, inside, mappings, policy_name
+from reconciler.backends.decode.workloads import value_below
+from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, mappings, policy_name
 from reconciler.importing.periods import PeriodError, check_zone, downtimes
 from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK
 from reconciler.yaml.reader import marked
@@ -98,7 +99,7 @@ def _without_counterpart(gathering: Gathering, manifest: Manifest) -> Iterator[L
 def _patches(manifest: Manifest) -> Iterator[tuple[str, bool]]:
     """Yield the kind that each patch changes, and whether it only does to it what a policy does."""
     for patch in mappings(manifest.at("spec", "patches")):
-        kind, group = (str(inside(patch, "target", key) or "") for key in ("kind", "group"))
+        kind, group = (str(value_below(patch, ("target", key)) or "") for key in ("kind", "group"))
         steps, _ = marked(str(patch.get("patch", "")))
         does = [(step.get("path"), step.get("value")) for step in mappings(steps)] == [_PATCHED.get(f"{kind}.{group}")]
         yield kind if group == _GROUPS.get(kind) else f"{kind}.{group}", does

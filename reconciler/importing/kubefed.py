@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.backends.decode.workloads import value_below
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
     Imported,
@@ -15,7 +16,6 @@ from reconciler.importing.manifests import (
     Manifest,
     PlacementImport,
     exactly,
-    inside,
     mappings,
     replicas_of,
 )
@@ -86,7 +86,7 @@ class _KubeFedImport(PlacementImport):
         """Return what a FederatedReplicaSet says of its pods: those of a ReplicaSet are ours to create."""
         inner = manifest.at("spec", "template", "spec") if manifest.kind == "FederatedReplicaSet" else None
         if isinstance(inner, Mapping) and inner.get("template"):
-            selector = inner.get("selector") or {"matchLabels": inside(inner, "template", "metadata", "labels")}
+            selector = inner.get("selector") or {"matchLabels": value_below(inner, ("template", "metadata", "labels"))}
             return {"selector": selector, "template": inner["template"]}
         return {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": manifest.name}}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.backends.decode.workloads import value_below
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.kinds.fields import API_VERSION
@@ -61,7 +62,7 @@ class Manifest(Struct, frozen=True):
 
     def at(self, *path: str) -> Any:
         """Return what stands at `path`, None for nothing."""
-        return inside(self.value, *path)
+        return value_below(self.value, path)
 
     def _texts(self, key: str) -> dict[str, str]:
         found = self.at("metadata", key)
@@ -69,13 +70,6 @@ class Manifest(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.kind} {self.name}"
-
-
-def inside(value: Any, *path: str) -> Any:
-    """Return what stands at `path` below `value`, None for nothing."""
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
@@ -266,7 +260,7 @@ def replicas_of(manifest: Manifest | None, *path: str) -> int | None:
     """Return the replicas that stand at `path`, 1 where none are named; None without a manifest."""
     if manifest is None:
         return None
-    found = inside(manifest.value, *path)
+    found = manifest.at(*path)
     return found if type(found) is int else 1
 
 

@@ -396,10 +396,7 @@ def _owns(fields: OwnedFields | Mapping[str, Any] | None, path: tuple[str, ...])
     if isinstance(fields, OwnedFields):
         spec = fields.spec or OwnedScaleFields()
         return (spec.suspend if path[-1] == "suspend" else spec.replicas) is not msgspec.UNSET
-    node: Any = fields
-    for key in path:
-        node = node.get(f"f:{key}") if isinstance(node, Mapping) else None
-    return node is not None
+    return value_below(fields, [f"f:{key}" for key in path]) is not None
 
 
 _SPECIFIC: dict[type[Wire], Callable[[Any, WorkloadKind | None], dict[str, Any]]] = {
