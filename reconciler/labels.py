@@ -46,6 +46,11 @@ class LabelSelector(Struct, frozen=True):
     def empty(self) -> bool:
         return not self.match_labels and not self.match_expressions
 
+    @property
+    def requirements(self) -> tuple[LabelRequirement, ...]:
+        """All that it asks for; a label of `match_labels` is one of `In` with one value."""
+        return (*(LabelRequirement(key, "In", (value,)) for key, value in self.match_labels), *self.match_expressions)
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(key) == value for key, value in self.match_labels) and all(
             requirement.matches(labels) for requirement in self.match_expressions
@@ -122,9 +127,7 @@ def selector_text(selector: LabelSelector | None) -> str:
     """
     if selector is None:
         return ""
-    sayable = all(_may_be_on_an_object(key, (value,)) for key, value in selector.match_labels) and all(
-        _may_be_on_an_object(requirement.key, requirement.values) for requirement in selector.match_expressions
-    )
+    sayable = all(_may_be_on_an_object(one.key, one.values) for one in selector.requirements)
     return ",".join(_terms(selector)) if sayable else ""
 
 

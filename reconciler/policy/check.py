@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 
 from reconciler.errors import Problem
-from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.labels import LabelRequirement
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.globs import is_pattern, is_within, overlap
@@ -278,7 +278,7 @@ def _kinds(selector: WorkloadSelector) -> frozenset[str]:
 
 def _objects_share(one: ObjectSelector, other: ObjectSelector) -> bool:
     names = any(_names_share(one, pattern, other, twin) for pattern, twin in product(one.include, other.include))
-    return names and not any(_contradict(*pair) for pair in product(_terms(one.labels), _terms(other.labels)))
+    return names and not any(_contradict(*pair) for pair in product(one.labels.requirements, other.labels.requirements))
 
 
 def _names_share(selector: ObjectSelector, pattern: str, other: ObjectSelector, twin: str) -> bool:
@@ -287,13 +287,6 @@ def _names_share(selector: ObjectSelector, pattern: str, other: ObjectSelector, 
             return selector.names(name) and other.names(name)
     excluded = is_within(pattern, other.exclude) or is_within(twin, selector.exclude)
     return overlap(pattern, twin) and not excluded
-
-
-def _terms(selector: LabelSelector) -> list[LabelRequirement]:
-    return [
-        *(LabelRequirement(key, "In", (value,)) for key, value in selector.match_labels),
-        *selector.match_expressions,
-    ]
 
 
 def _contradict(requirement: LabelRequirement, other: LabelRequirement) -> bool:
@@ -334,6 +327,6 @@ def _has_workloads(excluded: WorkloadSelector, selected: WorkloadSelector) -> bo
 
 def _has(excluded: ObjectSelector, selected: ObjectSelector) -> bool:
     """Return whether `excluded` matches all that `selected` does, as far as that is plain."""
-    if excluded.exclude or not set(_terms(excluded.labels)) <= set(_terms(selected.labels)):
+    if excluded.exclude or not set(excluded.labels.requirements) <= set(selected.labels.requirements):
         return False
     return all(is_within(pattern, excluded.include) for pattern in selected.include)

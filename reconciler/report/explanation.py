@@ -11,7 +11,7 @@ from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import exclusions_by, local_key, names_kind
-from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.plan.model import Plan, json_value
 from reconciler.policy.types import (
@@ -126,8 +126,7 @@ def _name_problem(selector: ObjectSelector, name: str) -> str:
 
 
 def _label_problems(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:
-    wanted = [LabelRequirement(key, "In", (value,)) for key, value in selector.match_labels]
-    for requirement in (*wanted, *selector.match_expressions):
+    for requirement in selector.requirements:
         if not requirement.matches(labels):
             found = f'is "{labels[requirement.key]}"' if requirement.key in labels else "is absent"
             values = f" {', '.join(requirement.values)}" if requirement.values else ""
