@@ -95,10 +95,8 @@ class _DownscalerImport:
     def __init__(self, manifests: Sequence[Manifest], go: bool) -> None:
         self._go = go
         self._gathering = Gathering()
-        self._controller = controller_of(manifests, go)
-        self._dialect = Dialect(
-            go, self._controller.flag("default-timezone"), self._controller.flag("default-weekframe")
-        )
+        controller = self._controller = controller_of(manifests, go)
+        self._dialect = Dialect(go, controller.flag("default-timezone"), controller.flag("default-weekframe"))
         self._namespaces = {manifest.name: manifest for manifest in manifests if manifest.kind == "Namespace"}
         self._workloads = [one for one in manifests if one.kind in _KINDS.values() and not one.owned]
         self._narrowed = self._scope()
@@ -422,8 +420,8 @@ def _variables(
 
 
 def _arguments(container: Mapping[str, object]) -> dict[str, str]:
-    given: Sequence[object] = [*_list(container.get("command")), *_list(container.get("args"))]
-    texts = [str(argument) for argument in given]
+    given = [part for key in ("command", "args") if isinstance(part := container.get(key), list)]
+    texts = [str(argument) for part in given for argument in part]
     found: dict[str, str] = {}
     for place, text in enumerate(texts):
         name, is_set, value = text.lstrip("-").partition("=")
@@ -433,7 +431,3 @@ def _arguments(container: Mapping[str, object]) -> dict[str, str]:
             value = "true" if name in _WITHOUT_VALUE or place + 1 == len(texts) else texts[place + 1]
         found[name] = value
     return found
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []

@@ -130,12 +130,12 @@ def _zone(manifest: Manifest) -> str:
 def _moments(manifest: Manifest, field: str) -> set[int]:
     """Return the moments of a week that `field` names on the weekdays of the SleepInfo, in minutes since Monday."""
     hours, _, minutes = str(manifest.at("spec", field) or "").partition(":")
-    days = {(day - 1) % 7 for day in _cron(str(manifest.at("spec", "weekdays") or ""), 0, 6, "weekdays")}
-    found = {(hour, minute) for hour in _cron(hours, 0, 23, field) for minute in _cron(minutes, 0, 59, field)}
+    days = {(day - 1) % 7 for day in _cron(str(manifest.at("spec", "weekdays") or ""), 6, "weekdays")}
+    found = {(hour, minute) for hour in _cron(hours, 23, field) for minute in _cron(minutes, 59, field)}
     return {day * MINUTES_A_DAY + hour * 60 + minute for day in days for hour, minute in found}
 
 
-def _cron(text: str, least: int, most: int, field: str) -> set[int]:
+def _cron(text: str, most: int, field: str) -> set[int]:
     """Return the numbers that a field of cron stands for.
 
     Raises:
@@ -147,10 +147,10 @@ def _cron(text: str, least: int, most: int, field: str) -> set[int]:
         if match is None:
             raise PeriodError(f'{field} "{text}" cannot be read as cron does')
         start, _, end = match[1].partition("-")
-        first = least if start == "*" else int(start)
+        first = 0 if start == "*" else int(start)
         last = int(end) if end else most if start == "*" or match[2] else first
-        if not least <= first <= last <= most:
-            raise PeriodError(f'{field} "{text}" is out of range, expected {least} to {most}')
+        if not first <= last <= most:
+            raise PeriodError(f'{field} "{text}" is out of range, expected 0 to {most}')
         found |= set(range(first, last + 1, int(match[2] or 1) or 1))
     return found
 

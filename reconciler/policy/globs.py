@@ -131,13 +131,13 @@ def _names_and_globs(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[s
     return frozenset(patterns).difference(globs), globs
 
 
-def is_within(pattern: str, others: Sequence[str], *, path: bool = False) -> bool:
+def is_within(pattern: str, others: Sequence[str]) -> bool:
     """Return whether every text that `pattern` matches is matched by one of `others`; of what is too complex to be
     compared no text is.
     """
     if pattern in others or "*" in others:
         return True
-    steps = [_steps(pattern, path), *(_steps(other, path) for other in others)]
+    steps = [_steps(one, path=False) for one in (pattern, *others)]
     return _reaches(steps, lambda ends: ends[0] and not any(ends[1:])) is False
 
 
