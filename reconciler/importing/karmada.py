@@ -66,22 +66,37 @@ class _Target(Struct, frozen=True):
 class _KarmadaImport(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         super().__init__(manifests, _CLUSTER_GROUP, "Cluster")
+        self._fields = {
+            one.name: {
+                "provider": _texts(one.at("spec", "provider")),
+                "region": _texts(one.at("spec", "region")),
+                "zone": _texts(one.at("spec", "zones") or one.at("spec", "zone")),
+            }
+            for one in manifests
+            if (one.group, one.kind) == (_CLUSTER_GROUP, "Cluster")
+        }
         self._workloads = [manifest for manifest in manifests if manifest.kind in WORKLOADS and not manifest.owned]
         in_group = [manifest for manifest in manifests if manifest.group == _POLICY_GROUP]
         self._policies = [manifest for manifest in in_group if manifest.kind in _PROPAGATION]
         self._overrides = [manifest for manifest in in_group if manifest.kind in _OVERRIDE]
 
     def imported(self) -> Imported:
-        done = set[tuple[str, str, str]]()
         self._check_overrides()
-        # A policy of a namespace wins over one of all, a name over a label, then the higher priority.
-        for policy in sorted(self._policies, key=lambda one: (one.kind != _PROPAGATION[0], -self._priority(one))):
+        # A policy of a namespace wins over one of all, then the higher priority, a name over a label, and that over
+        # nothing; then the first by name.
+        ranked = []
+        for policy in self._policies:
             losses = list(self._without_counterpart(policy))
-            for target in self._targets(policy):
-                key = (target.kind, target.namespace, target.name)
-                if key not in done:
-                    done.add(key)
-                    self._add(policy, target, losses)
+            for target, selector in self._targets(policy):
+                closeness = 0 if selector.get("name") else 1 if selector.get("labelSelector") else 2
+                rank = (policy.kind != _PROPAGATION[0], -self._priority(policy), closeness, policy.name)
+                ranked.append((rank, policy, target, losses))
+        done = set[tuple[str, str, str]]()
+        for _, policy, target, losses in sorted(ranked, key=lambda one: one[0]):
+            key = (target.kind, target.namespace, target.name)
+            if key not in done:
+                done.add(key)
+                self._add(policy, target, losses)
         return self.gathering.imported(self.named)
 
     @staticmethod
@@ -94,7 +109,7 @@ class _KarmadaImport(PlacementImport):
             if policy.at("spec", *path):
                 yield self.gathering.lose(policy, f"spec.{'.'.join(path)}", words)
 
-    def _targets(self, policy: Manifest) -> Iterator[_Target]:
+    def _targets(self, policy: Manifest) -> Iterator[tuple[_Target, Mapping[str, Any]]]:
         for number, selector in enumerate(mappings(policy.at("spec", "resourceSelectors"))):
             kind, name = str(selector.get("kind", "")), str(selector.get("name") or "")
             field = f"spec.resourceSelectors[{number}]"
@@ -108,9 +123,9 @@ class _KarmadaImport(PlacementImport):
                 for target in every
                 if target.namespace == (namespace or target.namespace) and target.is_selected_by(selector)
             ]
-            yield from found
+            yield from ((target, selector) for target in found)
             if not found and name and namespace:
-                yield _Target(kind, namespace, name, None)
+                yield _Target(kind, namespace, name, None), selector
             elif not found:
                 self.gathering.lose(policy, field, f"no {kind} that it selects is among the manifests")
 
@@ -151,7 +166,16 @@ class _KarmadaImport(PlacementImport):
         names = [str(name) for name in found.get("clusterNames") or ()] or list(self.known)
         if found.get("labelSelector"):
             names = [name for name in self.selected(found["labelSelector"]) if name in names]
+        for required in mappings(value_below(found, ("fieldSelector", "matchExpressions"))):
+            names = [name for name in names if self._has_field(name, required)]
         return [name for name in names if name not in (found.get("exclude") or ())]
+
+    def _has_field(self, cluster: str, required: Mapping[str, Any]) -> bool:
+        has = self._fields.get(cluster, {}).get(str(required.get("key")), set())
+        shared = bool(has & _texts(required.get("values")))
+        return {"In": shared, "NotIn": not shared, "Exists": bool(has), "DoesNotExist": not has}.get(
+            str(required.get("operator")), False
+        )
 
     # Replicas. Duplicated: as many in each; Divided: by weight.
 
@@ -199,6 +223,10 @@ class _KarmadaImport(PlacementImport):
                     if key != "plaintext" or any(one.get("path") != "/spec/replicas" for one in mappings(value)):
                         field = f"spec.overrideRules[{number}].overriders.{key}"
                         self.gathering.lose(policy, field, LEFT_TO_OTHERS)
+
+
+def _texts(value: Any) -> set[str]:
+    return set(map(str, value)) if isinstance(value, list) else {str(value)} if value else set()
 
 
 def _rules(policy: Manifest) -> list[Mapping[str, Any]]:

@@ -79,6 +79,51 @@ def test_karmada_clusters_by_label_and_workloads_by_label(tmp_path):
     assert {"name": "west", "labels": {"region": "us"}} in specs["imported"]["clusters"]
 
 
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "clusters"),
+    [
+        ("provider", "In", ["huawei"], ["east"]),
+        ("region", "NotIn", ["us"], ["east", "north"]),
+        ("zone", "In", ["us-1", "eu-9"], ["west"]),
+        ("zone", "DoesNotExist", [], ["north"]),
+        ("zone", "Gt", ["1"], []),
+    ],
+)
+def test_karmada_clusters_by_field(tmp_path, key, operator, values, clusters):
+    fields = {"east": {"provider": "huawei", "region": "eu", "zones": ["eu-1", "eu-2"]}, "north": {}}
+    fields["west"] = {"provider": "aws", "region": "us", "zone": "us-1"}
+    known = [an_object("cluster.karmada.io/v1alpha1", "Cluster", name, **spec) for name, spec in fields.items()]
+    affinity = {"fieldSelector": {"matchExpressions": [{"key": key, "operator": operator, "values": values}]}}
+    other = an_object("apps/v1", "Deployment", "api", replicas=1)
+    everywhere = karmada(resourceSelectors=[{**WEB, "name": "api"}])
+    policies = (karmada(placement={"clusterAffinity": affinity}), everywhere)
+    specs, _ = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, other, *known, *policies))
+    assert sorted(specs["web"]["preferences"]["clusters"] if clusters else ()) == clusters
+    assert ("web" in specs) == bool(clusters)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cluster"),
+    [
+        ({"resourceSelectors": [{**WEB, "name": ""}]}, {}, "west"),
+        ({"resourceSelectors": [{**WEB, "name": ""}], "priority": 1}, {}, "east"),
+        (
+            {"resourceSelectors": [{**WEB, "name": ""}]},
+            {"resourceSelectors": [{**WEB, "name": "", "labelSelector": {"matchLabels": {"app": "web"}}}]},
+            "west",
+        ),
+        ({}, {}, "east"),
+    ],
+)
+def test_karmada_of_two_policies_the_higher_priority_then_the_closer_one_then_the_first_by_name(
+    tmp_path, first, second, cluster
+):
+    two = [karmada(**{"placement": placed("east"), **first}), karmada(**{"placement": placed("west"), **second})]
+    two[1]["metadata"]["name"] = "web-2"
+    specs, _ = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, *reversed(two)))
+    assert [*specs["web"]["preferences"]["clusters"]] == [cluster]
+
+
 def test_karmada_replicas_of_an_override_are_those_of_its_clusters(tmp_path):
     rule = {
         "targetCluster": {"clusterNames": ["west"]},
