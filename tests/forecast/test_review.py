@@ -22,12 +22,13 @@ from reconciler.forecast.json import review_to_dict
 from reconciler.forecast.review import Review, SelectionChange, narrowed, review_of
 from reconciler.forecast.review_report import render_markdown, render_text
 from reconciler.forecast.simulation import Simulation
-from reconciler.forecast.timelines import forecast
+from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.labels import LabelSelector
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.filters import Filters
 from reconciler.policy.compiled import PolicyChanges, PolicyFieldChange, Renamed
+from reconciler.policy.types import PolicySet
 from reconciler.report.markdown import LONGEST_TEXT
 from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
 from tests.pipeline.calls import Folder, Said
@@ -139,11 +140,31 @@ def reviewed(
     start: datetime = FRIDAY_NOON,
 ) -> Review:
     """Return the review of `edit`; what `start` finds was made by a run an hour before it."""
-    old, new = policies(), policies()
-    for one in (old, new):
-        (before or (lambda _: None))(one)
+    new = policies()
+    if before is not None:
+        before(new)
     edit(new)
-    base, head = policy_set(list(old.values())), policy_set(list(new.values()))
+    key = (id(objects), before, start)
+    if key not in _bases:
+        _bases[key] = (objects, *based(objects, before, start))  # with the objects: their id is of no others as long
+    _, base, now, played = _bases[key]
+    head = policy_set(list(new.values()))
+    changed = forecast(head, Simulation(head, now), start, start + DAYS)
+    return review_of((base, head), (played, changed), (played.first, changed.first))
+
+
+_bases: dict[tuple[int, Any, datetime], tuple[Objects, PolicySet, Opened, Forecast]] = {}
+"""What many edits are compared with."""
+
+
+def based(
+    objects: Objects, before: Callable[[Documents], None] | None, start: datetime
+) -> tuple[PolicySet, Opened, Forecast]:
+    """Return the policies before an edit, what `start` finds, and what they do from then on."""
+    old = policies()
+    if before is not None:
+        before(old)
+    base = policy_set(list(old.values()))
     metrics = RecordedRequests(frozenset({"adservice"}))
 
     def opened(clusters: dict[str, MemoryCluster]) -> Opened:
@@ -154,8 +175,7 @@ def reviewed(
     for _ in earlier.play(start - timedelta(hours=1), start - timedelta(minutes=10)):
         pass
     now = opened(dict(earlier.clusters))
-    played = tuple(forecast(one, Simulation(one, now), start, start + DAYS) for one in (base, head))
-    return review_of((base, head), (played[0], played[1]), (played[0].first, played[1].first))
+    return base, now, forecast(base, Simulation(base, now), start, start + DAYS)
 
 
 def renamed(name: str, other: str) -> Callable[[Documents], None]:
