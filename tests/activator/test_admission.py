@@ -36,11 +36,11 @@ def a_lease(name: str) -> dict[str, Any]:
 class Theft:
     """A namespace where Service and Deployment `web` are idle and `api` is not, and the token of an activator."""
 
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, namespace: str, pod: str) -> None:
         self.plane = plane
         self.admin = plane.api
         self.namespace = namespace
-        self.pod = a_pod_of_ours(plane, POD, [ADDRESS, ADDRESS_6])
+        self.pod = a_pod_of_ours(plane, pod, [ADDRESS, ADDRESS_6])
         self.token = self.api(pod=self.pod)
         objects = [
             with_metadata(a_service("web"), annotations=IDLE),
@@ -106,11 +106,23 @@ def slices(namespace: str) -> str:
     return f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
 
 
+@pytest.fixture(scope="module")
+def theft(api_server: ControlPlane) -> Theft:
+    """One for the tests that change nothing there."""
+    namespace = "activator-thief"
+    create_missing(api_server.api, [a_namespace(namespace)])
+    return a_theft(api_server, namespace, POD)
+
+
 @pytest.fixture
-def theft(api_server: ControlPlane, api_namespace: str) -> Theft:
-    """Returns when the policies are in force and know the Services and the Pod."""
-    install(api_server)
-    found = Theft(api_server, api_namespace)
+def own_theft(api_server: ControlPlane, api_namespace: str) -> Theft:
+    return a_theft(api_server, api_namespace, "activator-other-thief")
+
+
+def a_theft(plane: ControlPlane, namespace: str, pod: str) -> Theft:
+    """Return it when the policies are in force and know the Services and the Pod."""
+    install(plane)
+    found = Theft(plane, namespace, pod)
     elsewhere, awake = found.a_slice("web", "10.1.1.1"), found.a_slice("api")
     wait_until(
         lambda: (
@@ -128,14 +140,16 @@ def annotated(annotations: Mapping[str, str | None]) -> dict[str, Any]:
     return {"metadata": {"annotations": dict(annotations)}}
 
 
-def test_its_own_slices_for_what_is_idle_are_made_changed_and_deleted(theft: Theft) -> None:
-    path, made = theft.a_slice()
-    theft.token.create(path, made)
-    theft.token.patch(f"{path}/{made['metadata']['name']}", {"ports": [{"name": "", "port": 20001}]})
-    theft.token.delete(f"{path}/{made['metadata']['name']}")
-    assert theft.refused(theft.a_slice("web", ADDRESS_6, addressType="IPv6")) == ""
-    theft.admin.patch(theft.of("services", "api"), annotated({"idling.alpha.openshift.io/idled-at": "2026-01-01"}))
-    wait_until(lambda: theft.refused(theft.a_slice("api")) == "", "what oc idle idled")
+def test_its_own_slices_for_what_is_idle_are_made_changed_and_deleted(own_theft: Theft) -> None:
+    path, made = own_theft.a_slice()
+    own_theft.token.create(path, made)
+    own_theft.token.patch(f"{path}/{made['metadata']['name']}", {"ports": [{"name": "", "port": 20001}]})
+    own_theft.token.delete(f"{path}/{made['metadata']['name']}")
+    assert own_theft.refused(own_theft.a_slice("web", ADDRESS_6, addressType="IPv6")) == ""
+    own_theft.admin.patch(
+        own_theft.of("services", "api"), annotated({"idling.alpha.openshift.io/idled-at": "2026-01-01"})
+    )
+    wait_until(lambda: own_theft.refused(own_theft.a_slice("api")) == "", "what oc idle idled")
 
 
 @pytest.mark.parametrize(
@@ -171,48 +185,32 @@ def test_slices_to_other_addresses_are_refused(theft: Theft, addresses: list[str
     assert OWN_POD in theft.refused(theft.a_slice("web", *addresses, addressType=family))
 
 
-def test_a_token_that_is_of_no_pod_or_of_another_one_makes_no_slice(theft: Theft) -> None:
-    assert "labelled with its own Pod" in theft.refused(theft.a_slice(), theft.api())
-    other = theft.api(pod=a_pod_of_ours(theft.plane, "activator-other", ["198.18.2.9"]))
-    assert "labelled with its own Pod" in theft.refused(theft.a_slice("web", "198.18.2.9"), other)
+def test_a_token_that_is_of_no_pod_or_of_another_one_makes_no_slice(own_theft: Theft) -> None:
+    assert "labelled with its own Pod" in own_theft.refused(own_theft.a_slice(), own_theft.api())
+    other = own_theft.api(pod=a_pod_of_ours(own_theft.plane, "activator-other", ["198.18.2.9"]))
+    assert "labelled with its own Pod" in own_theft.refused(own_theft.a_slice("web", "198.18.2.9"), other)
 
 
-def test_slices_of_others_stay_as_they_are(theft: Theft) -> None:
-    path, made = theft.a_slice("web", labels={MANAGED: "endpointslice-controller.k8s.io"})
-    create(theft.admin, [made], theft.namespace)
+def test_slices_of_others_stay_as_they_are(own_theft: Theft) -> None:
+    path, made = own_theft.a_slice("web", labels={MANAGED: "endpointslice-controller.k8s.io"})
+    create(own_theft.admin, [made], own_theft.namespace)
     one = f"{path}/{made['metadata']['name']}"
     for change in ({"metadata": {"labels": {MANAGED: OF_ACTIVATORS}}}, {"endpoints": []}):
-        assert NOT_OURS in theft.patch_refused(one, change)
-    assert NOT_OURS in deployed.refusal(theft.token, "DELETE", one)
+        assert NOT_OURS in own_theft.patch_refused(one, change)
+    assert NOT_OURS in deployed.refusal(own_theft.token, "DELETE", one)
 
 
-def test_slices_of_others_are_written_also_where_there_are_no_services_and_no_pods_of_activators(theft: Theft) -> None:
-    """Admission looks for what a policy is about before it asks whom the policy is about, and refuses if it is gone."""
-    empty = f"{theft.namespace}-empty"
-    create(theft.admin, [a_namespace(empty)])
-    ours, others = (theft.a_slice("web", namespace=empty, labels=labels) for labels in ({}, {MANAGED: None}))
-    assert "no params found" in theft.refused(ours)
-    assert theft.refused(others, theft.admin) == ""
-    pods = f"/api/v1/namespaces/{OWN}/pods"
-    for one in theft.admin.items(pods):
-        theft.admin.delete(f"{pods}/{one['metadata']['name']}")
-    wait_until(lambda: "no params found" in theft.refused(theft.a_slice()), "admission to know that the Pod is gone")
-    for namespace in (empty, theft.namespace):
-        made = theft.a_slice("web", namespace=namespace, labels={MANAGED: "endpointslice-controller.k8s.io"})
-        assert theft.refused(made, theft.admin) == ""
-
-
-def test_it_writes_the_leases_of_activators_and_not_the_lock_of_a_run(theft: Theft) -> None:
-    create_missing(theft.admin, [a_lease("lock-of-a-run")], OWN)
+def test_it_writes_the_leases_of_activators_and_not_the_lock_of_a_run(own_theft: Theft) -> None:
+    create_missing(own_theft.admin, [a_lease("lock-of-a-run")], OWN)
     path = f"{LEASES}/lock-of-a-run"
     words = "activators none but reconciler/reconciler-activator-"
-    assert words in theft.patch_refused(path, {"spec": {"holderIdentity": "activator-0"}})
-    assert words in deployed.refusal(theft.token, "DELETE", path)
-    assert words in theft.refused((LEASES, a_lease("another")))
+    assert words in own_theft.patch_refused(path, {"spec": {"holderIdentity": "activator-0"}})
+    assert words in deployed.refusal(own_theft.token, "DELETE", path)
+    assert words in own_theft.refused((LEASES, a_lease("another")))
     own = f"{LEASES}/reconciler-activator-a"
-    theft.token.create(LEASES, a_lease("reconciler-activator-a"))
-    theft.token.patch(own, {"spec": {"holderIdentity": "activator-0"}})
-    theft.token.delete(own)
+    own_theft.token.create(LEASES, a_lease("reconciler-activator-a"))
+    own_theft.token.patch(own, {"spec": {"holderIdentity": "activator-0"}})
+    own_theft.token.delete(own)
 
 
 @pytest.mark.parametrize(
@@ -325,3 +323,23 @@ def test_neither_labels_nor_what_a_service_selects_are_changed(theft: Theft) -> 
         ("/metadata/labels", {"x": "y"}, "may not change metadata.labels.x"),
     ):
         assert words in theft.patch_refused(service, [{"op": "add", "path": path, "value": value}], JSON_PATCH)
+
+
+def test_slices_of_others_are_written_also_where_there_are_no_services_and_no_pods_of_activators(
+    own_theft: Theft,
+) -> None:
+    """Admission looks for what a policy is about before it asks whom the policy is about, and refuses if it is gone."""
+    empty = f"{own_theft.namespace}-empty"
+    create(own_theft.admin, [a_namespace(empty)])
+    ours, others = (own_theft.a_slice("web", namespace=empty, labels=labels) for labels in ({}, {MANAGED: None}))
+    assert "no params found" in own_theft.refused(ours)
+    assert own_theft.refused(others, own_theft.admin) == ""
+    pods = f"/api/v1/namespaces/{OWN}/pods"
+    for one in own_theft.admin.items(pods):
+        own_theft.admin.delete(f"{pods}/{one['metadata']['name']}")
+    wait_until(
+        lambda: "no params found" in own_theft.refused(own_theft.a_slice()), "admission to know that the Pod is gone"
+    )
+    for namespace in (empty, own_theft.namespace):
+        made = own_theft.a_slice("web", namespace=namespace, labels={MANAGED: "endpointslice-controller.k8s.io"})
+        assert own_theft.refused(made, own_theft.admin) == ""
