@@ -17,6 +17,7 @@ from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Not
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.placement.home import unknown_since
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.model import Action, Awake, KeptUp, Plan
@@ -147,20 +148,22 @@ def _not_served(policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
                 yield Notice("notServed", policy_title(job, policy.name), f"{text} with its scale, also in a snapshot")
 
 
-_TIMED = {condition.code: condition.name for condition in TIMED_CONDITIONS}
+_PASSING = {condition.code: condition.name for condition in TIMED_CONDITIONS} | {
+    ReasonCode.ROLLOUT_IN_PROGRESS: "a rollout"
+}
 
 
 def _kept_up(
     desired: DesiredState, filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
 ) -> Iterator[KeptUp]:
-    """Yield each workload that only time keeps from being idled, and that the filters leave."""
+    """Yield each workload that only time or a rollout keeps from being idled, and that the filters leave."""
     found: dict[ObjectRef, KeptUp] = {}
     for explanation in desired.explanations:
         last, until = explanation.until or (None, None)
-        if last not in _TIMED:
+        if last not in _PASSING:
             continue
         if filters.keep(explanation.policy, explanation.ref, labels.get(explanation.ref, NOTHING)):
-            found[explanation.ref] = KeptUp(_TIMED[last], None if until == WITHOUT_END else until)
+            found[explanation.ref] = KeptUp(_PASSING[last], None if until == WITHOUT_END else until)
     yield from found.values()
 
 

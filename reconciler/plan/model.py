@@ -68,9 +68,9 @@ class Awake(Struct, frozen=True):
 
 
 class KeptUp(Struct, frozen=True):
-    """A workload that only time keeps from being idled: `by` minAge, minAwake or an annotation, and when that ends.
+    """A workload that only time or a rollout keeps from being idled: `by` what, as people call it, and when that ends.
 
-    `until` None: not before the policies call it idle no longer.
+    `until` None: nobody knows, or not before the policies call it idle no longer.
     """
 
     by: str

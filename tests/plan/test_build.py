@@ -186,12 +186,13 @@ OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)
         pytest.param(ReasonCode.MIN_AGE, OLD_ENOUGH, KeptUp("minAge", OLD_ENOUGH), id="too young"),
         pytest.param(ReasonCode.MIN_AWAKE, OLD_ENOUGH, KeptUp("minAwake", OLD_ENOUGH), id="woken lately"),
         pytest.param(ReasonCode.KEPT_AWAKE, WITHOUT_END, KeptUp("reconciler/awake-until"), id="without end"),
+        pytest.param(ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END, KeptUp("a rollout"), id="in a rollout"),
         pytest.param(ReasonCode.MIN_AGE, None, None, id="not time alone"),
         pytest.param(ReasonCode.FROZEN, OLD_ENOUGH, None, id="not kept up by its age"),
         pytest.param(None, OLD_ENOUGH, None, id="no reason"),
     ],
 )
-def test_what_only_time_keeps_from_being_idled_is_named(
+def test_what_only_time_or_a_rollout_keeps_from_being_idled_is_named(
     code: ReasonCode | None, until: datetime | None, expected: KeptUp | None
 ) -> None:
     assert kept_up(a_policy_set(), code, until) == ([] if expected is None else [expected])

@@ -67,16 +67,21 @@ def change_if_of(choice: Choice, choices: Choices) -> ChangeIf | None:
 
 
 def kept_up_until(choice: Choice) -> Ending | None:
-    """Return what ends last of all that keeps `choice` up by itself, and when; None where more than time does.
+    """Return what ends last of all that keeps `choice` up by itself, and when; None where more than time or a rollout
+    does.
 
-    It is `WITHOUT_END` where its criteria no longer call it idle by then.
+    It is `WITHOUT_END` for a rollout, and where its criteria no longer call it idle by then.
     """
-    if choice.condition is None or choice.condition.until is None or choice.action is not IdleAction.LEAVE:
+    condition = choice.condition
+    if condition is None or choice.action is not IdleAction.LEAVE:
+        return None
+    if condition.until is None and condition.name is not IdlingCondition.ROLLOUT:
         return None
     found = (choice.conditions.get(name) for name in KEEP_UP if name not in _NOT_OWN)
     ends = {condition.why[0].code: condition.until for condition in found if condition is not None}
-    if None in ends.values():
-        return None
+    endless = {code for code, until in ends.items() if until is None}
+    if endless:
+        return (ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END) if endless == {ReasonCode.ROLLOUT_IN_PROGRESS} else None
     last = max(ends, key=lambda code: ends[code] or WITHOUT_END)
     change = _together((choice,))
     if change is None or change.code is ChangeIfCode.ANNOTATION_REMOVED:

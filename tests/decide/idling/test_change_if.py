@@ -338,6 +338,13 @@ AWAKE_LATER = {"reconciler/awake-until": format_time(NIGHT + timedelta(hours=5))
             id="minAwake, and longer by an annotation",
         ),
         pytest.param({"annotations": WOKEN_NOW, "terminating": True}, None, id="minAwake, and it is deleted"),
+        pytest.param(ROLLING, (ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END), id="a rollout"),
+        pytest.param(
+            ROLLING | {"annotations": WOKEN_NOW},
+            (ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END),
+            id="minAwake, and a rollout",
+        ),
+        pytest.param(ROLLING | {"annotations": {"reconciler/exclude": "true"}}, None, id="a rollout, and an exclusion"),
         pytest.param(
             {"annotations": {"reconciler/awake-until": ENDS}},
             (ReasonCode.KEPT_AWAKE, WITHOUT_END),
@@ -347,7 +354,7 @@ AWAKE_LATER = {"reconciler/awake-until": format_time(NIGHT + timedelta(hours=5))
         pytest.param({}, None, id="nothing"),
     ],
 )
-def test_until_when_only_time_keeps_it_up(workload, until):
+def test_until_when_only_time_or_a_rollout_keeps_it_up(workload, until):
     (one,) = decided(up(**workload)).desired.explanations
     assert one.until == until
 
