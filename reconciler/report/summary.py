@@ -184,8 +184,8 @@ def _without_workloads(plan: Plan) -> Iterator[str]:
 
 
 def _kept_up(plan: Plan) -> Iterator[str]:
-    """Yield how many workloads only time or a rollout keeps from being idled, and how long: who has just made, changed or
-    woken them wonders.
+    """Yield how many workloads only time or a rollout keeps from being idled, and how long: who has just made,
+    changed or woken them wonders.
     """
     for by in dict.fromkeys(kept.by for kept in plan.kept_up):
         ends = [kept.until for kept in plan.kept_up if kept.by == by]
