@@ -154,7 +154,7 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
     pending = Counter(action.ref.cluster for action in plan.actions)
     held = Counter(decision.ref.cluster for limited in plan.held_back for decision in limited.decisions)
-    frozen = {notice.subject.partition("/")[0] for notice in plan.notices if notice.kind == "frozen"}
+    frozen = {notice.subject for notice in plan.notices if notice.kind == "frozen"}
     for cluster in fleet.clusters:
         name = cluster.name
         asleep = [sleeping for sleeping in idle if sleeping.ref.cluster == name]

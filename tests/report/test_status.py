@@ -8,8 +8,10 @@ from datetime import timedelta
 import pytest
 
 from reconciler.decide.decide import decide
+from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_text
+from reconciler.model import ConfigMap, ObjectRef
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.policy.types import AnyOf
+from reconciler.policy.types import AnyOf, Freeze
 from reconciler.report.status import RunSummary, fleet_status, idle_lines, status_lines, status_values
 from tests.builders import (
     a_cluster,
@@ -87,6 +89,22 @@ def test_the_values_have_every_cluster_and_every_idle_object():
     }
     assert len(values["placements"]) == 9
     assert [run["run"] for run in values["runs"]][:2] == ["run-1", "run-2"]
+
+
+def test_a_cluster_is_frozen_where_all_of_it_is():
+    freezes = (
+        Freeze("east", "", NIGHT + timedelta(hours=1), "a release"),
+        Freeze("west", "shop", NIGHT + timedelta(hours=1), "an audit"),
+    )
+    ref = ObjectRef("east", "reconciler", "ConfigMap", CONFIG_MAP)
+    home = a_cluster(config_maps=(ConfigMap(ref, "u", data={KEY: freezes_text(freezes)}),))
+    policies, state = a_policy_set(a_fleet("east", "west")), a_state(home, a_cluster("west"))
+    run = a_run(NIGHT)
+    plan = make_plan(policies, state, decide(policies, state, run), run, Inputs())
+    status = fleet_status(policies.fleet, state, plan, [])
+    assert [(one.name, one.state) for one in status.clusters] == [("east", "Frozen"), ("west", "Active")]
+    (frozen,) = [line for line in status_lines(status) if line.startswith("Frozen: 2: ")]
+    assert "west/shop" in frozen
 
 
 @pytest.mark.parametrize(
