@@ -206,21 +206,6 @@ class TestIdledToAFloor:
         run_in(world, FLOOR)
         assert (world.replicas(WEB), bounds(world)) == (4, (4, 4))
 
-    @pytest.mark.parametrize(
-        ("changed", "words"),
-        [
-            pytest.param((1, 5), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="one"),
-            pytest.param((3, 3), "somebody changed the bounds of HorizontalPodAutoscaler/web", id="to one number"),
-            pytest.param((2, 10), "somebody restored the bounds of HorizontalPodAutoscaler/web", id="put back"),
-        ],
-    )
-    def test_the_wake_says_what_was_done_with_the_bounds(self, changed, words):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.objects[HPA] = replace(world.objects[HPA], minimum=changed[0], maximum=changed[1])
-        (wake,) = (one for one in decided(world.state(), FLOOR, now=NIGHT).desired.decisions if one.ref == WEB)
-        assert wake.cause.why.partition(",")[0] == words
-
     def test_bounds_of_one_number_stay_where_the_autoscaler_has_scaled_to_it(self):
         world = the_world()
         run_in(world, FLOOR)

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition
-from reconciler.policy.types import ObjectSelector, WakeMetric
+from reconciler.policy.types import ObjectSelector
 from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_policy,
-    answers,
     decided,
     services_selector,
     verbs,
@@ -215,17 +214,6 @@ def test_clusters_on_which_it_is(cluster_state):
     fleet = a_fleet()
     fleet = replace(fleet, clusters=(replace(fleet.clusters[0], state=cluster_state),))
     assert decided(idle_state(), fleet=fleet).desired.decisions
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [(answers(("web", 1), query="q", window="5m"), "wakeWhen 1 above 0 in 5m"), ({}, "wakeWhen unknown")],
-    ids=["it holds", "it is unknown"],
-)
-def test_wake_when_holds(said, words):
-    outcome = decided(replace(idle_state(), answers=said), a_policy(wake_when=(WakeMetric("q", 0, "5m"),)))
-    assert outcome.desired.decisions == ()
-    assert words in why_of(outcome)
 
 
 def test_a_signal_that_would_wake_it_at_once_keeps_it_up():

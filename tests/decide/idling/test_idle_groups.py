@@ -396,10 +396,6 @@ class TestWithoutSelector:
         outcome = decided(behind(SERVICE, endpoint_slices=(), by_labels=()))
         assert "no workload has the labels that it selects" in notices_of(outcome, "nothingBehind")[0]
 
-    def test_but_not_while_nothing_would_be_idled(self):
-        outcome = decided(behind(SERVICE, endpoint_slices=(), by_labels=()), now=NOON)
-        assert notices_of(outcome, "nothingBehind") == []
-
     def test_nor_one_whose_list_tells_what_is_behind_it(self):
         database = a_workload("db", kind="StatefulSet")
         service = a_service(selector={"role": "master"})

@@ -13,7 +13,6 @@ from tests.decide.idling.idling_policies import (
     a_policy,
     an_idle_world,
     notices_of,
-    of_state,
     run_in,
     verbs,
 )
@@ -148,13 +147,6 @@ class TestBrokenPolicies:
         world.annotate(WEB, "reconciler/exclude", "true")
         world.annotate(SERVICE, "reconciler/owner", "production/IdlingPolicy/other")
         assert due(world).decisions == ()
-
-    def test_a_read_only_cluster_is_told(self):
-        world = an_idle_world()
-        world.now = MONDAY
-        desired = due(world, of_state("ReadOnly"))
-        assert desired.decisions == ()
-        assert [notice.kind for notice in desired.notices] == ["overdueWake"]
 
 
 def test_broken_policies_hold_no_autoscaler():

@@ -83,23 +83,6 @@ def test_what_is_written_is_read_back():
     assert (mark.targets, mark.idled_at) == ((UnidleTarget("Deployment", "web", "apps", 3),), NIGHT)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[{"kind":"Deployment","name":"web","group":"apps","replicas":3}]',
-        '[{"replicas": 3, "name": "web", "kind": "Deployment"}]',
-        '[{"name":"web","kind":"Deployment","apiVersion":"apps/v1","replicas":3}]',
-        '[{"name":"web","kind":"Deployment","group":"","replicas":3}]',
-    ],
-    ids=["ours", "no group, as in the seed", "apiVersion in its place", "an empty group"],
-)
-def test_targets_are_read_in_any_form(text):
-    annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": text}
-    reading = read_service_record(annotations, OURS, GROUPS)
-    assert reading.record.targets == (UnidleTarget("Deployment", "web", "apps", 3),)
-    assert not reading.ours
-
-
 def test_marks_of_oc_idle_are_read_and_are_not_ours():
     reading = read_service_record(
         {

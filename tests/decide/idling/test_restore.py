@@ -260,9 +260,3 @@ class TestWhatItGivesBack:
         desired = carried_out(world, of_state("ReadOnly"))
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["overdueWake"]
-
-    def test_a_broken_record_on_something_that_runs_is_left(self):
-        world = an_idle_world()
-        world.annotate(WEB, "idling.kubernetes.io/idled-at", "yesterday")
-        world.scale(WEB, 1)
-        assert carried_out(world).decisions == ()

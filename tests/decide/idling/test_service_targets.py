@@ -184,18 +184,6 @@ class TestEndpoints:
     def test_without_endpoints_nothing_is_behind_it(self):
         assert self.found(endpoint_slices=()).workloads == ()
 
-    def test_pods_are_asked_for_only_where_a_policy_calls_the_service_idle(self):
-        state = a_state(
-            a_cluster(
-                services=(self.service,),
-                workloads=(self.database,),
-                endpoint_slices=(an_endpoint_slice("db-0", "db-0"),),
-            )
-        )
-        assert decided(state).desired.questions == (PodsQuestion(self.service.ref),)
-        assert decided(state, now=NOON).desired.questions == ()
-        assert decided(state).desired.decisions == ()
-
     def test_what_it_idled_stays_behind_it_when_the_pods_are_gone(self):
         cluster = a_cluster(
             services=(self.service,), workloads=(self.database,),
