@@ -137,6 +137,12 @@ def test_the_template_of_a_replica_set_is_kept_only_where_nobody_controls_it(
     assert model_object(resource, decoded_value(shape_of(resource), manifest), "east").template_labels == {"app": "web"}
 
 
+def test_of_two_conditions_of_one_type_the_first_counts_as_for_the_controller() -> None:
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "Ready", "status": "True"}]
+    value = {"metadata": {"name": "web-1"}, "status": {"conditions": conditions}}
+    assert not model_object(PODS, decoded_value(shape_of(PODS), value), "east").ready
+
+
 def definition(*versions: dict[str, Any], **spec: Any) -> CustomResourceDefinition:
     names = {"kind": "Rollout", "plural": "rollouts"}
     whole = {"group": "argoproj.io", "names": names, "versions": list(versions), **spec}

@@ -210,7 +210,7 @@ def _reference(found: shapes.ObjectReference | None, namespace: str) -> tuple[st
 
 def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.Pod) -> model.Pod:
     spec, status = decoded.spec or shapes.PodSpec(), decoded.status or shapes.PodStatus()
-    conditions = {condition.type: condition for condition in status.conditions or ()}
+    conditions = {condition.type: condition for condition in reversed(status.conditions or ())}  # the first one counts
     ready, scheduled = conditions.get("Ready"), conditions.get("PodScheduled")
     is_ready = ready is not None and ready.status == "True"
     stuck = scheduled is not None and scheduled.status == "False"
