@@ -39,6 +39,7 @@ from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.pipeline import apply
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.workload_kinds import PAUSED_REPLICAS
 from reconciler.world import World
 from reconciler.yaml.files import write_new
 
@@ -210,7 +211,12 @@ def adopt_command(options: AdoptOptions) -> int:
         world = options.world(found.fleet)
         remembered = _remembered(found.fleet, options, world) if tool == "kube-green" else {}
 
+        warned: list[str] = []  # a run decides twice, beforehand and under the locks
+
         def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+            new = [one for one in _left_to_people(state) if tool != "kube-green" and one not in warned]
+            say_each("warning", new)
+            warned.extend(new)
             before = remembered if tool == "kube-green" else dict(_annotated(state))
             return decide_adoption(policies, state, run, before, tool)
 
@@ -227,10 +233,19 @@ def _annotated(state: ObservedState) -> Iterator[tuple[ObjectRef, int]]:
             before = asleep_by_downscaler(workload.annotations, workload.spec_replicas)
             if before is not None and workload.owner is None:
                 yield workload.ref, before
+
+
+def _left_to_people(state: ObservedState) -> Iterator[str]:
+    """Yield what kube-downscaler has changed that no record of ours can restore, and what to do."""
+    for cluster in state.clusters.values():
         for hpa in cluster.autoscalers:
             if DOWNSCALER_ORIGINAL_REPLICAS in hpa.annotations:
                 had = hpa.annotations[DOWNSCALER_ORIGINAL_REPLICAS]
-                say(f"warning: {hpa.ref}: its minReplicas were {had} before kube-downscaler; set them back")
+                yield f"{hpa.ref}: its minReplicas were {had} before kube-downscaler; set them back"
+        for workload in cluster.workloads:
+            had = workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "")
+            if workload.scale_target is not None and had.startswith("-"):
+                yield f"{workload.ref}: kube-downscaler has paused it; remove its annotation {PAUSED_REPLICAS}"
 
 
 def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[ObjectRef, int]:

@@ -58,6 +58,27 @@ def test_what_is_adopted_is_idle_until_the_morning_and_then_as_it_was(desk):
     assert "off" not in woken.out
 
 
+def test_what_the_tool_changed_of_autoscalers_is_said_once(desk):
+    scaled_object = an_object(
+        "ScaledObject",
+        "web",
+        "dev",
+        "scaleTargetRef: {name: web}",
+        metadata='annotations: {autoscaling.keda.sh/paused-replicas: "0", downscaler/original-replicas: "-1"}',
+        version="keda.sh/v1alpha1",
+    )
+    had = autoscaler("api", "dev").replace(
+        "{name: api,", '{annotations: {downscaler/original-replicas: "3"}, name: api,'
+    )
+    desk.write("snapshot/east/dev.yaml", documents(workload("web", "dev", 0), scaled_object, had))
+    said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    assert [line for line in said.err.splitlines() if line.startswith("warning:")] == [
+        "warning: east/dev/HorizontalPodAutoscaler/api: its minReplicas were 3 before kube-downscaler; set them back",
+        "warning: east/dev/ScaledObject/web: kube-downscaler has paused it; "
+        "remove its annotation autoscaling.keda.sh/paused-replicas",
+    ]
+
+
 def test_what_the_policies_would_not_idle_now_is_left_and_said(desk):
     said = call(desk, "adopt", "2026-11-20T12:00:00Z", "kube-downscaler", "--auto-approve")
     assert said.code == 6
