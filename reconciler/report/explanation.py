@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -193,9 +194,9 @@ def _explained(plan: Plan, subject: ObjectExplanation) -> Iterator[str]:
     for found in explanations:
         yield ""
         yield from _policy(plan, found)
-    for lost in plan.overridden:
-        if lost.ref == subject.ref:
-            yield f"  {overridden_words(plan, lost)}"
+    losing = [lost for lost in plan.overridden if lost.ref == subject.ref]
+    for lost in dict.fromkeys((*losing, *chain.from_iterable(found.lost for found in explanations))):
+        yield f"  {overridden_words(plan, lost)}"
     if subject.closest is not None:
         yield ""
         yield from _closest(subject.closest)

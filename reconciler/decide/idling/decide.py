@@ -28,6 +28,7 @@ from reconciler.decide.idling.idle_groups import federated_members, idled_togeth
 from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
 from reconciler.decide.idling.notices import (
     first_idles,
+    losing_policies,
     nothing_to_idle,
     notices,
     overridden,
@@ -206,6 +207,7 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None)
         "requests": subject.scale.runs.requests,
         "selected": False,
         "written": choice.ref if subject.scale.is_paused_kind or subject.scale.hpa_field else None,
+        "lost": tuple(losing_policies(subject)) if verdict.lost else (),
         "services": tuple([service.ref for service in subject.services if is_recorded(service)]),
     }
     for name in dict.fromkeys([own.policy.name for own in verdict.won]):

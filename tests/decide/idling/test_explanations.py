@@ -182,6 +182,14 @@ class TestOverridden:
                     for name, priority, criteria in (("high", 5, (closed,)), ("low", 0, ()))]  # fmt: skip
         assert [(one.policy, one.desired) for one in of(*policies).desired.overridden] == [("low", "idle")]
 
+    def test_an_explanation_names_what_wants_the_same_too(self):
+        outcome = of(a_policy("high", priority=5), a_policy("low"))
+        (one,) = outcome.desired.explanations
+        assert outcome.desired.overridden == ()
+        assert [(lost.policy, lost.desired, lost.winner, lost.why) for lost in one.lost] == [
+            ("low", "idle", "high", "priority 5")
+        ]
+
     def test_it_is_told_once_where_several_services_agree(self):
         policy, said = never()
         fronts = tuple(a_service(name, selector={"app": "web"}) for name in ("admin", "web"))
