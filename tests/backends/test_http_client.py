@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from reconciler import credentials
 from reconciler.backends.http import resolver as http_resolver
 from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.backends.http.connections import _system_tls as system_tls
 from reconciler.backends.http.connections import connections, tls_context
 from reconciler.backends.http.errors import (
     CertificateError,
@@ -333,6 +334,20 @@ def test_where_nobody_answers(url: str, words: str, passes: bool) -> None:
     with pytest.raises(HttpError, match=words) as raised:
         asked(url)
     assert raised.value.passes is passes
+
+
+def test_the_certificates_of_the_system_are_loaded_for_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda *_: loaded.append(1))
+    system_tls.cache_clear()
+    with answering(HELLO) as url:
+        HttpClient(connections()).exchange(HttpRequest("GET", url), TimeLimit(10))
+    tls_context(verified=False)
+    assert loaded == []
+    with answering(HELLO, tls=True) as url, pytest.raises(HttpError):
+        HttpClient(connections()).exchange(HttpRequest("GET", url), TimeLimit(10))
+    system_tls.cache_clear()
+    assert loaded == [1]
 
 
 def test_certificates_are_verified() -> None:

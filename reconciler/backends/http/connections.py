@@ -68,7 +68,7 @@ def tls_context(
     context = _TlsContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca_file or ca_data:
         context.load_verify_locations(cafile=ca_file, cadata=ca_data)
-    else:
+    elif verified:
         context.load_default_certs()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as kubectl: what is named vouches, root or not
@@ -99,7 +99,7 @@ def connections(
     Raises:
         ValueError: `proxy` is no such URL.
     """
-    secured: dict[str, Any] = {"ssl_context": tls or _system_tls(), "maxsize": kept}
+    secured: dict[str, Any] = {"maxsize": kept} if tls is None else {"maxsize": kept, "ssl_context": tls}
     if server_name:
         secured["server_hostname"] = server_name
     way = _proxy_url(proxy) if proxy else None
@@ -110,8 +110,9 @@ def connections(
         manager = urllib3.PoolManager(**secured)
     else:
         headers = make_headers(proxy_basic_auth=unquote(way.auth)) if way.auth else None
+        to_proxy = _system_tls() if way.scheme == "https" else None
         manager = urllib3.ProxyManager(
-            way._replace(auth=None).url, proxy_headers=headers, proxy_ssl_context=_system_tls(), **secured
+            way._replace(auth=None).url, proxy_headers=headers, proxy_ssl_context=to_proxy, **secured
         )
     manager.pool_classes_by_scheme = _pool_classes(through, resolver)
     return manager
@@ -191,7 +192,9 @@ def _pool_classes(through: Url | None, resolver: Resolver) -> dict[str, type[HTT
                 raise (error if self.proxy is None and through is None else error.by_proxy()) from error
 
     class SecureConnection(Connection, HTTPSConnection):
-        pass
+        def __init__(self, *args: Any, ssl_context: ssl.SSLContext | None = None, **options: Any) -> None:
+            # Only here: the system's certificates take longer to load than a small cluster to be read.
+            super().__init__(*args, ssl_context=ssl_context or _system_tls(), **options)
 
     class Pool(HTTPConnectionPool):
         ConnectionCls = Connection
