@@ -41,6 +41,13 @@ def value_at(value: Any, pointer: str) -> Any:
     return None if value is _ABSENT else value
 
 
+def value_below(value: Any, path: Sequence[str]) -> Any:
+    """Return what stands at the keys of `path` in `value`, None where nothing does."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
 def equal(one: Any, other: Any) -> bool:
     """Return whether two JSON values are the same: 1 and 1.0 are, 1 and true are not."""
     if one is other:  # as nearly all of what a patch leaves is

@@ -12,11 +12,14 @@ from msgspec.structs import replace
 
 from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spaced
+from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
+from reconciler.messages import counted
 from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
 from reconciler.policy.kinds.fields import parse_duration, render_query, spelt_duration
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
+from reconciler.report.reason_words import common_zone, weekday_and_time
 
 ServiceName = tuple[str, str]
 """Namespace and name."""
@@ -28,6 +31,7 @@ GAP = "nothing was measured at that time"
 _COUNTS = re.compile(r"\b(increase|rate|irate|delta|idelta|deriv|changes|resets)\s*\(")
 _RANGE = re.compile(r"\[\s*(\w+)\s*[\]:]")
 _OFTEN = 10
+_NAMED = 3
 _SELDOM = 0.05
 _STEADY = 1.25
 """A lowest value above atMost is one of probes where half of all values are at most so much above it."""
@@ -70,6 +74,76 @@ class ReplayedMetrics:
                 name = (one.labels.get("namespace", ""), one.labels.get("service", ""))
                 found.setdefault(name, []).append(one)
         return self._by_service[text]
+
+    def is_busy(self, policy: IdlingPolicy, service: ServiceName) -> bool:
+        """Return whether a metric of `policy` says that somebody calls `service` now."""
+        place = self.history.index(self.now)
+        for metric in leaves(policy.idle_when):
+            if isinstance(metric, MetricCriterion):
+                found = self.series(policy.name, metric.query, metric.window).get(service, ())
+                if any((one.values[place] or 0) > metric.at_most for one in found):
+                    return True
+        return False
+
+
+def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple[datetime, datetime]:
+    """Return the last `length` of what was recorded of all clusters, from where on something was measured.
+
+    Raises:
+        SnapshotError: nothing was, or not at the same times.
+    """
+    measured = [
+        one.start + next(place for place in range(one.count) if place not in one.gaps) * one.step
+        for one in histories.values()
+        if len(one.gaps) < one.count
+    ]
+    if not measured:
+        errors = sorted(answer.error for one in histories.values() for answer in one.answers.values() if answer.error)
+        why = errors[0] if errors else "no query has a value at any time, expected some; is it the right Prometheus?"
+        raise SnapshotError(f"nothing was measured: {why}")
+    end = min(one.end for one in histories.values())
+    start = max(end - length, min(measured), *(one.start for one in histories.values()))
+    if start >= end or len({one.step for one in histories.values()}) > 1:
+        raise SnapshotError("the histories of its clusters are of other times, expected one snapshot of all")
+    return start, end
+
+
+def period_notes(
+    policies: PolicySet,
+    clusters: Collection[str],
+    histories: Mapping[str, QueryHistory],
+    period: tuple[datetime, datetime],
+    length: timedelta,
+) -> Iterator[str]:
+    """Yield what is to be known of the time that is replayed, and of what was recorded of it."""
+    (start, end), zone = period, common_zone(policies.time_zones)
+    for name in sorted(set(clusters) - histories.keys()):
+        yield f"{name}: has no history of queries, so nothing is known there"
+    if end - start < length:
+        only = f"{spelt_duration(end - start)} of {spelt_duration(length)}"
+        yield f"measured only from {weekday_and_time(start, zone)} on: {only}"
+    for name, history in histories.items():
+        gaps = [place for place in history.gaps if place >= history.index(start)]
+        if gaps:
+            lost = spelt_duration(len(gaps) * history.step)
+            yield f"{name}: nothing was measured for {lost} in all: metrics are unknown then, and change nothing"
+        failed = ((query, one.error) for query, one in history.answers.items() if one.error)
+        yield from (f"{name}: a query failed: {query}: {error}" for query, error in sorted(failed))
+        queries = {one_spaced(render_query(key)) for key in policies.query_keys(name)}
+        missing = len(queries - history.answers.keys())
+        if missing:
+            which = f"{missing} of {counted(len(queries), 'query', 'queries')}"
+            yield f"{name}: {which} not recorded, so unknown; record the history with these policies"
+    yield "limits are lifted: they count what goes idle for the first time, which a forecast without --replay shows"
+
+
+def unanswered_policies(history: QueryHistory | None, policies: PolicySet, cluster: str) -> set[str]:
+    """Return the policies of which a query has no answer in the history of `cluster`; all there, where it has none."""
+    known = policies.fleet.cluster(cluster)
+    if history is None:
+        return {one.name for one in policies.idling if known is not None and one.selector.selects_cluster(known)}
+    texts = ((key.policy, one_spaced(render_query(key))) for key in policies.query_keys(cluster))
+    return {policy for policy, text in texts if text not in history.answers or history.answers[text].error}
 
 
 def notes_on(
@@ -165,6 +239,13 @@ def _traffic(metric: MetricCriterion | WakeMetric, one: RangeSeries) -> Traffic:
     return Traffic(one.values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0, one.averages)
 
 
+def silent_times(values: Sequence[Sequence[float | None]]) -> int:
+    """Return at how many times none of the series has a value."""
+    if len(values) == 1:
+        return values[0].count(None)
+    return sum(all(one is None for one in both) for both in zip(*values, strict=True))
+
+
 def changes_in(policies: PolicySet, metrics: ReplayedMetrics, start: datetime, end: datetime) -> dict[datetime, bool]:
     """Return when a metric of a policy begins to say something else about a Service, while that matters, and whether
     nothing does at that time but say that it is quiet.
@@ -229,3 +310,14 @@ def _bounds(policy: IdlingPolicy) -> Iterator[tuple[str, str, float]]:
 def _states(values: Iterable[float | None], bound: float) -> list[bool | str | None]:
     """Return of each value whether it is above `bound`: a text where that is no number, None where there is none."""
     return [None if one is None else one > bound if one - one == 0 else str(one) for one in values]
+
+
+def joined_notes(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield `notes`, what each is about and its words, as text; the same about many objects is said once."""
+    by_words: dict[str, list[str]] = {}
+    for about, words in notes:
+        by_words.setdefault(words, []).append(about)
+    for words, names in sorted(by_words.items()):
+        named = sorted(set(names))
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        yield words.replace("{}", ", ".join(named[:_NAMED]) + more, 1)

@@ -19,14 +19,12 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.query_history import QueryHistory
-from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.decide.annotations import EXCLUDE, OUR_ANNOTATIONS, WAKE_PORTS, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.idling.records import awake_since
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
-from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import (
     Arrivals,
     Clocks,
@@ -37,20 +35,28 @@ from reconciler.forecast.idle_periods import (
     policy_replay,
     start_times,
 )
-from reconciler.forecast.measurements import ReplayedMetrics, ServiceName, changes_in, notes_on, traffic_of
+from reconciler.forecast.measurements import (
+    ReplayedMetrics,
+    changes_in,
+    joined_notes,
+    notes_on,
+    period_notes,
+    period_of,
+    silent_times,
+    traffic_of,
+    unanswered_policies,
+)
 from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
-from reconciler.messages import counted
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.pipeline import RunRequest, carry_out, plan_and_state
-from reconciler.policy.kinds.fields import render_query, spelt_duration
-from reconciler.policy.types import FleetCluster, IdlingPolicy, MetricCriterion, PolicySet, leaves
-from reconciler.report.reason_words import common_zone, weekday_and_time
+from reconciler.policy.types import FleetCluster, IdlingPolicy, PolicySet
+from reconciler.report.reason_words import common_zone
 from reconciler.world import victim_order
 
-_NAMED = 3
 _KEPT = (EXCLUDE, WAKE_PORTS)
+_YOUNG = "{} did not exist yet when the replay begins: until then it counts as running"
 _BY_TRAFFIC = frozenset(
     {ReasonCode.METRIC_BUSY, ReasonCode.WAKE_WHEN_TRUE, ReasonCode.WAKE_REQUESTED, ReasonCode.NEED_PODS}
 )
@@ -126,7 +132,7 @@ class _Simulation(Simulation):
     def run(self, at: datetime) -> Step:
         self._part.metrics.now = at
         for service, policy in self._asleep.items():
-            if is_busy(self._part, policy, (service.namespace, service.name), at):
+            if self._part.metrics.is_busy(policy, (service.namespace, service.name)):
                 self.annotate(service, {WAKE_REQUESTED_AT: format_time(at)})
         step = super().run(at)
         waiting = {one.name: one for one in self._part.policies.idling if one.wake == "OnSignal"}
@@ -143,17 +149,6 @@ def noted_on(entry: ManifestEntry) -> list[str]:
     """Return the annotations that runs wrote on an object; what people wrote there holds for the past too."""
     known = getattr(entry.decoded.metadata, "annotations", None) or {}
     return [key for key in known if key.startswith(OUR_ANNOTATIONS) and key not in _KEPT]
-
-
-def is_busy(part: Part, policy: IdlingPolicy, service: ServiceName, at: datetime) -> bool:
-    """Return whether a metric of `policy` says that somebody calls `service`."""
-    place = part.metrics.history.index(at)
-    for metric in leaves(policy.idle_when):
-        if isinstance(metric, MetricCriterion):
-            found = part.metrics.series(policy.name, metric.query, metric.window).get(service, ())
-            if any((one.values[place] or 0) > metric.at_most for one in found):
-                return True
-    return False
 
 
 class Played(Struct, frozen=True):
@@ -207,12 +202,8 @@ def replay(
         replay=Replay(
             policies=tuple(_by_policy(policies, opened, found, histories)),
             notes=(
-                *(
-                    f"{name}: has no history of queries, so nothing is known there"
-                    for name in sorted(opened.backends.keys() - histories.keys())
-                ),
-                *_period_notes(policies, histories, (start, end), length),
-                *_notes(found),
+                *period_notes(policies, opened.backends, histories, (start, end), length),
+                *joined_notes(note for some in found for note in some.notes),
             ),
             asked=length,
         ),
@@ -233,75 +224,10 @@ def _by_policy(
             starts |= start_times(backend.cluster, refs)
     first = next(iter(histories.values()))
     clocks = Clocks(first.step, first.scrape_interval / 2, common_zone(policies.time_zones))
-    lacking = {name: _lacking(histories.get(name), policies, name) for name in opened.backends}
+    lacking = {name: unanswered_policies(histories.get(name), policies, name) for name in opened.backends}
     for policy, own in periods.items():
         unknown = tuple(name for name, names in lacking.items() if policy in names)
         yield replace(policy_replay(f"IdlingPolicy {policy}", own, starts, clocks), unknown=unknown)
-
-
-def _lacking(history: QueryHistory | None, policies: PolicySet, cluster: str) -> set[str]:
-    """Return the policies of which a query has no answer in the history of `cluster`; all there, where it has none."""
-    known = policies.fleet.cluster(cluster)
-    if history is None:
-        return {one.name for one in policies.idling if known is not None and one.selector.selects_cluster(known)}
-    texts = ((key.policy, one_spaced(render_query(key))) for key in policies.query_keys(cluster))
-    return {policy for policy, text in texts if text not in history.answers or history.answers[text].error}
-
-
-def _period_notes(
-    policies: PolicySet, histories: Mapping[str, QueryHistory], period: tuple[datetime, datetime], length: timedelta
-) -> Iterator[str]:
-    """Yield what is to be known of the time that is replayed, and of what was recorded of it."""
-    (start, end), zone = period, common_zone(policies.time_zones)
-    if end - start < length:
-        only = f"{spelt_duration(end - start)} of {spelt_duration(length)}"
-        yield f"measured only from {weekday_and_time(start, zone)} on: {only}"
-    for name, history in histories.items():
-        gaps = [place for place in history.gaps if place >= history.index(start)]
-        if gaps:
-            lost = spelt_duration(len(gaps) * history.step)
-            yield f"{name}: nothing was measured for {lost} in all: metrics are unknown then, and change nothing"
-        failed = ((query, one.error) for query, one in history.answers.items() if one.error)
-        yield from (f"{name}: a query failed: {query}: {error}" for query, error in sorted(failed))
-        queries = {one_spaced(render_query(key)) for key in policies.query_keys(name)}
-        missing = len(queries - history.answers.keys())
-        if missing:
-            which = f"{missing} of {counted(len(queries), 'query', 'queries')}"
-            yield f"{name}: {which} not recorded, so unknown; record the history with these policies"
-    yield "limits are lifted: they count what goes idle for the first time, which a forecast without --replay shows"
-
-
-def _notes(found: Iterable[Played]) -> Iterator[str]:
-    """Yield what is to be known of the measurements of all parts; the same about many objects is said once."""
-    by_words: dict[str, list[str]] = {}
-    for about, words in (note for one in found for note in one.notes):
-        by_words.setdefault(words, []).append(about)
-    for words, names in sorted(by_words.items()):
-        named = sorted(set(names))
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        yield words.replace("{}", ", ".join(named[:_NAMED]) + more, 1)
-
-
-def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple[datetime, datetime]:
-    """Return the last `length` of what was recorded of all clusters, from where on something was measured.
-
-    Raises:
-        SnapshotError: nothing was, or not at the same times.
-    """
-    measured = [
-        one.start + next(place for place in range(one.count) if place not in one.gaps) * one.step
-        for one in histories.values()
-        if len(one.gaps) < one.count
-    ]
-    if not measured:
-        errors = sorted(answer.error for one in histories.values() for answer in one.answers.values() if answer.error)
-        why = errors[0] if errors else "no query has a value at any time, expected some; is it the right Prometheus?"
-        raise SnapshotError(f"nothing was measured: {why}")
-    end = min(one.end for one in histories.values())
-    start = max(end - length, min(measured), *(one.start for one in histories.values()))
-    if start >= end or len({one.step for one in histories.values()}) > 1:
-        raise SnapshotError("the histories of its clusters are of other times, expected one snapshot of all")
-    return start, end
 
 
 def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryHistory]) -> tuple[list[Part], Opened]:
@@ -405,21 +331,14 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
     result = made.result(start)
     behind = {(one.namespace, one.name) for found in services.values() for one in found}
     idle = _IdlePeriods(part, services, by_traffic, end)
+    places = range(*map(part.metrics.history.index, (start, end)))
     return Played(
         runs=result.runs,
         timelines=result.timelines,
         wakes=result.wakes,
         undecided=result.undecided,
         periods=tuple(one for timeline in result.timelines for one in idle.of(timeline)),
-        notes=(
-            *notes_on(
-                part.policies.idling, part.metrics, behind, range(*map(part.metrics.history.index, (start, end)))
-            ),
-            *(
-                (str(ref), "{} did not exist yet when the replay begins: until then it counts as running")
-                for ref in young
-            ),
-        ),
+        notes=(*notes_on(part.policies.idling, part.metrics, behind, places), *((str(ref), _YOUNG) for ref in young)),
     )
 
 
@@ -461,7 +380,7 @@ class _IdlePeriods(Struct, frozen=True):
         for one in traffic:
             for place, found in one.arrivals(first + 1, last + 2, history.step):
                 arrived[place] = found.plus(arrived.get(place, Arrivals()))
-        silent = _silent([one.values[first:last] for one in traffic])
+        silent = silent_times([one.values[first:last] for one in traffic])
         by = "traffic" if (ref, until) in self.by_traffic else "schedule" if until < self.end else ""
         after = arrived.pop(last + 1, Arrivals()).number
         came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
@@ -477,10 +396,3 @@ class _IdlePeriods(Struct, frozen=True):
             missing=silent / (last - first) if traffic else 0.0,
             unit="request" if all(one.seconds for one in traffic) else "connection",
         )
-
-
-def _silent(values: Sequence[Sequence[float | None]]) -> int:
-    """Return at how many times none of the series has a value."""
-    if len(values) == 1:
-        return values[0].count(None)
-    return sum(all(one is None for one in both) for both in zip(*values, strict=True))

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.backends.decode.workloads import value_below
+from reconciler.backends.patched_values import value_below
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, mappings, policy_name
 from reconciler.importing.periods import (

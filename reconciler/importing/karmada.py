@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.backends.decode.workloads import value_below
+from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
     WORKLOADS,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.backends.decode.workloads import value_below
+from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, mappings, policy_name
 from reconciler.importing.periods import PeriodError, check_zone, downtimes
 from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.backends.decode.workloads import value_below
+from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
     Imported,

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 
 from reconciler.backends.config_map_store import entry_name
 from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value, json_path, mismatches
-from reconciler.backends.decode.objects import model_object, shape_of
+from reconciler.backends.decode.objects import model_object, scale_kind_of, shape_of
 from reconciler.backends.decode.shapes import Custom, CustomResourceDefinition
 from reconciler.backends.decode.wire import instant
-from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
 from reconciler.backends.snapshot.controllers import with_settled_status
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of

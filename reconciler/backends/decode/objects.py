@@ -1,9 +1,10 @@
-"""Decoded objects -> the types of model.py, and the values of Secrets."""
+"""Decoded objects -> the types of model.py, the values of Secrets, and the kinds with a scale that are defined."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar, cast
@@ -11,8 +12,9 @@ from typing import Any, TypeVar, cast
 from reconciler import model
 from reconciler.backends.decode import shapes
 from reconciler.backends.decode.decoder import SHAPES
+from reconciler.backends.decode.shapes import CustomResourceDefinition, CustomVersion, Subresources
 from reconciler.backends.decode.wire import Metadata, Object, Wire, controller_of, datetime_of
-from reconciler.backends.decode.workloads import workload_of, writer_of
+from reconciler.backends.decode.workloads import STATUS_COUNTS, workload_of, writer_of
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.errors import MalformedAnswerError, NotFoundError
 from reconciler.model import (
@@ -263,3 +265,47 @@ _READERS: dict[type, Callable[[ObjectRef, Metadata, Any], Any]] = {
     model.Pod: _pod,
     model.Lease: _lease,
 }
+
+
+_VERSION = r"(?a)v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?"
+_STAGES = {"alpha": 0, "beta": 1, None: 2}
+
+
+def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
+    """Return the kind with its paths of replicas and what its status counts, None where no served version has a scale.
+
+    Of several versions with a scale the stored one counts, then the one the API server prefers (v2, v1, v1beta1, ...).
+    In v1beta1 one version, and subresources for all of them, may stand at the top.
+
+    Source: apiextensions/v1 types.go, CustomResourceSubresourceScale; apimachinery pkg/version,
+    CompareKubeAwareVersionStrings.
+    """
+    spec = definition.spec
+    versions = spec.versions or ([CustomVersion(spec.version)] if spec.version else [])
+    scales = [(version, (version.subresources or spec.subresources or Subresources()).scale) for version in versions]
+    found = [(version, scale) for version, scale in scales if version.served is not False and scale is not None]
+    if not found:
+        return None
+    version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))
+    schema = version.schema or shapes.CustomSchema()
+    return WorkloadKind(
+        group=spec.group,
+        version=version.name,
+        kind=spec.names.kind,
+        plural=spec.names.plural,
+        replicas_path=_path(scale.spec_replicas_path),
+        status_path=_path(scale.status_replicas_path),
+        status_counts=tuple(field for field in STATUS_COUNTS if field in schema.status_fields),
+    )
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(text.removeprefix(".").split("."))
+
+
+def _priority(name: str) -> tuple[int, int, int, str]:
+    found = re.fullmatch(_VERSION, name)
+    if found is None:
+        return (-1, 0, 0, name)
+    major, stage, minor = found.groups()
+    return (_STAGES[stage], int(major), int(minor or 0), name)

@@ -1,9 +1,8 @@
-"""Objects with a scale -> `Workload`, and CustomResourceDefinitions -> the kinds with a scale that they define."""
+"""Objects with a scale -> `Workload`."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ import msgspec
 
 from reconciler.backends.decode import shapes
 from reconciler.backends.decode.decoder import decoded_value
-from reconciler.backends.decode.shapes import CustomResourceDefinition, CustomVersion, Subresources, WholeTemplate
+from reconciler.backends.decode.shapes import WholeTemplate
 from reconciler.backends.decode.wire import (
     CustomManagedFields,
     CustomMetadata,
@@ -26,6 +25,7 @@ from reconciler.backends.decode.wire import (
     controller_of,
     datetime_of,
 )
+from reconciler.backends.patched_values import value_below
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.messages import shown
 from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Switch, Workload
@@ -37,8 +37,6 @@ W = TypeVar("W", bound=Wire)
 
 STATUS_COUNTS = ("readyReplicas", "availableReplicas", "updatedReplicas")
 _LONGEST_COUNT = 10  # digits: counts have 31 bits
-_VERSION = r"(?a)v(\d{1,18})(?:(alpha|beta)(\d{1,18}))?"
-_STAGES = {"alpha": 0, "beta": 1, None: 2}
 _BEFORE_ALL = Instant(-(2**63))
 
 
@@ -274,13 +272,6 @@ def is_ready(value: Any, ready: Ready) -> bool:
     )
 
 
-def value_below(value: Any, path: Sequence[str]) -> Any:
-    """Return what stands at `path` in `value`, None where nothing does."""
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
 def _no_place(value: Any, path: Sequence[str]) -> str:
     """Return why no replicas can be written at `path`, "" where they can: what no int32 holds is none."""
     number = number_at(value, path)
@@ -407,43 +398,3 @@ _SPECIFIC: dict[type[Wire], Callable[[Any, WorkloadKind | None], dict[str, Any]]
     shapes.ScaledObject: _scaled_object,
     shapes.Custom: _custom,
 }
-
-
-def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
-    """Return the kind with its paths of replicas and what its status counts, None where no served version has a scale.
-
-    Of several versions with a scale the stored one counts, then the one the API server prefers (v2, v1, v1beta1, ...).
-    In v1beta1 one version, and subresources for all of them, may stand at the top.
-
-    Source: apiextensions/v1 types.go, CustomResourceSubresourceScale; apimachinery pkg/version,
-    CompareKubeAwareVersionStrings.
-    """
-    spec = definition.spec
-    versions = spec.versions or ([CustomVersion(spec.version)] if spec.version else [])
-    scales = [(version, (version.subresources or spec.subresources or Subresources()).scale) for version in versions]
-    found = [(version, scale) for version, scale in scales if version.served is not False and scale is not None]
-    if not found:
-        return None
-    version, scale = max(found, key=lambda pair: (pair[0].storage is True, _priority(pair[0].name)))
-    schema = version.schema or shapes.CustomSchema()
-    return WorkloadKind(
-        group=spec.group,
-        version=version.name,
-        kind=spec.names.kind,
-        plural=spec.names.plural,
-        replicas_path=_path(scale.spec_replicas_path),
-        status_path=_path(scale.status_replicas_path),
-        status_counts=tuple(field for field in STATUS_COUNTS if field in schema.status_fields),
-    )
-
-
-def _path(text: str) -> tuple[str, ...]:
-    return tuple(text.removeprefix(".").split("."))
-
-
-def _priority(name: str) -> tuple[int, int, int, str]:
-    found = re.fullmatch(_VERSION, name)
-    if found is None:
-        return (-1, 0, 0, name)
-    major, stage, minor = found.groups()
-    return (_STAGES[stage], int(major), int(minor or 0), name)

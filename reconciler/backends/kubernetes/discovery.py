@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.backends.decode.objects import scale_kind_of
 from reconciler.backends.decode.shapes import CustomResourceDefinition
-from reconciler.backends.decode.workloads import scale_kind_of
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request, resource_name
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, MOST_KINDS, ReadBudget, answer_to, decoded, listed

@@ -16,8 +16,8 @@ from reconciler.backends.decode import shapes
 from reconciler.backends.decode.decoder import decoded_value
 from reconciler.backends.decode.shapes import Custom, CustomStatus, PodTemplate, ReplicaSet, WholeTemplate
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.decode.workloads import STATUS_COUNTS, count_at, switch_tree, value_below
-from reconciler.backends.patched_values import equal
+from reconciler.backends.decode.workloads import STATUS_COUNTS, count_at, switch_tree
+from reconciler.backends.patched_values import equal, value_below
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.model import DELETION_COST, FIELD_MANAGER, HorizontalPodAutoscaler, Workload
 from reconciler.workload_kinds import WorkloadKind
