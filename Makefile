@@ -45,11 +45,16 @@ docs: .venvs/docs/.installed
 parts: $(STAMP)
 	$(BIN)/python -m tests.real.binaries
 
+# Tests are rewritten for their assertions and compiled once, not by each worker at the same time.
+$(VENV)/.collected: $(STAMP)
+	-@$(BIN)/pytest --collect-only -qq >/dev/null
+	@touch $@
+
 # Where they cannot be built, their tests are skipped with the reason; in CI that is a failure.
 built-where-possible: $(STAMP)
 	@$(BIN)/python -m tests.real.binaries || [ "$$CI" != true ]
 
-check: built-where-possible
+check: built-where-possible $(VENV)/.collected
 	$(BIN)/pytest $(PYTEST) -n auto --dist loadgroup --no-loadscope-reorder -m "not soak and not bench"
 
 # With the lowest releases of all direct dependencies, and on every later interpreter that this machine has: what differs
