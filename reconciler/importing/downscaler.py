@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from reconciler.importing.periods import (
     paired,
     parse_periods,
 )
+from reconciler.untrusted_text import whole_number_in
 
 PREFIX = "downscaler/"
 
@@ -179,7 +181,8 @@ class _DownscalerImport:
         found = []
         for name in self._controller.listed(flag):
             try:
-                found.append(re.compile(name))
+                with warnings.catch_warnings(action="ignore"):  # what a later Python may read otherwise
+                    found.append(re.compile(name))
             except re.error as error:
                 self._lose_flag(flag, f'"{name}" is no regular expression: {error}')
         return found
@@ -312,19 +315,22 @@ class _DownscalerImport:
     @staticmethod
     def _replicas(scopes: Sequence[Scope]) -> int:
         text = next((scope[key] for scope in scopes for key in _REPLICAS if key in scope), "0")
-        if not text.isdecimal():
+        number = whole_number_in(text)
+        if number is None:
             raise PeriodError(f'downtime-replicas "{text}" is no number of replicas')
-        return int(text)
+        return number
 
     def _grace_period(self, scopes: Sequence[Scope]) -> str:
         said = [scope["grace-period"] for scope in scopes if "grace-period" in scope]
         text = said[0] if said else "900"
         if not self._go:  # there a workload only shortens what the flags say, and a Namespace says nothing of it
             text, own = scopes[-1].get("grace-period", "900"), scopes[0].get("grace-period", "")
-            if len(scopes) == 3 and own.isdecimal() and text.isdecimal() and 0 < int(own) < int(text):
+            shorter, seconds = whole_number_in(own), whole_number_in(text)
+            if len(scopes) == 3 and shorter and seconds is not None and shorter < seconds:
                 text = own
-        if text.isdecimal():
-            minutes, seconds = divmod(int(text), 60)
+        seconds = whole_number_in(text)
+        if seconds is not None:
+            minutes, seconds = divmod(seconds, 60)
             return f"{minutes}m" if minutes and not seconds else f"{text}s"
         if text and _GO_DURATION.fullmatch(text):
             return text
@@ -350,8 +356,8 @@ def _closest(scopes: Sequence[Scope], keys: Iterable[str]) -> Mapping[str, str]:
 def asleep_by_downscaler(annotations: Mapping[str, str], replicas: int) -> int | None:
     """Return how many replicas something had that now has `replicas`, None where the tool did not scale it down."""
     text = annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "")
-    previous = 1 if text == "false" else int(text) if text.isdecimal() else 0  # of a CronJob: it was not suspended
-    return previous if previous > replicas else None
+    previous = 1 if text == "false" else whole_number_in(text)  # of a CronJob: it was not suspended
+    return previous if previous is not None and previous > replicas else None
 
 
 _IMAGE = re.compile(r"(?:^|/)(?:[a-z-]+-)?(?:kube-?downscaler|gokubedownscaler)(?:[:@]|$)", re.IGNORECASE)

@@ -23,7 +23,7 @@ MEMORY = ("operation-type", "original-resource-info", "deployment-replicas", "cr
 """The keys of the Secret of a SleepInfo."""
 
 _KINDS = (("Deployment", "suspendDeployments", True), ("StatefulSet", "suspendStatefulSets", True))
-_STEPS = re.compile(r"(\*|\d+(?:-\d+)?)(?:/(\d+))?", re.ASCII)
+_STEPS = re.compile(r"(\*|\d{1,4}(?:-\d{1,4})?)(?:/(\d{1,4}))?", re.ASCII)
 _MOST_WINDOWS = 50
 _GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "CronJob": "batch"}
 _PATCHED = {

@@ -10,8 +10,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.backends.decode.decoder import FieldPath, json_path, mismatches
 from reconciler.backends.patched_values import value_below
 from reconciler.errors import PolicyError, Problem, UsageError
+from reconciler.importing.shapes import shape_of
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.yaml.documents import Document
@@ -89,7 +91,9 @@ def read_manifests(paths: Sequence[str]) -> list[Manifest]:
         documents = read_documents(file, text)
         problems += documents.problems
         for document in documents.found:
-            found += _objects(document)
+            for path, manifest in _objects(document):
+                found.append(manifest)
+                problems += _misshapen(document, path, manifest)
     if problems:
         raise PolicyError.of(problems)
     return found
@@ -116,7 +120,8 @@ def _texts(paths: Iterable[str], problems: list[Problem]) -> Iterator[tuple[str,
                 yield file, text[0]
 
 
-def _objects(document: Document) -> Iterator[Manifest]:
+def _objects(document: Document) -> Iterator[tuple[FieldPath, Manifest]]:
+    """Yield each object of a document, and where it stands in it."""
     value = document.value
     if not isinstance(value, dict):
         return
@@ -127,9 +132,16 @@ def _objects(document: Document) -> Iterator[Manifest]:
             if isinstance(item, dict):
                 line, column = document.place(("items", place))
                 whole = item if "kind" in item else {"apiVersion": value.get("apiVersion"), "kind": of_list, **item}
-                yield Manifest(whole, f"{document.file}:{line}:{column}")
+                yield ("items", place), Manifest(whole, f"{document.file}:{line}:{column}")
         return
-    yield Manifest(value, f"{document.file}:{document.line}:{document.column}")
+    yield (), Manifest(value, f"{document.file}:{document.line}:{document.column}")
+
+
+def _misshapen(document: Document, path: FieldPath, manifest: Manifest) -> Iterator[Problem]:
+    """Yield what is wrong with an object, at `path` in `document`."""
+    for found in mismatches(manifest.value, shape_of(manifest.group, manifest.kind)):
+        line, column = document.place((*path, *found.path))
+        yield Problem(document.file, line, column, json_path(found.path), found.words())
 
 
 # What becomes of the manifests of another tool: policies, and what of them has no counterpart.

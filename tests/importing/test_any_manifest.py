@@ -1,0 +1,106 @@
+"""Manifests of other tools with anything in any place: policies, or every mistake with its line, never a bug."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.errors import PolicyError
+from reconciler.importing.downscaler import import_downscaler
+from reconciler.importing.karmada import import_karmada
+from reconciler.importing.kube_green import import_kube_green
+from reconciler.importing.kubefed import import_kubefed
+from reconciler.importing.manifests import read_manifests
+from tests.importing.test_downscaler import UP, controller, space, web
+from tests.importing.test_kube_green import sleep_info
+from tests.importing.test_spread import DEPLOYMENT, an_object, federated, karmada, preference, weights
+
+ODD = (None, "x", "9" * 5000, 1, [[]], {"a": 1})
+REF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+PATCH = {"target": {"group": "apps", "kind": "Deployment"}, "patch": "- {op: add, path: /spec/replicas, value: 0}"}
+SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+AFFINITY = {"clusterNames": ["east"], "exclude": ["west"], "labelSelector": SELECTOR, "fieldSelector": SELECTOR}
+OVERRIDE = {"targetCluster": AFFINITY, "overriders": {"plaintext": [{"path": "/spec/replicas", "value": 1}]}}
+SAMPLES: dict[str, tuple[Any, list[dict[str, Any]]]] = {
+    "kube-green": (
+        import_kube_green,
+        list(
+            yaml.safe_load_all(
+                sleep_info(excludeRef=[{"matchLabels": {"a": "b"}}, REF], includeRef=[REF], patches=[PATCH])
+            )
+        )[:1],
+    ),
+    "karmada": (
+        import_karmada,
+        [
+            DEPLOYMENT,
+            an_object("cluster.karmada.io/v1alpha1", "Cluster", "east", {"a": "b"}, zones=["b"], provider="b"),
+            karmada(
+                priority=1,
+                resourceSelectors=[REF, {"kind": "Deployment", "labelSelector": SELECTOR}],
+                placement={"clusterAffinity": AFFINITY, "replicaScheduling": weights(east=1)},
+            ),
+            karmada("OverridePolicy", overrideRules=[OVERRIDE]),
+        ],
+    ),
+    "kubefed": (
+        import_kubefed,
+        [
+            federated(placement={"clusterSelector": SELECTOR}, overrides=[{"clusterName": "east"}]),
+            preference(totalReplicas=3, clusters={"east": {"weight": 1}}, intersectWithClusterSelector=True),
+        ],
+    ),
+    "kube-downscaler": (
+        partial(import_downscaler, go=False),
+        [
+            one
+            for one in yaml.safe_load_all(
+                space(uptime=UP, downtime_replicas="1", grace_period="60") + web(uptime=UP) + controller("--once")
+            )
+            if one
+        ],
+    ),
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from places(value[key], (*path, key))
+
+
+@pytest.mark.parametrize("tool", SAMPLES)
+def test_anything_in_any_place_is_policies_or_a_mistake_with_its_line(tmp_path, tool):
+    importer, sample = SAMPLES[tool]
+    file = tmp_path / "in.yaml"
+    made = 0
+    for path in places(sample):
+        for odd in ODD:
+            documents = copy.deepcopy(sample)
+            inner: Any = documents
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = odd
+            file.write_text(yaml.safe_dump_all(documents))
+            with suppress(PolicyError):
+                importer(read_manifests([str(file)]))
+                made += 1
+    assert made
+
+
+def test_all_mistakes_are_said_at_once_where_they_stand(tmp_path):
+    file = tmp_path / "in.yaml"
+    file.write_text(sleep_info(weekdays=1, excludeRef=[{"matchLabels": ["green"]}]))
+    with pytest.raises(PolicyError) as caught:
+        read_manifests([str(file)])
+    said = [f"{one.line}:{one.column}: {one.field}: {one.message}" for one in caught.value.problems]
+    assert said == [
+        "9:5: spec.excludeRef[0].matchLabels: is a list, expected a mapping",
+        "12:13: spec.weekdays: is 1, expected a text; put it in quotes",
+    ]
