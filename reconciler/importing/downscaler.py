@@ -26,6 +26,7 @@ from reconciler.importing.periods import (
     all_of,
     any_of,
     during,
+    min_awake,
     outside,
     paired,
     parse_periods,
@@ -135,7 +136,7 @@ class _DownscalerImport:
             "idleWhen": criterion.get("allOf", [criterion]),
             "minAge": setting.min_age,
             **({"idleReplicas": setting.replicas} if setting.replicas else {}),
-            **({} if setting.wakes else {"wake": "OnSignal"}),
+            **(min_awake(criterion) if setting.wakes else {"wake": "OnSignal"}),
         }
         self._gathering.add("IdlingPolicy", policy_name(name), spec, self._observed)
 

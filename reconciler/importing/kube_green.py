@@ -14,7 +14,7 @@ from typing import Any
 
 from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, mappings, policy_name
-from reconciler.importing.periods import PeriodError, check_zone, downtimes
+from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
 from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK
 from reconciler.yaml.reader import marked
 
@@ -78,13 +78,14 @@ def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
         if not selector["kinds"]:
             gathering.lose(first, "spec", "selects nothing; no policy is made of it")
             continue
+        schedule = {"schedule": {"timeZone": _zone(first), "downtime": [*windows]}}
         spec = {
             **({"priority": number} if number else {}),
             "selector": {"namespaces": {"include": [first.namespace]}, "workloads": selector},
             **_excluded_by_kind(first),
-            "idleWhen": [{"schedule": {"timeZone": _zone(first), "downtime": [*windows]}}],
+            "idleWhen": [schedule],
             "minAge": "0s",
-            **({} if first.at("spec", "wakeUpAt") else {"wake": "OnSignal"}),
+            **(min_awake(schedule) if first.at("spec", "wakeUpAt") else {"wake": "OnSignal"}),
         }
         gathering.add("IdlingPolicy", policy_name(first.namespace, first.name), spec, losses)
 

@@ -10,7 +10,7 @@ internal/pkg/values/timespan.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,7 +22,7 @@ from reconciler.policy.kinds.calendar import (
     DAYS,
     MINUTES_A_DAY,
     MINUTES_A_WEEK,
-    AbsoluteWindow,
+    WeeklyWindow,
     clock,
     parse_window,
 )
@@ -37,6 +37,7 @@ _ABSOLUTE = re.compile(rf"({_MOMENT}) *- *({_MOMENT})", re.ASCII)
 _DIRECTED = re.compile(rf"(from|until) *-? *({_MOMENT})", re.ASCII)
 _START, _END = "1970-01-01T00:00:00Z", "2999-12-31T00:00:00Z"  # the years that a calendar knows
 _MIDNIGHT = "24:00"
+_MIN_AWAKE = 120  # minutes, the default of a policy
 _WHOLE_DAY = f"00:00-{_MIDNIGHT}"
 
 Criterion = Mapping[str, Any]
@@ -193,14 +194,43 @@ def _minutes(periods: Periods) -> set[int]:
     """Return the minutes of a week, from Monday 00:00, that are in `periods`."""
     if periods.always:
         return set(range(MINUTES_A_WEEK))
-    found = set[int]()
-    for text in (text for texts in periods.windows.values() for text in texts):
-        for window in parse_window(text) or ():
-            if isinstance(window, AbsoluteWindow):
-                raise PeriodError(f'"{text}" is once, expected an upscale-period and a downscale-period of each week')
-            midnight = window.start_day * MINUTES_A_DAY
-            found |= set(range(midnight + window.start_minute, midnight + window.end_minute))
-    return found
+    texts = [text for texts in periods.windows.values() for text in texts]
+    once = [text for text in texts if "/" in text]
+    if once:
+        raise PeriodError(f'"{once[0]}" is once, expected an upscale-period and a downscale-period of each week')
+    return _minutes_of(texts)
+
+
+def _minutes_of(texts: Iterable[str]) -> set[int]:
+    """Return the minutes of a week that are in windows; those that are once have none."""
+    return {
+        minute % MINUTES_A_WEEK
+        for text in texts
+        for window in parse_window(text) or ()
+        if isinstance(window, WeeklyWindow)
+        for start in (window.start_day * MINUTES_A_DAY,)
+        for minute in range(start + window.start_minute, start + window.days * MINUTES_A_DAY + window.end_minute)
+    }
+
+
+def min_awake(criterion: Criterion) -> dict[str, str]:
+    """Return the minAwake of a policy with `criterion`, where something is up for less than the default in a week."""
+    awake = set(range(MINUTES_A_WEEK)) - _idle_minutes(criterion)
+    ends = sorted(minute for minute in awake if (minute + 1) % MINUTES_A_WEEK not in awake)
+    starts = [minute for minute in awake if (minute - 1) % MINUTES_A_WEEK not in awake]
+    times = [min((end - start) % MINUTES_A_WEEK for end in ends) + 1 for start in starts]
+    least = min(times, default=_MIN_AWAKE)
+    return {"minAwake": f"{least}m"} if least < _MIN_AWAKE else {}
+
+
+def _idle_minutes(criterion: Criterion) -> set[int]:
+    """Return the minutes of a week in which `criterion` is met, on the clock of each of its time zones."""
+    if "schedule" in criterion:
+        hours = criterion["schedule"]
+        found = _minutes_of(hours.get("downtime") or hours["uptime"])
+        return found if "downtime" in hours else set(range(MINUTES_A_WEEK)) - found
+    parts = [_idle_minutes(one) for one in criterion.get("anyOf") or criterion["allOf"]]
+    return set.union(*parts) if "anyOf" in criterion else set.intersection(*parts)
 
 
 # Weeks as moments: what goes to sleep at some, and wakes at others.

@@ -48,6 +48,11 @@ def test_two_moments_are_the_time_between_them(tmp_path, spec, expected):
     assert lost(said) == []
 
 
+def test_what_is_up_for_less_than_two_hours_is_idled_again_when_that_is_over(tmp_path):
+    specs, _ = imported(tmp_path, "kube-green", sleep_info(weekdays="*", sleepAt="09:00", wakeUpAt="08:00"))
+    assert specs["dev-nights"]["minAwake"] == "60m"
+
+
 def test_what_never_wakes_by_itself_waits_for_a_signal(tmp_path):
     specs, _ = imported(tmp_path, "kube-green", sleep_info(wakeUpAt=None))
     assert specs["dev-nights"]["wake"] == "OnSignal"

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.importing.periods import ALWAYS, Dialect, PeriodError, downtimes, during, outside, paired, parse_periods
+from reconciler.importing.periods import (
+    ALWAYS,
+    Dialect,
+    PeriodError,
+    downtimes,
+    during,
+    min_awake,
+    outside,
+    paired,
+    parse_periods,
+)
 
 PY, GO = Dialect(go=False), Dialect(go=True)
 BERLIN = Dialect(go=False, zone="Europe/Berlin", days="Mon-Fri")
@@ -114,6 +124,22 @@ def test_periods_to_scale_in_that_are_no_week_are_said(down):
 def test_moments_are_windows_from_each_sleep_to_the_next_wake(sleeps, wakes, windows):
     evening, morning = {day * DAY + 20 * 60 for day in sleeps}, {day * DAY + 8 * 60 for day in wakes}
     assert downtimes(evening, morning) == windows
+
+
+@pytest.mark.parametrize(
+    ("up", "least"),
+    [
+        ("Mon-Fri 07:00-19:00 UTC", {}),
+        ("Mon-Fri 07:00-09:00 UTC", {}),
+        ("Mon-Fri 07:00-08:30 UTC", {"minAwake": "90m"}),
+        ("Sun-Sun 23:00-24:00 UTC, Mon-Mon 00:00-00:30 UTC", {"minAwake": "90m"}),
+        ("Mon-Mon 07:00-19:00 UTC, Tue-Tue 07:00-07:10 Asia/Tokyo", {"minAwake": "10m"}),
+        ("2026-12-24T18:00:00Z-2026-12-24T18:30:00Z", {}),
+        ("never", {}),
+    ],
+)
+def test_what_is_up_for_less_than_the_default_is_idled_when_that_is_over(up, least):
+    assert min_awake(outside(parse_periods(up, PY))) == least
 
 
 def test_a_sleep_while_asleep_changes_nothing():
