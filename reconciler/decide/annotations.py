@@ -244,7 +244,7 @@ def parse_kube_downscaler_time(text: str) -> datetime | None:
 
     Source: kube-downscaler kube_downscaler/scaler.py, TIMESTAMP_FORMATS.
     """
-    text = text.strip().replace(" ", "T")
+    text = re.sub(r"(?<![\d.])(\d)(?!\d)", r"0\1", text.strip(), flags=re.ASCII).replace(" ", "T")  # 2026-6-1 is one
     return next(filter(None, map(parse_time, (text, f"{text}Z", f"{text}:00Z", f"{text}T00:00:00Z"))), None)
 
 

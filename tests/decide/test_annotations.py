@@ -84,7 +84,9 @@ def test_a_time_that_can_be_counted_with(text, year):
     assert (None if found is None else found.year) == year
 
 
-@pytest.mark.parametrize("text", ["2026-12-01T00:00:00Z", "2026-12-01T00:00", "2026-12-01 00:00", "2026-12-01"])
+@pytest.mark.parametrize(
+    "text", ["2026-12-01T00:00:00Z", "2026-12-01T00:00", "2026-12-01 00:00", "2026-12-01", "2026-12-1 0:00"]
+)
 def test_the_times_of_kube_downscaler(text):
     assert parse_kube_downscaler_time(text) == datetime(2026, 12, 1, tzinfo=UTC)
 
