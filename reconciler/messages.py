@@ -70,11 +70,6 @@ def nearest_of(word: Any, known: Iterable[str], *, likeness: float = 0.6) -> str
     return lower[found[0]] if found else None
 
 
-def replica_count(number: int) -> str:
-    """Return "1 replica", "2 replicas"."""
-    return "1 replica" if number == 1 else f"{number} replicas"
-
-
 def alternatives(options: Iterable[Any]) -> str:
     """Return `"a", "b" or "c"`."""
     texts = [f'"{option}"' for option in options]

@@ -36,7 +36,7 @@ from reconciler.plan.model import Action, Plan
 from reconciler.plan.saved_plan_checks import check_keeps_awake, check_replicas, check_templates, replicas_of
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.report.reason_words import age
+from reconciler.report.times import age
 from reconciler.untrusted_text import short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World

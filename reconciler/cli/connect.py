@@ -43,7 +43,7 @@ from reconciler.messages import nearest
 from reconciler.model import ServiceAccount
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import FleetCluster, PolicySet, Writes
-from reconciler.report.reason_words import ReasonWords
+from reconciler.report.times import ReasonWords
 from reconciler.worker_pool import WorkerPool
 
 _SECRET = "reconciler-kubeconfig"

@@ -26,7 +26,7 @@ from reconciler.messages import counted
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ServiceAccount
 from reconciler.observe.needed_objects import Scope
 from reconciler.policy.types import Fleet, PolicySet, Writes
-from reconciler.report.reason_words import ReasonWords, age, ago
+from reconciler.report.times import ReasonWords, age, ago
 
 State = Literal["OK", "WARN", "FAIL"]
 

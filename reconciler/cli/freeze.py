@@ -22,7 +22,7 @@ from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_tex
 from reconciler.errors import UsageError, reason_of, reason_on
 from reconciler.messages import counted, nearest
 from reconciler.policy.types import Fleet, Freeze
-from reconciler.report.reason_words import ReasonWords
+from reconciler.report.times import ReasonWords
 from reconciler.world import World
 
 _LONGEST_REASON = 500

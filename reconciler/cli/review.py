@@ -26,7 +26,7 @@ from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import PolicySet, Tenant
-from reconciler.report.reason_words import age
+from reconciler.report.times import age
 
 if TYPE_CHECKING:
     from reconciler.backends.backend import Opened

@@ -27,7 +27,7 @@ from reconciler.pod_requests import Hours
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, Prices
 from reconciler.report.groups import columns
-from reconciler.report.reason_words import common_zone, time_and_zone, weekday_and_time
+from reconciler.report.times import common_zone, time_and_zone, weekday_and_time
 from reconciler.untrusted_text import one_line
 
 _NONE = "(none)"

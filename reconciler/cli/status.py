@@ -23,7 +23,6 @@ from reconciler.pipeline import plan_and_state
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.groups import columns
 from reconciler.report.html import check_wake_form, render_status_page
-from reconciler.report.reason_words import stored_text_in_utc
 from reconciler.report.status import (
     FleetStatus,
     RunSummary,
@@ -34,6 +33,7 @@ from reconciler.report.status import (
     status_values,
 )
 from reconciler.report.text import wrapped
+from reconciler.report.times import stored_text_in_utc
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import BY_KIND
 from reconciler.world import World

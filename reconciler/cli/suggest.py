@@ -44,7 +44,7 @@ from reconciler.policy.kinds.fields import render_query, spelt_duration
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded, load
 from reconciler.policy.types import FleetCluster, MetricCriterion, PolicySet, leaves
-from reconciler.report.reason_words import common_zone, time_and_zone
+from reconciler.report.times import common_zone, time_and_zone
 from reconciler.untrusted_text import one_line
 from reconciler.yaml.reader import read_documents
 from reconciler.yaml.writer import block_text

@@ -2,7 +2,7 @@
 
 The texts are those of JSON, annotations, ConfigMaps and Events: in English, times in UTC. They may become better at any
 time, so nothing compares them, or reads anything out of them. What people read has ages, and times in their zone:
-`report/reason_words.py` fills these in.
+`report/times.py` fills these in.
 """
 
 from __future__ import annotations

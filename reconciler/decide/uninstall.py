@@ -24,13 +24,12 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, DesiredState, FieldChange, Notice, Phase, Verb, group_name
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, NOTHING, ObjectRef
+from reconciler.model import ACTIVATOR_MANAGER, DELETION_COST, MANAGED_BY_LABEL, NOTHING, ObjectRef
 from reconciler.workload_kinds import PREVIOUS_VALUES
 
 _RECORDS = (IDLED_AT, UNIDLE_TARGETS, PREVIOUS_SCALE, *PREVIOUS_VALUES, PREVIOUS_BOUNDS, PLACED)
 _OF_OTHERS = "idling.alpha.openshift.io/"
 _SCALE = SCALE_REASON.partition("/")[0] + "/"
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _COPIED = frozenset({"Endpoints", "EndpointSlice"})
 """Kinds whose annotations Kubernetes copies from a Service: they follow it."""
 
@@ -51,8 +50,8 @@ class AnnotatedObject(Struct, frozen=True):
         ours = {key for key in self.annotations if key.startswith(OUR_ANNOTATIONS) and not key.startswith(_OF_OTHERS)}
         if self.annotations.get(SCALE_REASON, IDLED) != IDLED:
             ours = {key for key in ours if not key.startswith(_SCALE)}
-        if VICTIM_LABEL in self.labels and self.annotations.get(_DELETION_COST) in (VICTIM_COST, SPARED_COST):
-            ours.add(_DELETION_COST)
+        if VICTIM_LABEL in self.labels and self.annotations.get(DELETION_COST) in (VICTIM_COST, SPARED_COST):
+            ours.add(DELETION_COST)
         return tuple(sorted(ours))
 
     @property

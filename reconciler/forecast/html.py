@@ -24,7 +24,7 @@ from reconciler.forecast.text import (
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.report.change_words import name_of
 from reconciler.report.html import page_template
-from reconciler.report.reason_words import DAYS, weekday_and_time
+from reconciler.report.times import DAYS, weekday_and_time
 from reconciler.untrusted_text import one_line
 
 WIDTH = 1000

@@ -19,7 +19,7 @@ from reconciler.messages import counted
 from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
 from reconciler.policy.kinds.fields import parse_duration, render_query, spelt_duration
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
-from reconciler.report.reason_words import common_zone, weekday_and_time
+from reconciler.report.times import common_zone, weekday_and_time
 
 ServiceName = tuple[str, str]
 """Namespace and name."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from reconciler.forecast.timelines import Forecast, Segment, WorkloadTimeline
-from reconciler.report.reason_words import DAYS
+from reconciler.report.times import DAYS
 from reconciler.untrusted_text import one_line
 
 _CELLS = 84

@@ -21,8 +21,8 @@ from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.change_words import name_of
-from reconciler.report.reason_words import common_zone, time_and_zone
 from reconciler.report.summary import Held, held_of
+from reconciler.report.times import common_zone, time_and_zone
 from reconciler.untrusted_text import one_line
 
 NIGHT = timedelta(hours=12)

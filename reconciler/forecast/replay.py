@@ -52,7 +52,7 @@ from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTim
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.pipeline import RunRequest, carry_out, plan_and_state
 from reconciler.policy.types import FleetCluster, IdlingPolicy, PolicySet
-from reconciler.report.reason_words import common_zone
+from reconciler.report.times import common_zone
 from reconciler.world import victim_order
 
 _KEPT = (EXCLUDE, WAKE_PORTS)

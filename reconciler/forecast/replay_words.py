@@ -12,7 +12,7 @@ from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.report.change_words import name_of
-from reconciler.report.reason_words import DAYS
+from reconciler.report.times import DAYS
 from reconciler.untrusted_text import one_line
 
 ALL = "all policies"

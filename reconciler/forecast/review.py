@@ -22,7 +22,7 @@ from reconciler.plan.model import Action, Plan
 from reconciler.policy.compiled import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.change_words import what_of
-from reconciler.report.reason_words import common_zone
+from reconciler.report.times import common_zone
 
 LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
 DifferenceKind = Literal[

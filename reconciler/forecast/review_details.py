@@ -16,9 +16,9 @@ from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.report.change_words import name_of, what_of
 from reconciler.report.groups import Line, PolicyGroup, blocks_of, grouped
-from reconciler.report.reason_words import age, weekday_and_time
 from reconciler.report.summary import held_of
 from reconciler.report.text import block_entries, lines_of
+from reconciler.report.times import age, weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
 T = TypeVar("T")

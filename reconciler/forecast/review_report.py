@@ -17,7 +17,7 @@ from reconciler.model import ObjectRef
 from reconciler.report.calendar import Span
 from reconciler.report.change_words import name_of
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, details, fence, joined, origin_of, prose
-from reconciler.report.reason_words import weekday_and_time
+from reconciler.report.times import weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
 _MOST_GROUPS = 12

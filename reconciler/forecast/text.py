@@ -26,7 +26,7 @@ from reconciler.report.calendar import Span, recurring
 from reconciler.report.change_words import name_of
 from reconciler.report.groups import columns
 from reconciler.report.markdown import details, fence, joined, prose, table
-from reconciler.report.reason_words import time_and_zone, weekday_and_time
+from reconciler.report.times import time_and_zone, weekday_and_time
 from reconciler.untrusted_text import escaped, one_line
 
 WAKES = 5

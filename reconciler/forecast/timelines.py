@@ -24,7 +24,7 @@ from reconciler.pod_requests import PodRequests
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
 from reconciler.report.change_words import is_metadata
-from reconciler.report.reason_words import common_zone
+from reconciler.report.times import common_zone
 
 LOWER_MINIMUM = "its autoscaler goes to its lower minimum"
 """What is assumed where only that is lowered: at most the difference is saved."""

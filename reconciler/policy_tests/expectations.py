@@ -20,7 +20,7 @@ from reconciler.policy.kinds.policy_test import ExpectFields
 from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.change_words import name_of, verb_of
-from reconciler.report.reason_words import reasons_in
+from reconciler.report.times import reasons_in
 from reconciler.workload_kinds import names_kind
 
 Touched = tuple[str, str, str]

@@ -24,7 +24,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before
 from reconciler.policy_tests.expectations import Failure, Touched, judged
 from reconciler.report.change_words import name_of
-from reconciler.report.reason_words import common_zone
+from reconciler.report.times import common_zone
 from reconciler.workload_kinds import WorkloadKind, same_scalar, workload_kind
 from reconciler.world import victim_order
 

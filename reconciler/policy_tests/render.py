@@ -12,7 +12,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.messages import counted
 from reconciler.policy_tests.expectations import Failure, PolicyCoverage
 from reconciler.policy_tests.play import CaseResult
-from reconciler.report.reason_words import time_and_zone
+from reconciler.report.times import time_and_zone
 from reconciler.untrusted_text import escaped
 from reconciler.version import OUTPUT_VERSION
 

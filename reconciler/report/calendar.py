@@ -15,7 +15,7 @@ from msgspec import Struct
 from reconciler.decide.schedule import open_periods
 from reconciler.messages import counted
 from reconciler.policy.types import Calendar
-from reconciler.report.reason_words import DAYS, weekday_and_time
+from reconciler.report.times import DAYS, weekday_and_time
 from reconciler.untrusted_text import one_line
 
 Span = tuple[datetime, datetime]

@@ -34,8 +34,8 @@ from reconciler.report.change_words import (
     victims_of,
 )
 from reconciler.report.groups import overridden_words
-from reconciler.report.reason_words import age, reasons_in
 from reconciler.report.summary import source_of
+from reconciler.report.times import age, reasons_in
 from reconciler.untrusted_text import one_line
 from reconciler.workload_kinds import SCALABLE_KINDS
 

@@ -25,7 +25,7 @@ from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.report.change_words import field_of, is_metadata, metadata_words, name_of, sign_of, verb_of, victims_of
-from reconciler.report.reason_words import ReasonWords, reasons_in, time_and_zone
+from reconciler.report.times import ReasonWords, reasons_in, time_and_zone
 from reconciler.untrusted_text import one_line
 
 _WORST_FIRST = tuple(Effect)

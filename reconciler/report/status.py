@@ -27,7 +27,7 @@ from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
 from reconciler.report.change_words import name_of
 from reconciler.report.groups import columns, made_at, placement_rows
-from reconciler.report.reason_words import age, ago, reasons_in
+from reconciler.report.times import age, ago, reasons_in
 from reconciler.untrusted_text import one_line, whole_number_in
 from reconciler.version import OUTPUT_VERSION
 

@@ -24,7 +24,7 @@ from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.report.groups import FROZEN, Line, PolicyGroup, bracketed, grouped, made_at, updates_of
-from reconciler.report.reason_words import age
+from reconciler.report.times import age
 from reconciler.untrusted_text import one_line
 
 NOT_APPROVED = "not approved"

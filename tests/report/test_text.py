@@ -35,9 +35,9 @@ from reconciler.decide.reasons import text_of as stored_text
 from reconciler.plan.model import KeptUp
 from reconciler.report.change_words import is_metadata, name_of, what_of
 from reconciler.report.groups import made_at
-from reconciler.report.reason_words import ReasonWords
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
+from reconciler.report.times import ReasonWords
 from tests.builders import NOW, a_ref, said
 from tests.laws import tries
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_plan, a_record, a_scale, a_wake, an_idle

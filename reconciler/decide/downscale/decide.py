@@ -41,7 +41,7 @@ from reconciler.decide.selectors import (
     of_highest_priority,
 )
 from reconciler.decide.workloads import replaces_replica_sets
-from reconciler.messages import replica_count
+from reconciler.messages import counted
 from reconciler.model import (
     NOTHING,
     HorizontalPodAutoscaler,
@@ -122,7 +122,7 @@ class WorkloadTarget(Struct, frozen=True):
         return Undecided(str(self.ref), "downscale", self.policy.name, reasons)
 
     def overridden(self, winner: str, why: Reason) -> Overridden:
-        return Overridden(self.ref, "downscale", self.policy.name, replica_count(self.desired), winner, (why,))
+        return Overridden(self.ref, "downscale", self.policy.name, counted(self.desired, "replica"), winner, (why,))
 
 
 def workload_target(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> WorkloadTarget:
@@ -374,7 +374,7 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
             yield from held
             return
     yield _decision(case)
-    yield PolicyExplanation(workload.ref, "downscale", policy.name, replica_count(case.desired), case.reasons)
+    yield PolicyExplanation(workload.ref, "downscale", policy.name, counted(case.desired, "replica"), case.reasons)
 
 
 def _decision(case: WorkloadTarget) -> Decision:

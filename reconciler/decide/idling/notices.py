@@ -19,7 +19,7 @@ from reconciler.decide.idling.service_records import ServiceRecord
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
 from reconciler.decide.idling.verdicts import Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
-from reconciler.messages import replica_count
+from reconciler.messages import counted
 from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
 
 _BY_AUTOSCALER = (
@@ -115,12 +115,12 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
     lists = [(listing.record.replicas, listing.service) for listing in subject.listings]
     if choice.state is IdleState.UNPROVEN:
         names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
-        why = f"{names} lists it as idle with {replica_count(record.replicas)}, but it has no record of its own"
+        why = f"{names} lists it as idle with {counted(record.replicas, 'replica')}, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
         yield _about(choice.ref, "unproven", f": {why}; {then}")
     elif choice.was_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
-        why = f"Service/{name} lists it with {replica_count(most)}, but its own record says {record.replicas}"
+        why = f"Service/{name} lists it with {counted(most, 'replica')}, but its own record says {record.replicas}"
         yield _about(choice.ref, "unproven", f": {why}; that is what it wakes to")
 
 

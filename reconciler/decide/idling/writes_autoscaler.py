@@ -22,7 +22,7 @@ from reconciler.decide.annotations import (
     idling_owner,
     idling_owner_text,
 )
-from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, pinned_bounds
+from reconciler.decide.autoscalers import MINIMUM, Bounds, PinnedAutoscaler, pinned_bounds
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -52,7 +52,6 @@ from reconciler.decide.idling.writes_workload import pauses_flux, record_after
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import NOTHING
 
-_MINIMUM = ("spec", "minReplicas")
 _MAXIMUM = ("spec", "maxReplicas")
 
 BOUNDS_BACK = "/bounds"
@@ -197,7 +196,7 @@ def release_changes(autoscaler: PinnedAutoscaler) -> tuple[FieldChange, ...]:
 
 def _bounds_changes(autoscaler: PinnedAutoscaler, wanted: Bounds) -> tuple[FieldChange, ...]:
     return (
-        FieldChange(_MINIMUM, autoscaler.hpa.minimum, wanted.minimum),
+        FieldChange(MINIMUM, autoscaler.hpa.minimum, wanted.minimum),
         FieldChange(_MAXIMUM, autoscaler.hpa.maximum, wanted.maximum),
     )
 

@@ -16,7 +16,7 @@ from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import named_by
-from reconciler.messages import replica_count
+from reconciler.messages import counted
 from reconciler.policy.types import ClusterPreference
 from reconciler.untrusted_text import LARGEST
 
@@ -181,7 +181,7 @@ def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplana
         alone = PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, change)
         return replace(alone, selected=not production)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
-    outcome = replica_count(result.next_replicas[local.cluster])
+    outcome = counted(result.next_replicas[local.cluster], "replica")
     found = ChangeIfWhenAsked(_change_if, local, result)
     return PolicyExplanation(local.ref, "placement", name, outcome, grounds, found)
 

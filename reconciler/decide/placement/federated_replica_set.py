@@ -38,7 +38,7 @@ from reconciler.decide.placement.status import (
 from reconciler.decide.placement.writes import asleep_writes, local_writes
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.decide.selectors import left_out, local_ref, named_by
-from reconciler.messages import replica_count
+from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.policy.types import FederatedReplicaSet
 
@@ -212,7 +212,7 @@ def _overridden(
             ref=local.ref,
             job="placement",
             policy=result.federated.name,
-            desired=replica_count(wished[local.cluster]),
+            desired=counted(wished[local.cluster], "replica"),
             winner=local.idle_by,
             reasons=local.reasons,
         )
@@ -273,7 +273,7 @@ def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iter
         if cluster is None or cluster.state not in ("Draining", "Leaving") or local.part != "held":
             continue
         if local.replicas and local.problem is None:
-            stay = f"{replica_count(local.replicas)} {'stays' if local.replicas == 1 else 'stay'}"
+            stay = f"{counted(local.replicas, 'replica')} {'stays' if local.replicas == 1 else 'stay'}"
             text = f"{cluster.state.lower()}, but {stay}: {text_of(local.reasons)}"
             yield Notice("drainKeeps", str(local.ref), text, result.federated.name, reasons=local.reasons)
 

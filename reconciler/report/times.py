@@ -1,4 +1,4 @@
-"""Reasons as people read them, and what would change a decision: with ages, and times in the zone of the calendars."""
+"""Times and ages as people read them: in the zone of the calendars, also in reasons and in what would change a decision."""
 
 from __future__ import annotations
 
