@@ -1,4 +1,6 @@
-"""Times and ages as people read them: in the zone of the calendars, also in reasons and in what would change a decision."""
+"""Times and ages as people read them, in the zone of the calendars: also those in reasons and in what would change a
+decision.
+"""
 
 from __future__ import annotations
 
