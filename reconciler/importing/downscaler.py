@@ -111,6 +111,8 @@ class _DownscalerImport:
         for manifest in (*self._namespaces.values(), *self._workloads):
             self._check_annotations(manifest)
         left_out: list[Mapping[str, Any]] = []
+        if not self._kinds:
+            return self._gathering.imported()  # nothing that it scales is scaled here
         of_workloads = self._of_workloads(left_out)
         of_namespaces = self._of_namespaces(left_out)
         self._default(left_out)
@@ -152,10 +154,11 @@ class _DownscalerImport:
             if plural in _KINDS:
                 kinds.append(_KINDS[plural])
             elif plural == _WITH_THEIR_TARGET:
-                self._lose_flag("include-resources", f"{plural}: autoscalers are idled with their targets")
+                words = "autoscalers are idled with their targets, or their minimum lowered; see autoscalers.hpa"
+                self._lose_flag("include-resources", f"{plural}: {words}")
             else:
                 self._lose_flag("include-resources", f"{plural}: are not scaled here")
-        return sorted(kinds) or ["Deployment"]
+        return sorted(kinds)
 
     def _scope(self) -> dict[str, Any]:
         """Return how policies narrow their workloads."""

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.importing.downscaler import asleep_by_downscaler
 from tests.importing.peers import imported, lost
+from tests.pipeline.calls import Folder
 
 CONTROLLERS = ["py-kube-downscaler", "kube-downscaler", "downscaler"]
 UP = "Mon-Fri 07:30-20:30 Europe/Berlin"
@@ -167,6 +168,15 @@ def test_flags_variables_and_a_config_map_of_the_controller_are_the_default(tmp_
     }
     assert set(specs) == {"imported", "default"}  # kube-public is excluded
     assert lost(said) == ["Deployment downscaler: --include-resources: jobs: are not scaled here"]
+
+
+@pytest.mark.parametrize("plural", ["horizontalpodautoscalers", "daemonsets,jobs"])
+def test_a_tool_that_scales_nothing_that_is_scaled_here_has_no_policies(tmp_path, plural):
+    desk = Folder(tmp_path)
+    desk.write("in/peer.yaml", controller("--default-uptime=" + UP, f"--include-resources={plural}") + space(uptime=UP))
+    said = desk.call("import", "kube-downscaler", "in")
+    assert (said.code, said.out) == (64, "")
+    assert f"--include-resources: {plural.split(',')[0]}: " in said.err
 
 
 @pytest.mark.parametrize(
