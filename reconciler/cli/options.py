@@ -230,6 +230,10 @@ class _Verb(click.Command):
             if not here:
                 raise
             raise click.UsageError(f"No such option '{error.option_name}'; {here}", ctx) from None
+        except click.UsageError as error:
+            if "extra argument" in error.message and any("--policies" in one.opts for one in self.params):
+                error.message += "; the policies are named by --policies"
+            raise
         check_variables({str(parameter.envvar) for parameter in self.params})
         return left
 

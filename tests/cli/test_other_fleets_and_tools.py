@@ -185,6 +185,7 @@ PATH_IS = "the policy directory is PATH without a flag, --policies PATH where a 
         ("apply -auto-approve", "-auto-approve: long options begin with two dashes, expected --auto-approve"),
         ("plan -target=web", f"No such option '-target'; {NARROW}"),
         ("plan --target web", f"No such option '--target'; {NARROW}"),
+        ("explain dev policies", "Got unexpected extra argument (policies); the policies are named by --policies"),
         ("plan -A", "No such option '-A'; all namespaces are looked at, unless --namespace names some"),
         (
             "apply --dry-run=server",
