@@ -231,9 +231,9 @@ class _Verb(click.Command):
                 raise
             raise click.UsageError(f"No such option '{error.option_name}'; {here}", ctx) from None
         except click.UsageError as error:
-            if "extra argument" in error.message and any("--policies" in one.opts for one in self.params):
-                error.message += "; the policies are named by --policies"
-            raise
+            if "extra argument" not in error.message or not any("--policies" in one.opts for one in self.params):
+                raise
+            raise click.UsageError(f"{error.message}; the policies are named by --policies", ctx) from None
         check_variables({str(parameter.envvar) for parameter in self.params})
         return left
 
