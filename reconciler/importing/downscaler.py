@@ -59,6 +59,10 @@ _FLAGS_WITHOUT_COUNTERPART = {
     "upscale-target-only": "has no counterpart: what no policy selects any more is woken",
 }
 _WIDER = "the policies would select more, so they only observe; select what is meant, and take mode out"
+_OBSERVED = {
+    "dry-run": "the policies only observe, too; take mode out to scale",
+    "explicit-include": _WIDER,
+}
 _LITERAL = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _GO_DURATION = re.compile(r"(?:\d+h)?(?:\d+m)?(?:\d+s)?", re.ASCII)
 
@@ -164,11 +168,12 @@ class _DownscalerImport:
         """Return how policies narrow their workloads."""
         controller = self._controller
         self._observed: list[Loss] = []
-        for flag, words in _FLAGS_WITHOUT_COUNTERPART.items():
-            if controller.flag(flag):
+        for flag, words in {**_WITHOUT_COUNTERPART, **_FLAGS_WITHOUT_COUNTERPART}.items():
+            if controller.is_set(flag):
                 self._lose_flag(flag, words)
-        if controller.flag("explicit-include"):
-            self._observed.append(self._lose_flag("explicit-include", _WIDER))
+        for flag, words in _OBSERVED.items():
+            if controller.is_set(flag):
+                self._observed.append(self._lose_flag(flag, words))
         narrowed: dict[str, Any] = {}
         labels = controller.listed("matching-labels")
         if len(labels) == 1 and re.fullmatch(r"[\w./-]+=[\w.-]+", labels[0], re.ASCII):
@@ -384,6 +389,10 @@ class Controller(Struct, frozen=True):
     def flag(self, name: str) -> str:
         """Return the value of a flag, "" for none."""
         return self.flags.get(name, _DEFAULTS.get(name, ""))
+
+    def is_set(self, name: str) -> bool:
+        """Return whether a flag is there, and not false."""
+        return self.flag(name).lower() not in ("", "false")
 
     def listed(self, name: str) -> list[str]:
         """Return the values of a flag that has several, with commas between them."""

@@ -188,6 +188,20 @@ def test_policies_that_would_select_more_only_observe(tmp_path, flag):
     assert "they only observe" in "".join(lost(said))
 
 
+@pytest.mark.parametrize(("flags", "mode"), [(["--dry-run"], "Observe"), (["-dry-run=false"], None)])
+def test_a_tool_that_only_says_what_it_would_do_becomes_policies_that_observe(tmp_path, flags, mode):
+    manifests = controller("--default-uptime=" + UP, *flags) + space(uptime=UP)
+    specs, said = imported(tmp_path, "kube-downscaler", manifests)
+    assert {spec.get("mode") for name, spec in specs.items() if name != "imported"} == {mode}
+    assert bool(lost(said)) == bool(mode)
+
+
+def test_flags_of_go_kube_downscaler_without_a_counterpart_are_said(tmp_path):
+    manifests = controller("--default-uptime=" + UP, "--scale-children=true", "--upscale-excluded=false")
+    _, said = imported(tmp_path, "go-kube-downscaler", manifests)
+    assert [line.split(": ")[1] for line in lost(said)] == ["--scale-children"]
+
+
 def test_one_matching_label_narrows(tmp_path):
     flags = ("--default-uptime=" + UP, "--matching-labels=team=a")
     specs, _ = imported(tmp_path, "kube-downscaler", controller(*flags) + web(uptime="never"))
