@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ("tests.real.fixtures",)
 
-yaml.SafeLoader = yaml.CSafeLoader  # `yaml.safe_load` of tests, which read back all that was written, by libyaml
+yaml.SafeLoader, yaml.SafeDumper = yaml.CSafeLoader, yaml.CSafeDumper  # tests read and write YAML by libyaml
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
