@@ -73,7 +73,6 @@ MORNING = ("--snapshot", "snapshot", "--now", "2026-11-23T07:00:00Z")
         pytest.param(nothing, (*PLAN, *LOOK), 0, 0, id="changes"),
         pytest.param(nothing, (*PLAN, *LOOK, "--detailed-exitcode"), 2, 2, id="changes, in detail"),
         pytest.param(nothing, (*APPLY, *LOOK), 0, 0, id="applied"),
-        pytest.param(limited, (*PLAN, *LOOK), 0, 4, id="held back"),
         pytest.param(limited, (*DIFF, *LOOK), 0, 4, id="held back, as a diff"),
         pytest.param(limited, (*APPLY, *LOOK), 0, 4, id="held back, the rest applied"),
         pytest.param(
@@ -89,8 +88,6 @@ MORNING = ("--snapshot", "snapshot", "--now", "2026-11-23T07:00:00Z")
         pytest.param(all_lost, (*PLAN, *LOOK), 1, 1, id="all clusters unknown"),
         pytest.param(all_lost, (*APPLY, *LOOK), 1, 1, id="all clusters unknown, nothing applied"),
         pytest.param(all_lost, ("status", *LOOK), 1, None, id="all clusters unknown, looked at"),
-        pytest.param(without_metrics, (*PLAN, *LOOK), 0, 6, id="a query unknown"),
-        pytest.param(in_conflict, (*PLAN, *LOOK), 0, 6, id="two policies of equal priority"),
         pytest.param(in_conflict, ("validate", "policies"), 3, None, id="two policies of equal priority, checked"),
         pytest.param(overdue, (*PLAN, *MORNING), 6, 6, id="a wake is overdue"),
         pytest.param(overdue, (*APPLY, *MORNING), 6, 6, id="a wake is overdue, the rest applied"),

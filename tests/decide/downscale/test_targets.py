@@ -300,19 +300,9 @@ def a_fleet_in(state: Any) -> Any:
             id="the namespace opts out",
         ),
         pytest.param(
-            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude-until": "2026-11-21T00:00:00Z"})},
-            "reconciler/exclude-until: 2026-11-21",
-            id="until tomorrow",
-        ),
-        pytest.param(
             {"workload": a_workload(replicas=6, annotations={"downscaler/exclude": "true"})},
             'downscaler/exclude: "true"',
             id="the workload opts out of kube-downscaler",
-        ),
-        pytest.param(
-            {"namespaces": (a_namespace(annotations={"downscaler/exclude-until": "2026-11-21"}),)},
-            "downscaler/exclude-until: 2026-11-21",
-            id="the namespace opts out of kube-downscaler",
         ),
         pytest.param({"workload": a_workload(replicas=6, terminating=True)}, "it is being deleted", id="going"),
     ],
