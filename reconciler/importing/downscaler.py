@@ -151,7 +151,7 @@ class _DownscalerImport:
     def _included_kinds(self) -> list[str]:
         controller = self._controller
         if controller.manifest is None:
-            annotated = {manifest.kind for manifest in self._workloads if _scope_of(manifest.annotations)}
+            annotated = {manifest.kind for manifest in self._workloads if self._scope_of(manifest.annotations)}
             return sorted({"Deployment", *annotated})
         kinds = []
         for plural in controller.listed("include-resources"):
@@ -241,7 +241,7 @@ class _DownscalerImport:
     def _of_namespaces(self, left_out: list[Mapping[str, Any]]) -> list[tuple[list[str], _Setting]]:
         found: dict[str, tuple[list[str], _Setting]] = {}
         for manifest in self._namespaces.values():
-            scope = _scope_of(manifest.annotations)
+            scope = self._scope_of(manifest.annotations)
             if not scope or self._is_excluded(manifest.name):
                 continue
             setting = self._setting(manifest, [scope, *self._flags])
@@ -254,13 +254,13 @@ class _DownscalerImport:
     def _of_workloads(self, left_out: list[Mapping[str, Any]]) -> list[tuple[tuple[str, str, list[str]], _Setting]]:
         found: dict[tuple[str, str, str], tuple[tuple[str, str, list[str]], _Setting]] = {}
         for manifest in self._workloads:
-            scope = _scope_of(manifest.annotations)
+            scope = self._scope_of(manifest.annotations)
             if not scope or self._is_excluded(manifest.namespace) or manifest.kind not in self._kinds:
                 continue
             if self._matches(self._excluded_names, manifest.name):
                 continue
             space = self._namespaces.get(manifest.namespace)
-            setting = self._setting(manifest, [scope, _scope_of(space.annotations) if space else {}, *self._flags])
+            setting = self._setting(manifest, [scope, self._scope_of(space.annotations) if space else {}, *self._flags])
             if setting is None or setting.criterion is None:
                 workloads = {"kinds": [manifest.kind], "include": [manifest.name]}
                 left_out.append({"namespaces": {"include": [manifest.namespace]}, "workloads": workloads})
@@ -345,6 +345,11 @@ class _DownscalerImport:
             return text
         raise PeriodError(f'grace-period "{text}" is no duration')
 
+    def _scope_of(self, annotations: Mapping[str, str]) -> Scope:
+        foreign = "downtime-replicas" if self._go else "downscale-replicas"  # an annotation of the other tool alone
+        known = (key for key in _SETTINGS if key != foreign)
+        return {key: annotations[PREFIX + key] for key in known if PREFIX + key in annotations}
+
     def _check_annotations(self, manifest: Manifest) -> None:
         for key, value in manifest.annotations.items():
             name = key.removeprefix(PREFIX)
@@ -352,10 +357,6 @@ class _DownscalerImport:
                 self._gathering.lose(manifest, key, _WITHOUT_COUNTERPART[name])
             if self._go and key == f"{PREFIX}exclude" and value.lower() not in ("true", "false", "always", "never"):
                 self._gathering.lose(manifest, key, "is read as a whole: it is excluded at all times")
-
-
-def _scope_of(annotations: Mapping[str, str]) -> Scope:
-    return {key: annotations[PREFIX + key] for key in _SETTINGS if PREFIX + key in annotations}
 
 
 def _closest(scopes: Sequence[Scope], keys: Iterable[str]) -> Mapping[str, str]:

@@ -242,6 +242,12 @@ def test_periods_to_scale_in_that_never_come_leave_everything_as_it_is(tmp_path)
     assert specs["dev"]["exclude"][0]["workloads"]["include"] == ["web"]
 
 
+@pytest.mark.parametrize(("tool", "replicas"), [("kube-downscaler", 1), ("go-kube-downscaler", 2)])
+def test_each_tool_has_its_own_annotation_of_replicas(tmp_path, tool, replicas):
+    specs, _ = imported(tmp_path, tool, space(uptime=UP, downtime_replicas="1", downscale_replicas="2"))
+    assert specs["dev"]["idleReplicas"] == replicas
+
+
 def test_in_go_kube_downscaler_one_place_says_uptime_or_downtime(tmp_path):
     both = web(uptime=UP, downtime="Mon-Fri 20:00-06:00 UTC")
     specs, said = imported(tmp_path, "go-kube-downscaler", space(uptime=UP) + both)
