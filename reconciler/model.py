@@ -5,7 +5,7 @@ Times are timezone-aware UTC `datetime` values, except in `Pod`, where they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -499,7 +499,8 @@ class PatchOperation(Struct, frozen=True):
     value: Any = None
 
 
-def pointer(path: Sequence[str]) -> str:
+@lru_cache(maxsize=1024)  # a plan has the same few for each object
+def pointer(path: tuple[str, ...]) -> str:
     """Return the RFC 6901 JSON pointer of `path`."""
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 

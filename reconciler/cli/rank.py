@@ -6,23 +6,17 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.cli.object_names import ObjectArgument, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import show_document, show_lines
 from reconciler.cli.run_options import WORLD, RunOptions
-from reconciler.decide.decisions import Cause, Decision, Phase, Verb, VictimForecast
-from reconciler.decide.downscale.deletion_order import PodRule, rank_victims
-from reconciler.decide.downscale.victim_choice import PodGroup, nanoseconds_at, pod_group, relatives_in, siblings_in
-from reconciler.decide.downscale.victim_forecast import BALANCE, domains_of, with_victims
+from reconciler.decide.downscale.scale_down_preview import PodRanking, RankedPod, pod_ranking_of, pods_to_rank
 from reconciler.errors import UsageError
 from reconciler.messages import counted
-from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Run, Workload
+from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
-from reconciler.policy.types import PolicySet
 from reconciler.workload_kinds import workload_kind
 
 
@@ -70,79 +64,6 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
         named = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
         raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
     return found[0]
-
-
-class RankedPod(Struct, frozen=True):
-    """`rule` is what puts a victim before the first pod that stays; "" for pods that stay. `domain` is the zone of its
-    node (or what else is balanced), "" where nothing is balanced or its node has none.
-    """
-
-    name: str
-    goes: bool
-    rule: str = ""
-    domain: str = ""
-
-
-class PodRanking(Struct, frozen=True):
-    """`pods` are all active pods, first to go first; `forecast` is what a plan would say of the decrease."""
-
-    workload: Workload
-    to: int
-    forecast: VictimForecast
-    pods: tuple[RankedPod, ...]
-
-
-def pods_to_rank(workload: Workload, state: ObservedState) -> list[PodsQuestion]:
-    """Return the pods that `pod_ranking_of` needs: those of `workload`, and of the ReplicaSets beside it."""
-    relatives = relatives_in(state.clusters[workload.ref.cluster].workloads).get(workload.ref, ())
-    return [PodsQuestion(ref) for ref in (workload.ref, *relatives)]
-
-
-def pod_ranking_of(
-    workload: Workload, policies: PolicySet, state: ObservedState, run: Run, to: int | None
-) -> PodRanking:
-    """Return the victims when `workload` is scaled down to `to` replicas; None: to one less than its active pods."""
-    observed = state.clusters[workload.ref.cluster]
-    pods = observed.pods.get(workload.ref, ())
-    active = [pod for pod in pods if pod.is_active]
-    target = max(0, len(active) - 1) if to is None else to
-    decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
-    forecast = decisions[0].victims or VictimForecast(strategy="none", note="no pods are deleted")
-    siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
-    group = pod_group(workload.ref.kind, pods, siblings)
-    ranked = _ranked(group, forecast, target, run)
-    keys = [rule.removeprefix(BALANCE) for rule in forecast.rules if rule.startswith(BALANCE)]
-    if keys:
-        domains = domains_of(observed.nodes, keys[0])
-        placed = {pod.name: domains.get(pod.node, "") for pod in pods}
-        ranked = tuple(replace(pod, domain=placed[pod.name]) for pod in ranked)
-    return PodRanking(workload, target, forecast, ranked)
-
-
-def _decrease(workload: Workload, active: int, target: int) -> Decision:
-    return Decision(
-        key="rank",
-        job="downscale",
-        verb=Verb.SCALE,
-        phase=Phase.DECREASE,
-        ref=workload.ref,
-        api_version=workload.api_version,
-        uid=workload.uid,
-        changes=(),
-        cause=Cause("", "", ()),
-        group="rank",
-        replicas_before=active,
-        replicas_after=target,
-    )
-
-
-def _ranked(group: PodGroup, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
-    order = rank_victims(group.pods, 0, now_ns=nanoseconds_at(run), siblings=group.siblings).order
-    if target == 0:
-        return tuple(RankedPod(pod.name, True, str(PodRule.ALL)) for pod in order)
-    going = tuple(RankedPod(name, True, rule) for name, rule in zip(forecast.pods, forecast.rules, strict=True))
-    staying = (pod.name for pod in order if pod.name not in forecast.pods)
-    return (*going, *(RankedPod(name, False) for name in staying))
 
 
 def _lines(ranking: PodRanking) -> list[str]:

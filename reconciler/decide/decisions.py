@@ -346,8 +346,8 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     written: ObjectRef | None = None  # what is changed for it, where that is another object (its ScaledObject)
     services: tuple[ObjectRef, ...] = ()  # those with records or a policy that it stands behind
     selected_by: tuple[str, ...] = ()  # the parts of the policy's selector that select it, in words
-    until: Ending | None = None  # None: more than time keeps it from being idled
-    lost: tuple[Overridden, ...] = ()  # the policies that select it too, and do not count there
+    until: Ending | None = None  # None: more than time or a rollout keeps it from being idled
+    outranked: tuple[str, ...] = ()  # the policies that select it too, and do not count there
 
     @property
     def change_if(self) -> ChangeIf | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -55,7 +54,6 @@ class Action(Struct, frozen=True):
         return {pointer(change.path): change.after for change in self.decision.changes}
 
 
-@lru_cache(1024)  # a plan has the same few for each object
 class Awake(Struct, frozen=True):
     """A workload that was woken, or released, lately: since when, how many replicas it has, and which field manager
     wrote them last ("": nobody knows).

@@ -195,8 +195,10 @@ def _explained(plan: Plan, subject: ObjectExplanation) -> Iterator[str]:
         yield ""
         yield from _policy(plan, found)
     losing = [lost for lost in plan.overridden if lost.ref == subject.ref]
-    for lost in dict.fromkeys((*losing, *chain.from_iterable(found.lost for found in explanations))):
-        yield f"  {overridden_words(plan, lost)}"
+    yield from (f"  {overridden_words(plan, lost)}" for lost in losing)
+    others = set(chain.from_iterable(found.outranked for found in explanations))
+    for name in sorted(others - {lost.policy for lost in losing}):
+        yield f"  {name}: selects it too, a policy above decides in its place"
     if subject.closest is not None:
         yield ""
         yield from _closest(subject.closest)
@@ -229,6 +231,7 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
         "reasons": [{"code": why.code.value, "values": json_value(why.values)} for why in found.reasons],
         "wouldChangeIf": "" if change is None else str(change),
         "selectedBy": list(found.selected_by),
+        "outranked": list(found.outranked),
     }
 
 

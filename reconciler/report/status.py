@@ -20,6 +20,7 @@ from reconciler.decide.annotations import (
     read_time,
 )
 from reconciler.decide.decisions import FOREIGN_RECORD, Notice, PlacementView, PolicyExplanation
+from reconciler.decide.freeze import frozen
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import counted, first_of
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, Service, Workload
@@ -154,13 +155,12 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
     pending = Counter(action.ref.cluster for action in plan.actions)
     held = Counter(decision.ref.cluster for limited in plan.held_back for decision in limited.decisions)
-    frozen = {notice.subject for notice in plan.notices if notice.kind == "frozen"}
-    for cluster in fleet.clusters:
+    for cluster in frozen(fleet, state, plan.made_at).clusters:
         name = cluster.name
         asleep = [sleeping for sleeping in idle if sleeping.ref.cluster == name]
         observed = state.clusters.get(name)
         restricted = {cluster.state, cluster.fleet_state} & {"ReadOnly", "Frozen"}
-        word = "Frozen" if frozen & {name, f"Fleet {fleet.name}"} else cluster.state
+        word = "Frozen" if any(not freeze.namespace for freeze in cluster.freezes) else cluster.state
         yield ClusterSummary(
             name,
             "ReadOnly" if "ReadOnly" in restricted else "Frozen" if restricted else word,

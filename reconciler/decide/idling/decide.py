@@ -28,7 +28,6 @@ from reconciler.decide.idling.idle_groups import federated_members, idled_togeth
 from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
 from reconciler.decide.idling.notices import (
     first_idles,
-    losing_policies,
     nothing_to_idle,
     notices,
     overridden,
@@ -46,6 +45,7 @@ from reconciler.decide.idling.rules import (
     owner_policy,
 )
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
+from reconciler.decide.idling.verdicts import Verdict
 from reconciler.decide.idling.wake_order import owner_in, staggered
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes import abandoned_decisions, decisions_of
@@ -207,7 +207,7 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None)
         "requests": subject.scale.runs.requests,
         "selected": False,
         "written": choice.ref if subject.scale.is_paused_kind or subject.scale.hpa_field else None,
-        "lost": tuple(losing_policies(subject)) if verdict.lost else (),
+        "outranked": _outranked(verdict) if verdict.lost else (),
         "services": tuple([service.ref for service in subject.services if is_recorded(service)]),
     }
     for name in dict.fromkeys([own.policy.name for own in verdict.won]):
@@ -220,6 +220,12 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None)
         yield PolicyExplanation(policy=why.values["policy"], reasons=(why,), **(whole | {"idled": None}))
     if not verdict.won and (whole["idled"] or not verdict.excluded):
         yield PolicyExplanation(policy=owner_policy(choice), reasons=(*choice.reasons, *of_autoscaler), **whole)
+
+
+def _outranked(verdict: Verdict) -> tuple[str, ...]:
+    """Return the policies that select it, and count nowhere: where several won, it is not said over which."""
+    won = {own.policy.name for own in verdict.won}
+    return tuple(sorted({own.policy.name for own in verdict.lost} - won))
 
 
 def _asleep(choice: Choice) -> int:

@@ -7,7 +7,7 @@ A Service of which something still runs is not idle, and whoever finds it record
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -217,11 +217,14 @@ def _federated_together(
 # Decisions that stand or fall together: on Services and scalables that share one another.
 
 
-def groups_of(choices: Iterable[Choice], idle_together: Iterable[tuple[ObjectRef, ...]] = ()) -> dict[ObjectRef, str]:
-    """Return the group of each scalable and each Service of one.
+def groups_of(
+    choices: Iterable[Choice], idle_together: Sequence[tuple[ObjectRef, ...]] = ()
+) -> tuple[dict[ObjectRef, str], dict[ObjectRef, str]]:
+    """Return the group of each scalable and each Service of one, and that of the same where they go idle.
 
-    Services that share a scalable, scalables that share a Service, and the members of each of `idle_together` are one
-    group. It is named after its first Service ("idling/east/dev-a/Service/api"), or its first scalable without one.
+    Services that share a scalable, and scalables that share a Service, are one group; where they go idle, the members
+    of each of `idle_together` are too. It is named after its first Service ("idling/east/dev-a/Service/api"), or its
+    first scalable without one.
     """
     parents: dict[ObjectRef, ObjectRef] = {}
     for choice in choices:
@@ -229,10 +232,13 @@ def groups_of(choices: Iterable[Choice], idle_together: Iterable[tuple[ObjectRef
         for service in choice.subject.services:
             if is_recorded(service):
                 _join(parents, choice.ref, service.ref)
+    named = _named(parents)
+    if not idle_together:
+        return named, named
     for members in idle_together:
         for other in members:
             _join(parents, members[0], other)
-    return _named(parents)
+    return named, _named(parents)
 
 
 def _find(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef) -> ObjectRef:
@@ -248,11 +254,10 @@ def _join(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef, other: ObjectRef)
     parents[second] = first
 
 
-def _named(parents: Mapping[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
+def _named(parents: dict[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
     members: dict[ObjectRef, list[ObjectRef]] = {}
-    working = dict(parents)
     for ref in parents:
-        members.setdefault(_find(working, ref), []).append(ref)
+        members.setdefault(_find(parents, ref), []).append(ref)
     names = ((group_name("idling", min(inside, key=_first)), inside) for inside in members.values())
     return {ref: name for name, inside in names for ref in inside}
 

@@ -17,10 +17,10 @@ from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.service_records import ServiceRecord
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
-from reconciler.decide.idling.verdicts import Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import counted
 from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
+from reconciler.policy.types import IdlingPolicy
 
 _BY_AUTOSCALER = (
     ReasonCode.LEFT_TO_AUTOSCALER,
@@ -252,25 +252,18 @@ _NOTICES = (
 def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
     """Yield the wishes of policies that others of higher priority win over, where they differ."""
     for choice in choices:
-        if choice.subject.verdict.lost:
-            said = _WISHES.get(choice.subject.verdict.result)
-            yield from (lost for lost in losing_policies(choice.subject) if lost.desired not in (said, _UNKNOWN))
+        winner = choice.subject.verdict.policy
+        if winner is not None and choice.subject.verdict.lost:
+            yield from _overridden_by(winner, choice.subject)
 
 
-_UNKNOWN = "unknown"
-_WISHES = {CriterionResult.IDLE: "idle", CriterionResult.BUSY: "awake"}
-
-
-def losing_policies(subject: Subject) -> Iterator[Overridden]:
-    """Yield every policy that selects `subject` and that others of higher priority win over, by name."""
-    winner, lost = subject.verdict.policy, subject.verdict.lost
-    if winner is None:
-        return
-    for name in sorted({verdict.policy.name for verdict in lost}):
-        own = Verdict(tuple(verdict for verdict in lost if verdict.policy.name == name))
-        desired = _WISHES.get(own.result, _UNKNOWN)
+def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
+    same = (subject.verdict.result, CriterionResult.UNKNOWN)
+    differ = {verdict.policy.name: verdict for verdict in subject.verdict.lost if verdict.evaluation.result not in same}
+    for name in sorted(differ):
+        desired = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
         why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
-        if own.observing:
+        if differ[name].policy.mode == "Observe":
             why = reason(ReasonCode.OBSERVES)
         yield Overridden(subject.scale.runs.ref, "idling", name, desired, winner.name, (why,))
 

@@ -33,12 +33,13 @@ def decisions_of(choices: Mapping[ObjectRef, Choice], context: WriteContext) -> 
         for service in cluster.services
         if is_recorded(service) and cluster.name in written
     ]
-    groups = {service.ref: group_name("idling", service.ref) for service, _ in recorded} | groups_of(live)
+    alone = {service.ref: group_name("idling", service.ref) for service, _ in recorded}
+    groups, idle_groups = groups_of(live, context.idle_together)
     running = {service.ref for choice in choices.values() if choice.stays_up for service in choice.subject.behind}
     context = replace(
         context,
-        groups=groups,
-        idle_groups=groups | groups_of(live, context.idle_together) if context.idle_together else groups,
+        groups=alone | groups,
+        idle_groups=alone | idle_groups,
         running=frozenset(running),
         down_at=_down_at(choices.values()),
     )

@@ -186,9 +186,13 @@ class TestOverridden:
         outcome = of(a_policy("high", priority=5), a_policy("low"))
         (one,) = outcome.desired.explanations
         assert outcome.desired.overridden == ()
-        assert [(lost.policy, lost.desired, lost.winner, lost.why) for lost in one.lost] == [
-            ("low", "idle", "high", "priority 5")
-        ]
+        assert one.outranked == ("low",)
+
+    def test_what_counts_for_the_workload_itself_is_not_named_so(self):
+        itself = a_policy("itself", selector=workloads_selector())
+        outcome = of(a_policy("high", priority=5), a_policy("low"), itself)
+        named = {one.policy: one.outranked for one in outcome.desired.explanations}
+        assert named == {"high": ("low",), "itself": ("low",)}
 
     def test_it_is_told_once_where_several_services_agree(self):
         policy, said = never()

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.cli.rank import pod_ranking_of, pods_to_rank
 from reconciler.decide.decide import decide
+from reconciler.decide.downscale.scale_down_preview import pod_ranking_of, pods_to_rank
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
