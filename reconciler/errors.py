@@ -1,4 +1,7 @@
-"""Every error raised on purpose, and what the process ends with."""
+"""Every error raised on purpose, as a tree, and what the process ends with; each type carries its exit code.
+
+Every message reads `<where>: <what is>, <what was expected>[; <what to do>]`.
+"""
 
 from __future__ import annotations
 

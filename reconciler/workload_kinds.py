@@ -1,7 +1,8 @@
 """The kinds of workloads: how each is called, where its scale stands, and who owns its pods.
 
 A new kind is one row of `WORKLOAD_KINDS`, and a decoder in `backends/decode` where its manifest has a shape of its own.
-A kind that is switched off in place of being scaled is one row of `reconciler/workload_kinds.py`, or of a Fleet.
+A kind that is switched off in place of being scaled is one row of `_SWITCHES`. A Fleet uses one by naming apiVersion
+and kind in `spec.switches`; another path in a Fleet takes precedence.
 """
 
 from __future__ import annotations
@@ -262,7 +263,7 @@ def _annotation(key: str) -> tuple[str, ...]:
     return ("metadata", "annotations", key)
 
 
-_ROWS = (
+_SWITCHES = (
     # kubernetes.io/docs/concepts/workloads/controllers/job, "Suspending a Job": its active pods are deleted.
     switch_kind("batch/v1", "Job jobs", _SUSPEND, True, finished=("Complete", "Failed")),
     # A node that has this label does not exist, so that the controller deletes its pods. Source: kubernetes
@@ -345,5 +346,5 @@ _ROWS = (
     ),
 )
 
-SWITCHES: Mapping[GroupKind, WorkloadKind] = {(kind.group, kind.kind): kind for kind in _ROWS}
+SWITCHES: Mapping[GroupKind, WorkloadKind] = {(kind.group, kind.kind): kind for kind in _SWITCHES}
 """The switches that are known, by (group, kind)."""

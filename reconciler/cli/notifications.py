@@ -187,7 +187,11 @@ _AGAIN = timedelta(days=1)
 
 
 class Notified(Struct, frozen=True):
-    """When each problem was sent last, by its key, as `text`, the entry of `store`, says; None: nothing was yet."""
+    """When each problem was sent last, by its key, as `text`, the entry of `store`, says; None: nothing was yet.
+
+    No run sends one again before a day is over. It stands beside the history, labelled like it, so that no run lists
+    it.
+    """
 
     store: ConfigMapStore
     entry: str

@@ -78,8 +78,11 @@ def parse_periods(text: str, dialect: Dialect) -> Periods:
     """
     windows: dict[str, tuple[str, ...]] = {}
     words = WORDS if dialect.go else {}
-    for part in text.split(","):
+    parts = text.split(",")
+    for part in parts:
         period = words.get(part.strip().lower(), part.strip())
+        if period.lower() in ("always", "never") and len(parts) > 1 and not dialect.go:
+            raise PeriodError(f'"{text}" has {period.lower()} beside other periods, which the tool cannot read')
         if period.lower() == "always":
             return Periods(always=True)
         if period.lower() == "never":
@@ -100,10 +103,16 @@ def _absolute(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]] | None
         moments = (directed[2], _END) if directed[1] == "from" else (_START, directed[2])
     else:
         return None
-    start, end = (datetime.fromisoformat(moment).astimezone(UTC).replace(microsecond=0) for moment in moments)
+    try:
+        start, end = (datetime.fromisoformat(moment).astimezone(UTC).replace(microsecond=0) for moment in moments)
+    except (ValueError, OverflowError):
+        raise PeriodError(f'"{text}" has a time that no calendar has') from None
     if end <= start:
         raise PeriodError(f'"{text}" ends before it starts')
-    return "UTC", (f"{start:%Y-%m-%dT%H:%M:%S}/{end:%Y-%m-%dT%H:%M:%S}",)
+    first, last = (datetime.fromisoformat(moment) for moment in (_START, _END))
+    if start >= last or end <= first:
+        raise PeriodError(f'"{text}" is not between the years {first.year} and {last.year}')
+    return "UTC", ("/".join(f"{at:%Y-%m-%dT%H:%M:%S}" for at in (max(start, first), min(end, last))),)
 
 
 def _weekly(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:

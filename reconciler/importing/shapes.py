@@ -152,7 +152,7 @@ class _FederatedPlacement(_Fields):
 
 
 class _FederatedSpec(_Fields):
-    template: dict[str, Any] | None = None
+    template: _Scaled | None = None
     placement: _FederatedPlacement | None = None
     overrides: list[dict[str, Any]] | None = None
 
@@ -206,12 +206,13 @@ class _Template(_Fields):
     spec: _PodSpec | None = None
 
 
-class _DeploymentSpec(_Fields):
+class _ScaledSpec(_Fields):
+    replicas: int | None = None
     template: _Template | None = None
 
 
-class _Deployment(_Object, kw_only=True):
-    spec: _DeploymentSpec | None = None
+class _Scaled(_Object, kw_only=True):
+    spec: _ScaledSpec | None = None
 
 
 class _ConfigMap(_Object, kw_only=True):
@@ -225,7 +226,9 @@ def shape_of(group: str, kind: str) -> type[Struct]:
 
 _SHAPES: dict[tuple[str, str], type[Struct]] = {
     ("", "ConfigMap"): _ConfigMap,
-    ("apps", "Deployment"): _Deployment,
+    ("apps", "Deployment"): _Scaled,
+    ("apps", "StatefulSet"): _Scaled,
+    ("apps", "ReplicaSet"): _Scaled,
     ("kube-green.com", "SleepInfo"): _SleepInfo,
     ("policy.karmada.io", "PropagationPolicy"): _PropagationPolicy,
     ("policy.karmada.io", "ClusterPropagationPolicy"): _PropagationPolicy,

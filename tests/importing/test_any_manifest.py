@@ -104,3 +104,22 @@ def test_all_mistakes_are_said_at_once_where_they_stand(tmp_path):
         "9:5: spec.excludeRef[0].matchLabels: is a list, expected a mapping",
         "12:13: spec.weekdays: is 1, expected a text; put it in quotes",
     ]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field"),
+    [
+        ("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {replicas: '6'}}", "spec.replicas"),
+        (
+            "{apiVersion: types.kubefed.io/v1beta1, kind: FederatedDeployment, metadata: {name: a}, "
+            "spec: {template: {spec: {replicas: '6'}}}}",
+            "spec.template.spec.replicas",
+        ),
+    ],
+)
+def test_replicas_that_are_no_number_are_a_mistake(tmp_path, manifest, field):
+    file = tmp_path / "in.yaml"
+    file.write_text(manifest)
+    with pytest.raises(PolicyError) as caught:
+        read_manifests([str(file)])
+    assert [(one.field, one.message) for one in caught.value.problems] == [(field, 'is "6", expected a whole number')]

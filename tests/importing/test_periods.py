@@ -44,6 +44,7 @@ DAY = 24 * 60
         ("2026-12-24T18:00:00Z - 2027-01-02T08:00:00Z", GO, {"UTC": ("2026-12-24T18:00:00/2027-01-02T08:00:00",)}),
         ("from 2026-12-24T18:00:00Z", GO, {"UTC": ("2026-12-24T18:00:00/2999-12-31T00:00:00",)}),
         ("until - 2026-12-24T18:00:00Z", GO, {"UTC": ("1970-01-01T00:00:00/2026-12-24T18:00:00",)}),
+        ("2026-12-24T18:00:00Z-9999-12-31T00:00:00Z", PY, {"UTC": ("2026-12-24T18:00:00/2999-12-31T00:00:00",)}),
         ("Mon-Fri 24:00-06:00 UTC", GO, {"UTC": ("Mon-Fri 00:00-06:00",)}),
         ("Mon-Fri 24:00-00:00 UTC", GO, {}),
         ("Mon-Fri 20:00-24:30 UTC", GO, {"UTC": ("Mon-Fri 20:00-24:00",)}),
@@ -68,6 +69,11 @@ def test_a_period_is_windows_of_its_time_zone(text, dialect, windows):
         ("07:30-20:30 UTC", GO, "has no weekdays"),
         ("Mon-Fri 07:30-20:30 Europe/Nowhere", PY, "is not a time zone"),
         ("2027-01-02T08:00:00+01:00-2026-12-24T18:00:00+01:00", PY, "ends before it starts"),
+        ("2026-02-30T00:00:00Z-2026-03-01T00:00:00Z", PY, "a time that no calendar has"),
+        ("2026-01-01T00:00:00Z-9999-12-31T23:59:59-05:00", PY, "a time that no calendar has"),
+        ("3000-01-01T00:00:00Z-3001-01-01T00:00:00Z", PY, "is not between the years 1970 and 2999"),
+        ("always,Mon-Fri 07:30-20:30 UTC", PY, "has always beside other periods"),
+        ("never,Mon-Fri 07:30-20:30 UTC", PY, "has never beside other periods"),
     ],
 )
 def test_what_is_no_period_is_said(text, dialect, why):
