@@ -250,7 +250,7 @@ _NOTICES = (
 
 
 def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
-    """Yield the wishes of policies that others of higher priority win over, where they differ."""
+    """Yield what policies of lower priority want of a workload, where that is not what the deciding ones say."""
     for choice in choices:
         winner = choice.subject.verdict.policy
         if winner is not None and choice.subject.verdict.lost:
