@@ -93,8 +93,8 @@ def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
 def _without_counterpart(gathering: Gathering, manifest: Manifest) -> Iterator[Loss]:
     for kind, idles in _patches(manifest):
         if not idles:
-            words = f"a patch of {kind.removesuffix(".")} has no counterpart: a policy sets replicas to 0, or suspends CronJobs"
-            yield gathering.lose(manifest, "spec.patches", words)
+            words = "has no counterpart: a policy sets replicas to 0, or suspends CronJobs"
+            yield gathering.lose(manifest, "spec.patches", f"a patch of {kind.removesuffix('.')} {words}")
 
 
 def _patches(manifest: Manifest) -> Iterator[tuple[str, bool]]:
