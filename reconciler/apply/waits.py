@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
@@ -50,8 +50,8 @@ class WaitingActions:
         self._limits: dict[int, tuple[TimeLimit, float]] = {}  # how long an action waits for its tier, and its seconds
         self._readiness = Readiness()
         # The Services whose connections an activator is to accept, by the ids of the actions that say so.
-        self._recorded = {action.id: action for action in actions if action.decision.phase is Phase.ANNOTATE}
-        self._acceptance = Acceptance()
+        self._recorded = {action.id: action.ref for action in actions if action.decision.phase is Phase.ANNOTATE}
+        self._acceptance = Acceptance(self._recorded, done)
 
     def must_wait(self, action: Action) -> bool:
         """Return whether the action still waits for others to be ready.
@@ -59,7 +59,7 @@ class WaitingActions:
         It does for ten minutes at most from when this is asked first, and for no more than half of what the run has
         left, so that the wake is done in it.
         """
-        if action.decision.wait_activator and self._is_unaccepted(action):
+        if action.decision.wait_activator and self._acceptance.is_waited_for(self._accesses[action.ref.cluster]):
             return True
         if self._first_not_ready(action.wait_ready) is None:
             self._limits.pop(action.id, None)
@@ -76,16 +76,9 @@ class WaitingActions:
             return f"went on after {waited}, {waiting.ref} of the tier below not ready yet"
         if not action.decision.wait_activator:
             return ""
-        needed = {self._recorded[need].ref for need in action.needs if need in self._recorded}
+        needed = {self._recorded[need] for need in action.needs if need in self._recorded}
         missing = sorted(needed & self._acceptance.missing(action.ref.cluster))
         return f"went on without an activator: it has no EndpointSlice for {missing[0]} yet" if missing else ""
-
-    def _is_unaccepted(self, action: Action) -> bool:
-        """Return whether an activator is still waited for: what was recorded in this run is not accepted yet."""
-        cluster, outcomes = action.ref.cluster, tuple(self._done.values())
-        applied = [self._recorded.get(ended.action) for ended in outcomes if ended.status is OutcomeStatus.APPLIED]
-        services = frozenset(action.ref for action in applied if action is not None and action.ref.cluster == cluster)
-        return self._acceptance.is_waited_for(services, self._accesses[cluster])
 
     def _first_not_ready(self, tier: str) -> Action | None:
         """Return the first action of a wake tier that is to be waited for, None where there is none (any more).
@@ -154,34 +147,45 @@ def is_ready(action: Action, access: Access) -> bool:
 
 
 class _Accepting(Struct):
-    """How far one cluster is: the Services that were looked for, those still missing, and since when none is."""
+    """How far one cluster is: the Services that are yet to be recorded as idle, those recorded that no activator
+    accepts yet, until when one is waited for, and since when none is missing.
+    """
 
-    services: frozenset[ObjectRef]
-    limit: TimeLimit
-    missing: frozenset[ObjectRef]
+    unrecorded: dict[int, ObjectRef] = field(default_factory=dict)
+    missing: frozenset[ObjectRef] = frozenset()
+    limit: TimeLimit | None = None
     looked_at: float = -inf
     all_since: float | None = None
 
 
 class Acceptance:
-    """Whether an activator accepts the connections of the Services that were recorded as idle, one look for all."""
+    """Whether an activator accepts the connections of the Services that were recorded as idle, one look for all.
 
-    def __init__(self) -> None:
+    `services` are those that are to be, by the ids of the actions that record them; `done` has the outcomes of those
+    that are over.
+    """
+
+    def __init__(self, services: Mapping[int, ObjectRef], done: Mapping[int, Outcome]) -> None:
         self._guard = threading.Lock()
-        self._clusters: dict[str, _Accepting] = {}
+        self._done = done
+        self._clusters: defaultdict[str, _Accepting] = defaultdict(_Accepting)
+        for number, ref in services.items():
+            self._clusters[ref.cluster].unrecorded[number] = ref
 
-    def is_waited_for(self, services: frozenset[ObjectRef], access: Access) -> bool:
-        """Return whether what is behind `services`, all those of a cluster, is to be scaled later.
+    def is_waited_for(self, access: Access) -> bool:
+        """Return whether what is behind the Services of a cluster is to be scaled later.
 
         It waits until all have an EndpointSlice of an activator, and the proxies had time to follow; 15 seconds, or
         half of what the run has left, at most.
         """
         with self._guard:
             now = access.limit.now()
-            found = self._clusters.get(access.cluster.name)
-            if found is None or found.services != services:
-                limit = access.limit.within(min(ACCEPTED_WITHIN_SECONDS, access.limit.left() / 2))
-                found = self._clusters[access.cluster.name] = _Accepting(services, limit, services)
+            found = self._clusters[access.cluster.name]
+            recorded = self._newly_recorded(found)
+            if recorded or found.limit is None:
+                found.missing |= recorded
+                found.limit = access.limit.within(min(ACCEPTED_WITHIN_SECONDS, access.limit.left() / 2))
+                found.looked_at, found.all_since = -inf, None
             if found.all_since is None and now - found.looked_at >= NEWS_SECONDS:
                 found.looked_at = now
                 found.missing = _not_accepted(found.missing, access)
@@ -190,11 +194,16 @@ class Acceptance:
                 return not found.limit.over
             return now < found.all_since + PROXIES_LEARN_SECONDS
 
+    def _newly_recorded(self, found: _Accepting) -> frozenset[ObjectRef]:
+        """Return the Services that were recorded since this was asked last: mostly none, however many ask."""
+        over = [number for number in found.unrecorded if number in self._done]
+        refs = {number: found.unrecorded.pop(number) for number in over}
+        return frozenset(ref for number, ref in refs.items() if self._done[number].status is OutcomeStatus.APPLIED)
+
     def missing(self, cluster: str) -> frozenset[ObjectRef]:
         """Return the Services of a cluster for which there was no EndpointSlice in time."""
         with self._guard:
-            found = self._clusters.get(cluster)
-            return frozenset() if found is None else found.missing
+            return self._clusters[cluster].missing
 
 
 def _not_accepted(services: frozenset[ObjectRef], access: Access) -> frozenset[ObjectRef]:

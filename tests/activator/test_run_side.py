@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.waits import Acceptance
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.waits import PROXIES_LEARN_SECONDS, Acceptance
 from reconciler.cli.doctor_findings import activator_finding
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
@@ -240,11 +241,13 @@ class Asked:
 
 def waited(asked: Asked, *services: ObjectRef) -> list[bool]:
     """Ask every second for so long as it waits; return the answers."""
-    acceptance, access = Acceptance(), Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
-    found = [acceptance.is_waited_for(frozenset(services), access)]
+    recorded = {number: Outcome(number, OutcomeStatus.APPLIED) for number in range(len(services))}
+    acceptance = Acceptance(dict(enumerate(services)), recorded)
+    access = Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
+    found = [acceptance.is_waited_for(access)]
     while found[-1]:
         asked.sleep(1.0)
-        found.append(acceptance.is_waited_for(frozenset(services), access))
+        found.append(acceptance.is_waited_for(access))
     return found
 
 
@@ -267,6 +270,20 @@ def test_it_is_waited_for_so_long(lists: Mapping[str, Any], seconds: int) -> Non
     asked.lists |= lists
     assert waited(asked, SERVICE) == [True] * seconds + [False]
     assert asked.asked.count("EndpointSlice") <= 1 + seconds / 2
+
+
+def test_a_service_that_is_recorded_later_is_waited_for_as_well() -> None:
+    asked, done = Asked(), {0: Outcome(0, OutcomeStatus.APPLIED)}
+    asked.lists["EndpointSlice"] = lambda: (a_slice(),)
+    access = Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
+    acceptance = Acceptance({0: SERVICE, 1: replace(SERVICE, name="api"), 2: replace(SERVICE, name="refused")}, done)
+    assert acceptance.is_waited_for(access)
+    asked.sleep(PROXIES_LEARN_SECONDS)
+    assert not acceptance.is_waited_for(access)
+    done |= {1: Outcome(1, OutcomeStatus.APPLIED), 2: Outcome(2, OutcomeStatus.FAILED)}
+    asked.lists["Service"] = lambda: (a_service("api", annotations={IDLED_AT: AT}),)
+    assert acceptance.is_waited_for(access)
+    assert {ref.name for ref in acceptance.missing("east")} == {"api"}
 
 
 def test_a_lease_is_fresh_for_17_seconds_by_the_clock_of_its_server() -> None:
