@@ -7,7 +7,7 @@ night as well.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cache, cached_property
@@ -177,14 +177,21 @@ class CountedDecisions:
                         self._taking.setdefault((unit, cluster), {}).setdefault(owner, []).append(decision)
         again = {decision.ref for decision in decisions if ("workloads", decision.key) in self._weights}
         idled = [(ref, owner) for ref, owner in bases.idled.items() if ref not in again]
-        self._spent = Counter((cluster, owner) for ref, owner in idled for cluster in ("", ref.cluster))
+        self._wanted: dict[LimitPool, int] = {}
+        self._spent: defaultdict[str, Counter[PolicyKey]] = defaultdict(Counter)
+        for ref, owner in idled:
+            self._spent[""][owner] += 1
+            self._spent[ref.cluster][owner] += 1
 
     def in_pool(self, pool: LimitPool) -> Iterator[tuple[PolicyKey, list[Decision]]]:
         """Yield what each of those that share `pool` takes of it."""
         taking = self._taking.get((pool.unit, pool.cluster), {})
-        for owner in taking if pool.owner is None else taking.keys() & {pool.owner}:
-            if pool.has(owner, self._policy(owner)):
-                yield owner, taking[owner]
+        return ((owner, taking[owner]) for owner in self._sharing(pool, taking))
+
+    def _sharing(self, pool: LimitPool, owners: Mapping[PolicyKey, object]) -> Iterator[PolicyKey]:
+        """Yield those of `owners` that share `pool`."""
+        found = owners if pool.owner is None else owners.keys() & {pool.owner}
+        return (owner for owner in found if pool.has(owner, self._policy(owner)))
 
     def sum(self, decisions: Iterable[Decision], unit: str) -> int:
         return sum(self._weights.get((unit, decision.key), 0) for decision in decisions)
@@ -193,15 +200,17 @@ class CountedDecisions:
         """Return what those that share `pool` took of it in the last 24 hours, as far as records say so."""
         if pool.unit != "workloads":
             return 0
-        spent = ((owner, number) for (cluster, owner), number in self._spent.items() if cluster == pool.cluster)
-        return sum(number for owner, number in spent if pool.has(owner, self._policy(owner)))
+        spent = self._spent[pool.cluster]
+        return sum(spent[owner] for owner in self._sharing(pool, spent))
 
     def wanted(self, pool: LimitPool) -> int:
         """Return what those that share `pool` took of it, and all that they want."""
-        return self.spent(pool) + sum(self.sum(found, pool.unit) for _, found in self.in_pool(pool))
+        if pool not in self._wanted:
+            self._wanted[pool] = self.spent(pool) + sum(self.sum(found, pool.unit) for _, found in self.in_pool(pool))
+        return self._wanted[pool]
 
     def spent_by(self, owner: PolicyKey, unit: str) -> int:
-        return self._spent["", owner] if unit == "workloads" else 0
+        return self._spent[""][owner] if unit == "workloads" else 0
 
     def needed(self, owner: PolicyKey, unit: str) -> int:
         """Return what `owner` took, and all that it wants."""

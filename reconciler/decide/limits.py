@@ -147,8 +147,8 @@ class RunLimits(Struct, frozen=True):
     def policy(self, owner: PolicyKey) -> LimitedPolicy:
         return self.policies.get(owner, self.gone)
 
-    def pools(self) -> Iterator[LimitPool]:
-        """Yield every pool, in the order in which they hold back."""
+    def _own_pools(self) -> Iterator[LimitPool]:
+        """Yield the pools of single policies, which hold back before those that are shared."""
         for owner, policy in self.policies.items():
             numbers = ((unit, policy.limits.of(unit)) for unit in UNITS)
             yield from (
@@ -156,6 +156,9 @@ class RunLimits(Struct, frozen=True):
                 for unit, number in numbers
                 if number is not None
             )
+
+    def _shared_pools(self) -> Iterator[LimitPool]:
+        """Yield the pools of several policies, in the order in which they hold back."""
         default = self.fleet.limits.default
         together = {unit: sum(base[unit] for base in self.bases.clusters.values()) for unit in UNITS}
         for unit in UNITS:
@@ -196,7 +199,8 @@ class RunLimits(Struct, frozen=True):
         """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted."""
         counted, remaining = CountedDecisions(decisions, self.policy, self.bases), RemainingDecisions(decisions)
         taken, uses = list(_held_again(before, remaining)), []
-        for pool in self.pools():
+        shared = tuple(self._shared_pools())
+        for pool in (*self._own_pools(), *shared):
             use, over = _fitted(pool, counted, remaining)
             uses.append(use)
             taken += over
@@ -205,12 +209,20 @@ class RunLimits(Struct, frozen=True):
         for owner, out, limits in taken:
             held.setdefault(owner, []).extend(out)
             exceeded.setdefault(owner, []).extend(limits)
-        whole = (self._held_back(owner, remaining.in_order(held[owner]), exceeded[owner], counted) for owner in held)
+        whole = (
+            self._held_back(owner, remaining.in_order(out), exceeded[owner], counted, shared)
+            for owner, out in held.items()
+        )
         held_back = tuple(sorted(whole, key=lambda held: held.policy))
         return DesiredState(remaining.all(), held_back=held_back, limits=tuple(uses))
 
     def _held_back(
-        self, owner: PolicyKey, decisions: tuple[Decision, ...], exceeded: Sequence[LimitUse], counted: CountedDecisions
+        self,
+        owner: PolicyKey,
+        decisions: tuple[Decision, ...],
+        exceeded: Sequence[LimitUse],
+        counted: CountedDecisions,
+        shared: Sequence[LimitPool],
     ) -> HeldBack:
         own = [decision for decision in decisions if owner_of(decision) == owner]
         words = []
@@ -220,17 +232,19 @@ class RunLimits(Struct, frozen=True):
                 whole = self.shard is None or all(use.cluster for use in uses)
                 of_shard = "" if whole else f", of shard {self.shard}"
                 words.append(_exceeds(unit, own, counted, counted.spent_by(owner, unit), uses) + of_shard)
-        why = f"{owner[1]}: {'; '.join(words)}; to allow: {self._remedy(owner, exceeded, counted)}"
+        why = f"{owner[1]}: {'; '.join(words)}; to allow: {self._remedy(owner, exceeded, counted, shared)}"
         return HeldBack(owner[1], why, decisions, tuple(dict.fromkeys(exceeded)))
 
-    def _remedy(self, owner: PolicyKey, exceeded: Sequence[LimitUse], counted: CountedDecisions) -> str:
+    def _remedy(
+        self, owner: PolicyKey, exceeded: Sequence[LimitUse], counted: CountedDecisions, pools: Sequence[LimitPool]
+    ) -> str:
         """Return what to state where, so that everything that `owner` wants now goes through at once."""
         policy = self.policy(owner)
         needs = self._whole({unit: counted.needed(owner, unit) for unit in UNITS}, policy.weights)
         tenant, states = self.fleet.tenant(policy.tenant), any(policy.limits.of(unit) is not None for unit in UNITS)
         # What a number of its own holds back the limits that it shares have not seen yet. All lines about a tenant are
         # about one place, and state the same.
-        whole = [pool for pool in self.pools() if pool.owner is None and pool.tenant == policy.tenant]
+        whole = [pool for pool in pools if pool.tenant == policy.tenant]
         shared = [pool for pool in whole if tenant is not None or (needs[pool.unit] and pool.has(owner, policy))]
         full = [pool for pool in shared if (tenant or states) and counted.wanted(pool) > pool.allowed]
         over = {pool.unit for pool in full}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 
@@ -9,7 +10,7 @@ from reconciler.errors import Problem
 from reconciler.labels import LabelRequirement
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.file_owners import FileOwners
-from reconciler.policy.globs import is_pattern, is_within, overlap
+from reconciler.policy.globs import GlobIndex, is_pattern, is_within, overlap
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.selector import kind_fault
@@ -237,15 +238,26 @@ def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]
     One that only observes never competes with one that enforces, nor of DownscalePolicies with any other; two tenants
     have no namespace in common.
     """
-    by_rank: dict[tuple[object, ...], list[Policy]] = {}
-    for policy in policies:
+    by_rank: defaultdict[tuple[object, ...], tuple[GlobIndex, GlobIndex]] = defaultdict(
+        lambda: (GlobIndex(), GlobIndex())
+    )
+    for number, policy in enumerate(policies):
         if isinstance(policy, DownscalePolicy) and policy.mode == "Observe":
             continue
-        equals = by_rank.setdefault((policy.rank, policy.mode, policy.tenant), [])
-        other = next((equal for equal in equals if may_share(equal, policy, clusters)), None)
+        equals = by_rank[policy.rank, policy.mode, policy.tenant]
+        names = (policy.selector.namespaces.include, _object_names(policy.selector))
+        alike = [index.candidates(patterns) for index, patterns in zip(equals, names, strict=True)]
+        before = (policies[candidate] for candidate in sorted(set.intersection(*alike)))
+        other = next((equal for equal in before if may_share(equal, policy, clusters)), None)
         if other is not None:
             yield other, policy
-        equals.append(policy)
+        for index, patterns in zip(equals, names, strict=True):
+            index.add(number, patterns)
+
+
+def _object_names(selector: Selector) -> tuple[str, ...]:
+    services = () if selector.services is None else selector.services.include
+    return services if selector.workloads is None else (*services, *selector.workloads.objects.include)
 
 
 def may_share(policy: Policy, other: Policy, clusters: Iterable[FleetCluster]) -> bool:

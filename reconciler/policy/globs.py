@@ -6,13 +6,16 @@ A pattern is read as `fnmatch` does (`*`, `?`, `[abc]`, `[!abc]`). In paths `*` 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import takewhile
 
 from msgspec import Struct
 
 _GLOB = frozenset("*?[")
+_LAST = "\U0010ffff"
 _MOST_STATES = 2_000
 """So many sets of places are looked at before a pattern counts as too complex to be compared."""
 
@@ -145,6 +148,42 @@ def is_within(pattern: str, others: Sequence[str]) -> bool:
 def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
     """Return whether some text is matched by both; of what is too complex to be compared some is."""
     return _reaches([_steps(pattern, path), _steps(other, path)], all) is not False
+
+
+class GlobIndex:
+    """Numbered lists of globs. Finds those that may have a text in common with others, without comparing all.
+
+    Two globs have none where neither of their starts, up to the first special character, begins with the other.
+    """
+
+    def __init__(self) -> None:
+        self._by_start: dict[str, list[int]] = {}
+        self._starts: list[str] = []  # sorted
+
+    def add(self, number: int, patterns: Iterable[str]) -> None:
+        """Add a list of globs."""
+        for start in {_start(pattern) for pattern in patterns}:
+            if start not in self._by_start:
+                insort(self._starts, start)
+            self._by_start.setdefault(start, []).append(number)
+
+    def candidates(self, patterns: Iterable[str]) -> set[int]:
+        """Return the numbers of the lists that may have a text in common with one of `patterns`."""
+        found: set[int] = set()
+        for pattern in patterns:
+            start = _start(pattern)
+            starts = {start[:length] for length in range(len(start) + 1)}
+            if is_pattern(pattern):
+                first, end = (bisect_left(self._starts, bound) for bound in (start, start + _LAST))
+                starts.update(self._starts[first:end])
+            for start in starts & self._by_start.keys():
+                found.update(self._by_start[start])
+        return found
+
+
+def _start(pattern: str) -> str:
+    """Return `pattern` up to its first special character."""
+    return "".join(takewhile(lambda char: char not in _GLOB, pattern))
 
 
 def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bool | None:

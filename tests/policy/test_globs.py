@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.policy.globs import is_within, matches_any, overlap, path_regex
+from reconciler.policy.globs import GlobIndex, is_within, matches_any, overlap, path_regex
 
 PIECES = ["a", "b", "-", "*", "?", "[ab]", "[!a]", "[a-b]"]
 PATTERNS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join)
@@ -33,6 +33,27 @@ def test_a_pattern_is_within_others_where_each_of_its_texts_is_one_of_theirs(pat
 @given(PATTERNS, PATTERNS)
 def test_two_patterns_overlap_where_a_text_is_one_of_both(pattern, other):
     assert overlap(pattern, other) == overlap(other, pattern) == bool(texts_of(pattern) & texts_of(other))
+
+
+@given(st.lists(st.lists(PATTERNS, max_size=3), max_size=6), st.lists(PATTERNS, max_size=3))
+def test_an_index_finds_all_lists_with_a_text_in_common(lists, patterns):
+    index = GlobIndex()
+    for number, added in enumerate(lists):
+        index.add(number, added)
+    common = {
+        number
+        for number, added in enumerate(lists)
+        if any(overlap(one, other) for one, other in product(added, patterns))
+    }
+    assert common <= index.candidates(patterns)
+
+
+def test_an_index_does_not_return_what_begins_otherwise():
+    index = GlobIndex()
+    for number, name in enumerate(["team-a-*", "team-b-*", "team-b", "te[a]m-b-*", "*-b"]):
+        index.add(number, [name])
+    assert index.candidates(["team-b-web"]) == {1, 2, 3, 4}
+    assert index.candidates(["team-a*"]) == {0, 3, 4}
 
 
 @pytest.mark.parametrize(
