@@ -147,6 +147,9 @@ def is_within(pattern: str, others: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
     """Return whether some text is matched by both; of what is too complex to be compared some is."""
+    start, twin = _start(pattern), _start(other)
+    if not start.startswith(twin) and not twin.startswith(start):
+        return False
     return _reaches([_steps(pattern, path), _steps(other, path)], all) is not False
 
 

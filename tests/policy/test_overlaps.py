@@ -218,3 +218,29 @@ def test_the_second_of_a_pair_is_in_conflict(tmp_path, text, priorities, expecte
 def test_each_of_many_is_named_with_one_other():
     policies = [a_downscale_policy(name) for name in "abcd"]
     assert [(one.name, two.name) for one, two in undecided_pairs(policies, CLUSTERS)] == [("a", name) for name in "bcd"]
+
+
+@given(st.lists(POLICIES, max_size=5))
+def test_the_first_that_may_share_an_object_is_named(policies):
+    named = [replace(policy, name=str(number)) for number, policy in enumerate(policies)]
+    expected = []
+    for number, policy in enumerate(named):
+        other = next((other for other in named[:number] if may_share(other, policy, CLUSTERS)), None)
+        expected += [] if other is None else [(other, policy)]
+    assert list(undecided_pairs(named, CLUSTERS)) == expected
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        pytest.param(lambda n: on(namespaces=ObjectSelector((f"team-{n:03}-*",))), id="patterns of namespaces"),
+        pytest.param(lambda n: on(services=ObjectSelector((f"web-{n:03}",))), id="Services"),
+        pytest.param(
+            lambda n: Selector(workloads=WorkloadSelector(objects=ObjectSelector((f"web-{n:03}",)))), id="workloads"
+        ),
+    ],
+)
+def test_policies_that_name_different_things_are_not_compared(monkeypatch, selector):
+    monkeypatch.setattr("reconciler.policy.check.may_share", lambda *_: pytest.fail("two are compared"))
+    policies = [a_policy(str(number), selector=selector(number)) for number in range(300)]
+    assert list(undecided_pairs(policies, CLUSTERS)) == []

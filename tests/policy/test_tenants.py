@@ -61,6 +61,14 @@ FIRST = "tenant a at policies/fleet.yaml:12"
             id="files that overlap",
         ),
         pytest.param(
+            fleet('paths: ["teams/b/**"]', 'paths: ["teams/a", "teams/b/**"]'),
+            [
+                'policies/fleet.yaml:19:15: spec.tenants[1].paths[0]: is "teams/a", expected files apart from those of '
+                f"{FIRST}"
+            ],
+            id="a file named as the folder of the other one",
+        ),
+        pytest.param(
             fleet("- name: b\n", "- name: a\n"),
             ['policies/fleet.yaml:18:13: spec.tenants[1].name: is "a" a second time, expected each name once'],
             id="one name twice",

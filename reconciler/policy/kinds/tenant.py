@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
 from reconciler.messages import Path, shown
-from reconciler.policy.globs import matches_any, overlap
+from reconciler.policy.globs import GlobIndex, matches_any, overlap
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     ClusterPattern,
@@ -120,15 +120,26 @@ def check_tenants(
     document: PolicyDocument, tenants: Sequence[Tenant], protected: Collection[str], clusters: Sequence[str]
 ) -> None:
     """Add a problem where two tenants are not apart: by name, files, or namespaces of one of `clusters`."""
+    before = GlobIndex()
     for position, tenant in enumerate(tenants):
         here: Path = ("spec", "tenants", position)
-        if not document.is_judged(here):
-            continue
-        for number, name in enumerate(tenant.namespaces):
-            if name in protected:
-                document.warn((*here, "namespaces", number), f"is {shown(name)}, a protected namespace")
-        for other in tenants[:position]:
-            _check_apart(document, here, (tenant, other), clusters)
+        own = tuple(_own_names(tenant))
+        if document.is_judged(here):
+            for number, name in enumerate(tenant.namespaces):
+                if name in protected:
+                    document.warn((*here, "namespaces", number), f"is {shown(name)}, a protected namespace")
+            for other in sorted(before.candidates(own)):
+                _check_apart(document, here, (tenant, tenants[other]), clusters)
+        before.add(position, own)
+
+
+def _own_names(tenant: Tenant) -> Iterator[str]:
+    """Yield all that no two tenants may have in common, as globs."""
+    yield f"name {tenant.name}"
+    if tenant.service_account is not None:
+        yield f"account {tenant.service_account}"
+    yield from (f"path {pattern.replace('/**', '**')}" for pattern in tenant.paths)  # "a/**" is "a", too
+    yield from (f"namespace {pattern}" for pattern in tenant.namespaces)
 
 
 def _check_apart(document: PolicyDocument, here: Path, pair: tuple[Tenant, Tenant], clusters: Sequence[str]) -> None:
