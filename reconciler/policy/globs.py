@@ -10,7 +10,6 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import takewhile
 
 from msgspec import Struct
 
@@ -162,12 +161,14 @@ class GlobIndex:
     def __init__(self) -> None:
         self._by_start: dict[str, list[int]] = {}
         self._starts: list[str] = []  # sorted
+        self._lengths: set[int] = set()  # of these
 
     def add(self, number: int, patterns: Iterable[str]) -> None:
         """Add a list of globs."""
         for start in {_start(pattern) for pattern in patterns}:
             if start not in self._by_start:
                 insort(self._starts, start)
+                self._lengths.add(len(start))
             self._by_start.setdefault(start, []).append(number)
 
     def candidates(self, patterns: Iterable[str]) -> set[int]:
@@ -175,7 +176,7 @@ class GlobIndex:
         found: set[int] = set()
         for pattern in patterns:
             start = _start(pattern)
-            starts = {start[:length] for length in range(len(start) + 1)}
+            starts = {start[:length] for length in self._lengths}
             if is_pattern(pattern):
                 first, end = (bisect_left(self._starts, bound) for bound in (start, start + _LAST))
                 starts.update(self._starts[first:end])
@@ -186,7 +187,7 @@ class GlobIndex:
 
 def _start(pattern: str) -> str:
     """Return `pattern` up to its first special character."""
-    return "".join(takewhile(lambda char: char not in _GLOB, pattern))
+    return next((pattern[:place] for place, char in enumerate(pattern) if char in _GLOB), pattern)
 
 
 def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bool | None:

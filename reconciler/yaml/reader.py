@@ -57,14 +57,14 @@ def plain_value(text: str) -> Any:
         return _BOOL[text]
     if text[0] not in _OF_NUMBERS:
         return text
-    if re.fullmatch(_INT, text):
+    if (text.isascii() and text.isdigit()) or re.fullmatch(_INT, text):
         if len(text) > _MAX_DIGITS:
             raise ValueError(TOO_LARGE)
         base = {"0o": 8, "0x": 16}.get(text[:2], 10)
         return int(text if base == 10 else text[2:], base)
     if re.fullmatch(_FLOAT, text):
         return float(text)
-    special = re.fullmatch(_SPECIAL_FLOAT, text)
+    special = re.fullmatch(_SPECIAL_FLOAT, text) if text[-1] in "fFnN" else None
     if special is None:
         return text
     return float("nan") if special[1] is None else float(f"{special[1]}inf")
