@@ -32,7 +32,7 @@ from reconciler.policy.types import (
 )
 from reconciler.workload_kinds import SCALABLE_KINDS
 
-Ranked = TypeVar("Ranked", IdlingPolicy, DownscalePolicy)
+Ranked = TypeVar("Ranked", bound=IdlingPolicy | DownscalePolicy)
 Chosen = TypeVar("Chosen")
 
 
@@ -44,37 +44,6 @@ def selects_kind(selector: WorkloadSelector, workload: Workload) -> bool:
     ref = workload.ref
     named = names_kind(selector, ref.kind, ref.group) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
     return named and workload.owner is None  # the ReplicaSet of a Deployment has its labels
-
-
-def exclusions_by(
-    policy: IdlingPolicy | DownscalePolicy,
-    fleet_cluster: FleetCluster,
-    namespace_labels: Mapping[str, str],
-    found: Workload | Service,
-) -> Iterator[str]:
-    """Yield the fields of `policy` that exclude a workload or a Service by itself, "exclude[0]" for instance.
-
-    A workload behind an excluded Service is excluded with it, which is for the caller to know.
-    """
-    ref = found.ref
-    for position, selector in enumerate(policy.exclude):
-        inside = selector.selects_cluster(fleet_cluster) and selector.namespaces.matches(
-            ref.namespace, namespace_labels
-        )
-        if inside and _excludes(selector, found):
-            yield f"exclude[{position}]"
-
-
-def _excludes(selector: Selector, found: Workload | Service) -> bool:
-    """Return whether `selector` has what is in one of its namespaces. Custom kinds need not be named for that."""
-    if selector.services is None and selector.workloads is None:
-        return True
-    if isinstance(found, Service):
-        return selector.selects_service(found)
-    workloads = selector.workloads
-    if workloads is None or (workloads.kinds and not names_kind(workloads, found.ref.kind, found.ref.group)):
-        return False
-    return workloads.objects.matches(found.ref.name, found.labels)
 
 
 def names_kind(selector: WorkloadSelector | None, kind: str, group: str = "") -> bool:
@@ -122,7 +91,8 @@ _EVERYTHING = ObjectSelector()
 
 
 class SelectingPolicies(Generic[Ranked]):
-    """Policies of one kind, to be found by what they select on a cluster; what they exclude is for the caller to know.
+    """Policies of one kind, to be found by what they select on a cluster, and by what they exclude there, whether they
+    select it or not.
 
     `reaching` are those that may select anything there.
     """
@@ -134,6 +104,13 @@ class SelectingPolicies(Generic[Ranked]):
         self._by_namespace: SelectorIndex[Ranked] = SelectorIndex(
             (policy.selector.namespaces, policy) for policy in self.reaching
         )
+        self._excluding: SelectorIndex[_Excluding[Ranked]] = SelectorIndex(
+            (selector.namespaces, (policy, position, selector))
+            for policy in self.reaching
+            for position, selector in enumerate(policy.exclude)
+            if selector.selects_cluster(fleet_cluster)
+        )
+        self._excluded: dict[str, _ExcludedInNamespace[Ranked]] = {}
         self._labels = namespace_labels(cluster)
         self._inside: dict[str, _InNamespace[Ranked]] = {}
         self._shared: dict[tuple[str, ...], _InNamespace[Ranked]] = {}
@@ -146,6 +123,17 @@ class SelectingPolicies(Generic[Ranked]):
         """Return those that select `workload` itself."""
         found = self._in(workload.ref.namespace).workloads.matching(workload.ref.name, workload.labels)
         return [policy for selector, policy in found if selects_kind(selector, workload)]
+
+    def excluding(self, found: Workload | Service) -> list[tuple[Ranked, str]]:
+        """Return those that exclude a workload or a Service by itself, each with its fields that do, "exclude[0]".
+
+        A workload behind an excluded Service is excluded with it, which is for the caller to know.
+        """
+        namespace = found.ref.namespace
+        if namespace not in self._excluded:
+            inside = self._excluding.matching(namespace, self._labels.get(namespace, {}))
+            self._excluded[namespace] = _ExcludedInNamespace(inside)
+        return self._excluded[namespace].by(found)
 
     def _in(self, namespace: str) -> _InNamespace[Ranked]:
         """Return the policies of `namespace`; namespaces that the same policies select share them."""
@@ -169,6 +157,42 @@ class _InNamespace(Generic[Ranked]):
             for selector, policy in selectors
             if selector.workloads is not None
         )
+
+
+_Excluding = tuple[Ranked, int, Selector]
+"""A policy, and which of the selectors of what it excludes."""
+
+
+class _ExcludedInNamespace(Generic[Ranked]):
+    """What is excluded in one namespace. Custom kinds need not be named for that."""
+
+    def __init__(self, excluding: Sequence[_Excluding[Ranked]]) -> None:
+        services: list[tuple[ObjectSelector, _Excluding[Ranked]]] = []
+        workloads: list[tuple[ObjectSelector, _Excluding[Ranked]]] = []
+        for each in excluding:
+            selector = each[2]
+            whole = selector.services is None and selector.workloads is None
+            if whole or selector.services is not None:
+                services.append((selector.services or _EVERYTHING, each))
+            if whole or selector.workloads is not None:
+                workloads.append((selector.workloads.objects if selector.workloads else _EVERYTHING, each))
+        self._services = SelectorIndex(services)
+        self._workloads = SelectorIndex(workloads)
+
+    def by(self, found: Workload | Service) -> list[tuple[Ranked, str]]:
+        """Return the policies that exclude `found`, each with its field that does."""
+        if isinstance(found, Service):
+            excluding = self._services.matching(found.ref.name, found.labels)
+        else:
+            ref = found.ref
+            excluding = [
+                (policy, position, selector)
+                for policy, position, selector in self._workloads.matching(ref.name, found.labels)
+                if selector.workloads is None
+                or not selector.workloads.kinds
+                or names_kind(selector.workloads, ref.kind, ref.group)
+            ]
+        return [(policy, f"exclude[{position}]") for policy, position, _ in excluding]
 
 
 def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:

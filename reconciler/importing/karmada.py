@@ -5,6 +5,7 @@ Source: karmada-io/karmada, pkg/apis/policy/v1alpha1/propagation_types.go and ov
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -75,7 +76,11 @@ class _KarmadaImport(PlacementImport):
             for one in manifests
             if (one.group, one.kind) == (_CLUSTER_GROUP, "Cluster")
         }
-        self._workloads = [manifest for manifest in manifests if manifest.kind in WORKLOADS and not manifest.owned]
+        self._workloads: defaultdict[tuple[str, str], list[_Target]] = defaultdict(list)  # by kind, and name or ""
+        for one in manifests:
+            if one.kind in WORKLOADS and not one.owned:
+                for name in (one.name, ""):
+                    self._workloads[one.kind, name].append(_Target(one.kind, one.namespace, one.name, one))
         in_group = [manifest for manifest in manifests if manifest.group == _POLICY_GROUP]
         self._policies = [manifest for manifest in in_group if manifest.kind in _PROPAGATION]
         self._overrides = [manifest for manifest in in_group if manifest.kind in _OVERRIDE]
@@ -117,10 +122,9 @@ class _KarmadaImport(PlacementImport):
                 self.gathering.lose(policy, field, f"{kind} {LEFT_TO_OTHERS}")
                 continue
             namespace = policy.namespace if policy.kind == _PROPAGATION[0] else str(selector.get("namespace") or "")
-            every = (_Target(found.kind, found.namespace, found.name, found) for found in self._workloads)
             found = [
                 target
-                for target in every
+                for target in self._workloads.get((kind, name), ())
                 if target.namespace == (namespace or target.namespace) and target.is_selected_by(selector)
             ]
             yield from ((target, selector) for target in found)

@@ -17,10 +17,8 @@ from reconciler.decide.downscale.deletion_order import RankingRules, deletion_co
 from reconciler.decide.selectors import (
     LocalKey,
     SelectingPolicies,
-    exclusions_by,
     federated_by_local_key,
     key_of,
-    namespace_labels,
     of_highest_priority,
 )
 from reconciler.decide.workloads import OwnerKey, owner_key
@@ -111,16 +109,11 @@ def policies_by_workload(
     selecting = SelectingPolicies(policies, fleet_cluster, observed)
     if not selecting.reaching:
         return {}
-    labels = namespace_labels(observed)
     found: dict[ObjectRef, list[DownscalePolicy]] = {}
     for workload in observed.workloads:
         if workload.owner is None and workload.kind.pods != "None":
-            inside = labels.get(workload.ref.namespace, {})
-            chosen = [
-                policy
-                for policy in selecting.on_workload(workload)
-                if not any(exclusions_by(policy, fleet_cluster, inside, workload))
-            ]
+            excluding = {policy.name for policy, _ in selecting.excluding(workload)}
+            chosen = [policy for policy in selecting.on_workload(workload) if policy.name not in excluding]
             if chosen:
                 found[workload.ref] = chosen
     return found

@@ -20,7 +20,7 @@ from reconciler.decide.idling.subjects import Scale, ServiceState
 from reconciler.decide.idling.verdicts import Exclusions, PolicyVerdict, Verdict
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.decide.selectors import SelectingPolicies, exclusions_by, namespace_labels, of_highest_priority
+from reconciler.decide.selectors import SelectingPolicies, namespace_labels, of_highest_priority
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
@@ -70,7 +70,7 @@ class ClusterVerdicts:
         self._without_policies = policies is None
         self._selecting = SelectingPolicies(policies or (), fleet_cluster, cluster)
         self._reaching = self._selecting.reaching
-        self._excluding = tuple(policy for policy in self._reaching if policy.exclude)
+        self._excludes = any(policy.exclude for policy in self._reaching)
         # What these say names the Service, or is about that one; all else is said alike of all that they select.
         self._by_service = {policy.name for policy in self._reaching if policy.mode == "Observe" or any(policy.queries)}
         self._labels = namespace_labels(cluster)
@@ -93,16 +93,14 @@ class ClusterVerdicts:
 
     def exclusions(self, *found: Workload | Service) -> Exclusions:
         """Return which policies exclude one of `found`, all in one namespace, whether they select it or not."""
-        if not self._excluding:
+        if not self._excludes:
             return NOTHING
         result: dict[str, Reason] = {}
-        for policy in self._excluding:
-            labels = self._labels.get(found[0].ref.namespace, {})
-            for selected in found:
-                for field in exclusions_by(policy, self._fleet_cluster, labels, selected):
-                    service = selected.ref.name if isinstance(selected, Service) else ""
-                    why = reason(ReasonCode.EXCLUDED_BY_POLICY, policy=policy.name, service=service, field=field)
-                    result.setdefault(policy.name, why)
+        for excluded in found:
+            service = excluded.ref.name if isinstance(excluded, Service) else ""
+            for policy, field in self._selecting.excluding(excluded):
+                why = reason(ReasonCode.EXCLUDED_BY_POLICY, policy=policy.name, service=service, field=field)
+                result.setdefault(policy.name, why)
         return result
 
     @cached_property
