@@ -28,7 +28,7 @@ from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.removal_guard import PATIENCE
 from reconciler.decide.schedule import open_periods
-from reconciler.decide.selectors import namespace_labels
+from reconciler.decide.selectors import SelectorIndex, namespace_labels
 from reconciler.model import (
     NOTHING,
     Endpoints,
@@ -116,21 +116,16 @@ def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) ->
         for since, durations in waits:
             recorded = _times_in(one.annotations.get(since, "")) if since else (one.created_at,)
             moments |= set(_later((at for at in recorded if at is not None), durations))
+    known = policies.fleet.cluster(cluster.name)
+    reaching: SelectorIndex[IdlingPolicy] = SelectorIndex(
+        (one.selector.namespaces, one)
+        for one in policies.idling
+        if known is None or one.selector.selects_cluster(known)
+    )
     for namespace, moments in waiting.items():
-        reaching = [one for one in policies.idling if _reaches(policies.fleet, one, cluster.name, namespace, labels)]
-        yield from (
-            moment
-            for moment in moments
-            if moment > after and not all(is_kept_awake_by_schedule(one, moment) for one in reaching)
-        )
-
-
-def _reaches(
-    fleet: Fleet, policy: IdlingPolicy, cluster: str, namespace: str, labels: Mapping[str, Mapping[str, str]]
-) -> bool:
-    known = fleet.cluster(cluster)
-    on_cluster = known is None or policy.selector.selects_cluster(known)
-    return on_cluster and policy.selector.namespaces.matches(namespace, labels.get(namespace, NOTHING))
+        later = [moment for moment in moments if moment > after]
+        inside = reaching.matching(namespace, labels.get(namespace, NOTHING)) if later else []
+        yield from (moment for moment in later if not all(is_kept_awake_by_schedule(one, moment) for one in inside))
 
 
 def is_kept_awake_by_schedule(policy: IdlingPolicy, at: datetime) -> bool:
