@@ -11,7 +11,7 @@ from msgspec import Meta, field
 from reconciler.messages import nearest, shown
 from reconciler.model import NOTHING
 from reconciler.pod_requests import Hours
-from reconciler.policy.globs import matches_any
+from reconciler.policy.globs import GlobIndex, matches_any
 from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_unlike, cluster_of
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
@@ -184,7 +184,7 @@ class FleetDocument(Fields, frozen=True, kw_only=True):
     """spec defines the clusters and the limits."""
 
 
-class Fleet(FleetSpec, frozen=True, kw_only=True, dict=True):  # so that the clusters by name can be kept
+class Fleet(FleetSpec, frozen=True, kw_only=True, dict=True):  # so that what is asked often can be kept
     """The Fleet as it is decided by; no namespace of a cluster belongs to two of its tenants."""
 
     name: str
@@ -219,7 +219,15 @@ class Fleet(FleetSpec, frozen=True, kw_only=True, dict=True):  # so that the clu
 
     def tenant_at(self, cluster: str, namespace: str) -> Tenant | None:
         """Return whose `namespace` of `cluster` is, None for the platform's."""
-        return next((tenant for tenant in self.tenants if tenant.has(cluster, namespace)), None)
+        likely = (self.tenants[number] for number in sorted(self._tenants_by_namespace.candidates((namespace,))))
+        return next((tenant for tenant in likely if tenant.has(cluster, namespace)), None)
+
+    @cached_property
+    def _tenants_by_namespace(self) -> GlobIndex:
+        index = GlobIndex()
+        for number, tenant in enumerate(self.tenants):
+            index.add(number, tenant.namespaces)
+        return index
 
 
 def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
