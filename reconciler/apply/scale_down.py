@@ -152,7 +152,7 @@ def _victims(task: Task, selection: VictimSelection) -> ChosenVictims:
         return _by_strategy(task, selection)
     try:
         answer = task.access.picker.pick(picker_request(selection, picker, task.ref.namespace))
-        return picked(selection, answer, picker) or ChosenVictims((), "the picker has no opinion, the controller chose")
+        return picked(selection, answer) or ChosenVictims((), "the picker has no opinion, the controller chose")
     except PickerError as error:
         if picker.on_error == "skip":
             raise _PickerFailed(f"{error}; left to the next run (onError: skip)") from error

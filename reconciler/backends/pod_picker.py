@@ -25,6 +25,7 @@ from reconciler.connection_settings import (
 )
 from reconciler.credentials import remember_authorization
 from reconciler.errors import ClusterError, PickerError
+from reconciler.messages import counted
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import strict_json
 
@@ -71,7 +72,11 @@ class HttpPodPicker:
             asked = {"number_of_pods_requested": request.count, "candidate_pods": list(request.candidates)}
             body = json.dumps(asked, separators=(",", ":")).encode()
             sent = HttpRequest("POST", _url(picker), self._headers(request), body)
-            return answer_in(self._body(picker, sent), request.candidates)
+            answer = answer_in(self._body(picker, sent), request.candidates)
+            named = len(answer.chosen) + len(answer.tied)
+            if picker.on_too_few == "reject" and 0 < named < request.count:
+                raise Refused(f"the answer names {named} of {request.count} pods, expected all (onTooFew: reject)")
+            return answer
         except Refused as error:
             where = f"pod picker {picker.scheme}://{picker.host}:{picker.port}"
             raise PickerError(f"{where}: {error}") from None  # the cause may hold a header
@@ -198,7 +203,7 @@ def answer_in(body: bytes | bytearray, candidates: Sequence[str]) -> PickerAnswe
     chosen, tied = (_names(value, key) for key in ("chosen_pods", "tied_pods"))
     strangers = len({*chosen, *tied}.difference(candidates))
     if strangers:
-        raise Refused(f"the answer names {strangers} pods that were no candidates, expected candidates only")
+        raise Refused(f"the answer names {counted(strangers, 'pod')} beside the candidates, expected candidates only")
     return PickerAnswer(tuple(chosen), tuple(name for name in tied if name not in chosen))
 
 

@@ -76,9 +76,10 @@ def _lines(ranking: PodRanking) -> list[str]:
         none = f"{ranking.workload.ref}: no active pods were found, so that a scale down deletes none"
         return [unread if ranking.workload.spec_replicas else none]
     certain = "chosen at apply" if forecast.chosen_at_apply else "certain" if forecast.certain else "not certain"
+    how = ", ".join(filter(None, (certain, forecast.strategy)))
     lines = [
         f"{ranking.workload.ref}: scale down to {ranking.to} deletes {forecast.count} of "
-        f"{counted(len(ranking.pods), 'active pod')} ({certain}, {forecast.strategy})"
+        f"{counted(len(ranking.pods), 'active pod')} ({how})"
     ]
     width = max((len(pod.name) for pod in ranking.pods), default=0)
     domain = max((len(pod.domain) for pod in ranking.pods), default=0)
@@ -88,9 +89,12 @@ def _lines(ranking: PodRanking) -> list[str]:
     return lines
 
 
+_GOES = {True: "delete", False: "keep", None: "?"}
+
+
 def _line(position: int, pod: RankedPod, width: int, domain: int) -> str:
     place = f"{pod.domain:<{domain}}  " if domain else ""
-    return f"{position:>4}  {'delete' if pod.goes else 'keep  '}  {pod.name:<{width}}  {place}{pod.rule}".rstrip()
+    return f"{position:>4}  {_GOES[pod.goes]:<6}  {pod.name:<{width}}  {place}{pod.rule}".rstrip()
 
 
 def _values(ranking: PodRanking) -> dict[str, Any]:

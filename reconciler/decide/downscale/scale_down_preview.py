@@ -14,12 +14,12 @@ from reconciler.policy.types import PolicySet
 
 
 class RankedPod(Struct, frozen=True):
-    """`rule` is what puts a victim before the first pod that stays; "" for pods that stay. `domain` is the zone of its
-    node (or what else is balanced), "" where nothing is balanced or its node has none.
+    """`goes` is None where that is not known yet. `rule` is what puts a victim before the first pod that stays; "" for
+    others. `domain` is the zone of its node (or what else is balanced), "" where nothing is balanced or it has none.
     """
 
     name: str
-    goes: bool
+    goes: bool | None
     rule: str = ""
     domain: str = ""
 
@@ -78,9 +78,18 @@ def _decrease(workload: Workload, active: int, target: int) -> Decision:
 
 
 def _ranked(group: PodGroup, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
-    order = rank_victims(group.pods, 0, now_ns=nanoseconds_at(run), siblings=group.siblings).order
+    first = forecast.count - forecast.requested if forecast.chosen_at_apply else 0
+    ranking = rank_victims(group.pods, first, now_ns=nanoseconds_at(run), siblings=group.siblings)
+    order = ranking.order
     if target == 0:
         return tuple(RankedPod(pod.name, True, str(PodRule.ALL)) for pod in order)
-    going = tuple(RankedPod(name, True, rule) for name, rule in zip(forecast.pods, forecast.rules, strict=True))
-    staying = (pod.name for pod in order if pod.name not in forecast.pods)
-    return (*going, *(RankedPod(name, False) for name in staying))
+    if forecast.strategy == "ordinals":
+        order = tuple(sorted(order, key=lambda pod: (len(pod.name), pod.name), reverse=True))
+        going = {pod.name: "higher ordinal" for pod in order[: forecast.count]}
+    else:
+        going = dict(zip(forecast.pods, forecast.rules, strict=True))
+        going |= {pod.name: str(rule) for pod, rule in zip(ranking.victims, ranking.rules, strict=True)}
+    others = False if len(going) == forecast.count else None
+    staying = (pod.name for pod in order if pod.name not in going)
+    ranked = (RankedPod(name, True, rule) for name, rule in going.items())
+    return (*ranked, *(RankedPod(name, others) for name in staying))

@@ -22,7 +22,6 @@ from reconciler.decide.selectors import (
     of_highest_priority,
 )
 from reconciler.decide.workloads import OwnerKey, owner_key
-from reconciler.errors import PickerError
 from reconciler.model import FIELD_MANAGER, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet
 from reconciler.workload_kinds import workload_kind
@@ -151,7 +150,7 @@ def pod_group(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None =
         return PodGroup(tuple(pods), siblings)
     owners = sorted({pod.owner_uid for pod in pods if pod.is_active})
     if len(owners) > 1:
-        return PodGroup(split=True)
+        return PodGroup(tuple(pods), split=True)
     return PodGroup(
         pods=tuple(pod for pod in pods if pod.owner_uid in owners),
         siblings=tuple(pod for pod in pods if pod.owner_uid not in owners),
@@ -188,6 +187,7 @@ def nanoseconds_at(run: Run) -> int:
 # Where the choice is ours: who may be chosen, how many, and the choice itself.
 
 _CHOSEN, _TIED, _OTHER = 0, 1, 3  # ranks, source: seed downscale-pod-picker.md, Controller Behaviour Changes
+_RANKS = {_CHOSEN: "chosen by the picker", _TIED: "tied by the picker", _OTHER: "the controller's order"}
 
 
 class VictimSelection(Struct, frozen=True):
@@ -237,29 +237,22 @@ def picker_request(selection: VictimSelection, picker: PodPicker, namespace: str
 
 
 class ChosenVictims(Struct, frozen=True):
-    """The chosen candidates, and what a person should know of how."""
+    """The chosen candidates, and what a person should know of how; `rules` are those of a picker's choice."""
 
     pods: tuple[Pod, ...]
     note: str = ""
     picker_failed: bool = False
+    rules: tuple[str, ...] = ()
 
 
-def picked(selection: VictimSelection, answer: PickerAnswer, picker: PodPicker) -> ChosenVictims | None:
+def picked(selection: VictimSelection, answer: PickerAnswer) -> ChosenVictims | None:
     """Return the candidates that `answer` names, None where it has no opinion.
 
     Chosen before tied before all others; among equals at the cut the controller's order decides.
-
-    Raises:
-        PickerError: it names too few, and the picker's `on_too_few` is reject.
     """
     ranks = dict.fromkeys(answer.tied, _TIED) | dict.fromkeys(answer.chosen, _CHOSEN)
     if not ranks:
         return None
-    if len(ranks) < selection.requested and picker.on_too_few == "reject":
-        raise PickerError(
-            f"pod picker {picker.host}: names {len(ranks)} pods, expected at least {selection.requested}"
-            " (onTooFew: reject)"
-        )
     in_order = sorted(selection.candidates, key=lambda pod: ranks.get(pod.name, _OTHER))
     taken, left = in_order[: selection.requested], in_order[selection.requested :]
     last, next_ = ranks.get(taken[-1].name, _OTHER), ranks.get(left[0].name, _OTHER)
@@ -267,7 +260,7 @@ def picked(selection: VictimSelection, answer: PickerAnswer, picker: PodPicker) 
         note = f"the picker named {len(ranks)} of {selection.requested}, the controller's order filled up"
     else:
         note = "a tie at the cut was broken by the controller's order" if last == next_ else ""
-    return ChosenVictims(tuple(taken), note)
+    return ChosenVictims(tuple(taken), note, rules=tuple(_RANKS[ranks.get(pod.name, _OTHER)] for pod in taken))
 
 
 def balanced(selection: VictimSelection, domains: Mapping[str, str]) -> ChosenVictims:

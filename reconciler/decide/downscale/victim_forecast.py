@@ -9,7 +9,7 @@ from itertools import count, takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
+from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import Decision, Notice, VictimForecast
 from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.downscale.journal import former_costs
@@ -36,7 +36,6 @@ from reconciler.decide.downscale.victim_choice import (
     without_cost,
     without_domains,
 )
-from reconciler.errors import PickerError
 from reconciler.model import (
     NOTHING,
     Node,
@@ -176,27 +175,21 @@ def _of_group(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast:
         return _predicted(scale_down, group)
     settings = scale_down.strategy.settings
     if settings.picker is not None:
-        return _by_picker(selection, group, scale_down, settings.picker)
+        return _by_picker(selection, group, scale_down)
     if settings.strategy == "ZoneBalanced":
         return _balanced(selection, group, scale_down)
     return _chosen(selection, group, scale_down, first_of(selection), _rules_of(selection, group, scale_down))
 
 
-def _by_picker(
-    selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown, picker: PodPicker
-) -> VictimForecast:
+def _by_picker(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> VictimForecast:
     """Return the victims as the picker chooses them now, as far as it was asked; it is asked again at apply."""
     if scale_down.answer is None:
         return _before_picker(selection, scale_down)
-    try:
-        choice = picked(selection, scale_down.answer, picker)
-    except PickerError as error:
-        return replace(_predicted(scale_down, group), certain=False, note=str(error))
+    choice = picked(selection, scale_down.answer)
     if choice is None:
         note = "the picker has no preference; the controller chooses"
         return replace(_predicted(scale_down, group), certain=False, note=note)
-    rules = ["chosen by the picker"] * len(choice.pods)
-    return replace(_chosen(selection, group, scale_down, choice, rules), certain=False)
+    return replace(_chosen(selection, group, scale_down, choice, choice.rules), certain=False)
 
 
 def _before_picker(selection: VictimSelection, scale_down: _PlannedScaleDown) -> VictimForecast:

@@ -11,7 +11,7 @@ from reconciler.decide.downscale.scale_down_preview import pod_ranking_of, pods_
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
-from tests.decide.downscale.world import a_downscale_policy
+from tests.decide.downscale.world import PICKER, a_downscale_policy
 
 DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
 OTHER = OwnerReference("apps/v1", "Deployment", "api", "u-api")
@@ -93,6 +93,30 @@ def test_rank_promises_nothing_that_apply_refuses():
     assert [pod.goes for pod in ranking.pods] == [False, False]
     assert (ranking.forecast.count, ranking.forecast.certain) == (0, False)
     assert "foreign deletion costs on a (7), expected none" in ranking.forecast.note
+
+
+def test_what_is_not_known_is_neither_deleted_nor_kept():
+    picking = a_downscale_policy("Deployment", target=None, pod_picker=PICKER)
+    owned = tuple(replace(pod, owner_uid="r1") for pod in (*PODS, a_pod("x", ready=False)))
+    split = (replace(owned[0], owner_uid="r2"), *owned[1:])
+    for policies, pods, ranked, note in (
+        ((picking,), owned, [("x", True, "not Ready"), ("young", None, ""), ("old", None, "")], ""),
+        ((), split, [("x", None, ""), ("young", None, ""), ("old", None, "")], "several of its ReplicaSets have pods"),
+    ):
+        web = a_workload("web", replicas=3)
+        state = a_state(a_cluster(workloads=(web,), pods={web.ref: pods}))
+        ranking = pod_ranking_of(web, a_policy_set(a_fleet(), downscale=policies), state, a_run(), 1)
+        assert [(pod.name, pod.goes, pod.rule) for pod in ranking.pods] == ranked
+        assert (ranking.forecast.count, note in ranking.forecast.note) == (2, True)
+
+
+def test_the_highest_ordinals_of_a_stateful_set_go():
+    web = a_workload("web", kind="StatefulSet", replicas=11)
+    pods = tuple(a_pod(f"web-{ordinal}") for ordinal in range(11))
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: pods}))
+    ranking = pod_ranking_of(web, a_policy_set(a_fleet()), state, a_run(), 9)
+    assert [pod.name for pod in ranking.pods if pod.goes] == ["web-10", "web-9"]
+    assert all(pod.goes is False for pod in ranking.pods[2:])
 
 
 def test_a_downscale_that_apply_refuses_is_undecided():

@@ -24,7 +24,6 @@ from reconciler.decide.downscale.victim_choice import (
     victim_strategies,
     without_domains,
 )
-from reconciler.errors import PickerError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload, an_hpa
 from tests.decide.downscale.world import a_downscale_policy
@@ -75,41 +74,36 @@ def test_who_is_no_candidate(fields: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "chosen", "note"),
+    ("answer", "chosen", "rules", "note"),
     [
-        pytest.param(PickerAnswer(("d", "e")), "de", "", id="exactly as many"),
-        pytest.param(PickerAnswer(("e",), ("d",)), "ed", "", id="chosen, then tied"),
-        pytest.param(PickerAnswer(("e",), ("d", "c")), "ec", "a tie", id="a tie at the cut, by the controller's order"),
-        pytest.param(PickerAnswer((), ("e", "d", "b")), "bd", "a tie", id="only tied"),
-        pytest.param(PickerAnswer(("e", "c", "b")), "bc", "a tie", id="more chosen than wanted"),
-        pytest.param(PickerAnswer(("e",)), "ea", "named 1 of 2", id="too few, filled"),
-        pytest.param(PickerAnswer((), ("e",)), "ea", "named 1 of 2", id="too few tied, filled"),
-        pytest.param(PickerAnswer(("d", "e"), ("a", "b")), "de", "", id="a tie that is not at the cut"),
+        pytest.param(PickerAnswer(("d", "e")), "de", "CC", "", id="exactly as many"),
+        pytest.param(PickerAnswer(("e",), ("d",)), "ed", "CT", "", id="chosen, then tied"),
+        pytest.param(PickerAnswer(("e",), ("d", "c")), "ec", "CT", "a tie", id="a tie at the cut: controller's order"),
+        pytest.param(PickerAnswer((), ("e", "d", "b")), "bd", "TT", "a tie", id="only tied"),
+        pytest.param(PickerAnswer(("e", "c", "b")), "bc", "CC", "a tie", id="more chosen than wanted"),
+        pytest.param(PickerAnswer(("e",)), "ea", "CO", "named 1 of 2", id="too few, filled"),
+        pytest.param(PickerAnswer((), ("e",)), "ea", "TO", "named 1 of 2", id="too few tied, filled"),
+        pytest.param(PickerAnswer(("d", "e"), ("a", "b")), "de", "CC", "", id="a tie that is not at the cut"),
     ],
 )
-def test_picked(answer: PickerAnswer, chosen: str, note: str) -> None:
-    choice = picked(a_cut(2, *"abcde"), answer, PICKER)
+def test_picked(answer: PickerAnswer, chosen: str, rules: str, note: str) -> None:
+    choice = picked(a_cut(2, *"abcde"), answer)
     assert choice is not None
     assert "".join(pod.name for pod in choice.pods) == chosen
+    said = {"C": "chosen by the picker", "T": "tied by the picker", "O": "the controller's order"}
+    assert choice.rules == tuple(said[rule] for rule in rules)
     assert (note in choice.note) if note else choice.note == ""
 
 
-@pytest.mark.parametrize("too_few", ["fill", "reject"])
-def test_both_lists_empty_is_no_opinion(too_few: str) -> None:
-    assert picked(a_cut(2, *"abcde"), PickerAnswer(), replace(PICKER, on_too_few=too_few)) is None
-
-
-def test_too_few_can_be_rejected() -> None:
-    with pytest.raises(PickerError, match=r"names 1 pods, expected at least 2 \(onTooFew: reject\)"):
-        picked(a_cut(2, *"abcde"), PickerAnswer(("a",)), replace(PICKER, on_too_few="reject"))
-    assert picked(a_cut(2, *"abcde"), PickerAnswer(("a", "d")), replace(PICKER, on_too_few="reject")) is not None
+def test_both_lists_empty_is_no_opinion() -> None:
+    assert picked(a_cut(2, *"abcde"), PickerAnswer()) is None
 
 
 def test_a_tie_is_broken_without_the_cost() -> None:
     """Rules 5 to 8: more pods on the node first, although the other has the lower cost."""
     pods = (a_pod("a", node="n"), a_pod("b", node="n"), a_pod("c", node="m", deletion_cost="-5"))
     cut = victim_selection(PodGroup(pods, ()), 2, now_ns=NOW_NS, rules=RankingRules(deletion_cost=False))
-    choice = picked(cut, PickerAnswer((), ("b", "c")), PICKER)
+    choice = picked(cut, PickerAnswer((), ("b", "c")))
     assert choice is not None
     assert choice.pods == (pods[1],)
 
