@@ -121,7 +121,11 @@ def _without_workloads(policies: PolicySet, desired: DesiredState, state: Observ
     """
     if not _is_whole(policies, state):
         return ()
-    selecting = {(explanation.job, explanation.policy) for explanation in desired.explanations if explanation.selected}
+    selecting = {
+        (explanation.job, policy)
+        for explanation in desired.explanations
+        for policy in (*explanation.outranked, *([explanation.policy] if explanation.selected else []))
+    }
     stated = [
         *(("idling", policy.name) for policy in policies.idling),
         *(("downscale", policy.name) for policy in policies.downscale),

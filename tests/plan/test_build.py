@@ -155,6 +155,13 @@ def test_which_policies_select_nothing(policies, selected, without):
     assert made.without_workloads == without
 
 
+def test_a_policy_that_another_overrides_selects_something():
+    policies = a_policy_set(idling=(an_idling_policy("nights"), an_idling_policy("days", priority=1)))
+    said = PolicyExplanation(a_ref("web"), "idling", "days", "", (), outranked=("nights",))
+    made = make_plan(policies, a_state(a_cluster()), DesiredState(explanations=(said,)), a_run(), Inputs())
+    assert made.without_workloads == ()
+
+
 @pytest.mark.parametrize(
     ("named", "cluster", "missing"),
     [
