@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,6 +46,8 @@ from reconciler.model import (
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PREVIOUS_SCALE_UP, SCALE_UP, Scalar
 
+A = TypeVar("A", bound=HorizontalPodAutoscaler | Workload)
+
 AUTOSCALER_LISTS = {"horizontalpodautoscalers": "HorizontalPodAutoscalers", "scaledobjects": "ScaledObjects"}
 """What lists everything that scales a workload, by its key in `ObservedCluster.unreadable`."""
 
@@ -58,12 +60,13 @@ def first_unread(cluster: ObservedCluster, lists: Iterable[str]) -> str:
 class ClusterAutoscalers(Struct, frozen=True):
     """The autoscalers of one cluster by the workload they control: (namespace, kind, name).
 
-    `rivals` are the others where several HorizontalPodAutoscalers control one.
+    `rivals` are the others where several HorizontalPodAutoscalers control one, `keda_rivals` where ScaledObjects do.
     """
 
     horizontal: Mapping[LocalKey, HorizontalPodAutoscaler]
     keda: Mapping[LocalKey, Workload]
     rivals: Mapping[LocalKey, tuple[HorizontalPodAutoscaler, ...]] = NOTHING
+    keda_rivals: Mapping[LocalKey, tuple[Workload, ...]] = NOTHING
 
     def name_of(self, ref: ObjectRef) -> str | None:
         """Return "HorizontalPodAutoscaler/web" or "ScaledObject/web" for what controls `ref`, None for nothing."""
@@ -76,29 +79,33 @@ def autoscalers_of(cluster: ObservedCluster) -> ClusterAutoscalers:
 
     Of several of one workload it is the one that carries a record of ours.
     """
-    horizontal: dict[LocalKey, HorizontalPodAutoscaler] = {}
-    rivals: dict[LocalKey, tuple[HorizontalPodAutoscaler, ...]] = {}
-    for hpa in cluster.autoscalers:
-        key = (hpa.ref.namespace, *hpa.target)
-        other = horizontal.get(key)
-        first, second = (other, hpa) if other is not None and is_recorded(other) else (hpa, other)
-        horizontal[key] = first
+    scaled = (workload for workload in cluster.workloads if workload.kind.scaled_by == "Pause")
+    keda, keda_rivals = _by_target((one.ref.namespace, one.scale_target, one) for one in scaled)
+    horizontal, rivals = _by_target((hpa.ref.namespace, hpa.target, hpa) for hpa in cluster.autoscalers)
+    return ClusterAutoscalers(horizontal, keda, rivals, keda_rivals)
+
+
+def _by_target(
+    scaling: Iterable[tuple[str, tuple[str, str] | None, A]],
+) -> tuple[dict[LocalKey, A], dict[LocalKey, tuple[A, ...]]]:
+    """Return which of `scaling` has the say over each target, and which others are about the same."""
+    found: dict[LocalKey, A] = {}
+    rivals: dict[LocalKey, tuple[A, ...]] = {}
+    for namespace, target, one in scaling:
+        if target is None:
+            continue
+        key = (namespace, *target)
+        other = found.get(key)
+        first, second = (other, one) if other is not None and is_recorded(other) else (one, other)
+        found[key] = first
         if second is not None:
             rivals[key] = (*rivals.get(key, ()), second)
-    return ClusterAutoscalers(
-        horizontal=horizontal,
-        keda={
-            (workload.ref.namespace, *workload.scale_target): workload
-            for workload in cluster.workloads
-            if workload.scale_target is not None and workload.kind.scaled_by == "Pause"
-        },
-        rivals=rivals,
-    )
+    return found, rivals
 
 
-def is_recorded(hpa: HorizontalPodAutoscaler) -> bool:
-    """Return whether our record stands on `hpa`, of its bounds or of another field of it."""
-    return any(key in hpa.annotations for key in (PREVIOUS_BOUNDS, PREVIOUS_SCALE, PREVIOUS_SCALE_UP, IDLED_AT))
+def is_recorded(autoscaler: HorizontalPodAutoscaler | Workload) -> bool:
+    """Return whether our record stands on `autoscaler`, of its bounds, its pause or another field of it."""
+    return any(key in autoscaler.annotations for key in (PREVIOUS_BOUNDS, PREVIOUS_SCALE, PREVIOUS_SCALE_UP, IDLED_AT))
 
 
 def shrunk_by(autoscalers: ClusterAutoscalers, ref: ObjectRef) -> str | None:

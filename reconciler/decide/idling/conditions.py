@@ -22,7 +22,7 @@ from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.removal_guard import FleetGuards
 from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
-from reconciler.model import NOTHING, ObjectRef
+from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import IdlingPolicy, Writes
 from reconciler.workload_kinds import SCALABLE_KINDS
@@ -318,8 +318,10 @@ def _autoscaled(case: Conditions) -> MetCondition | None:
         why = reason(ReasonCode.KEDA_LEFT)
     elif subject.scale.paused_by:
         why = reason(ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
+    elif subject.keda_rivals:
+        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=_names(subject.keda_rivals))
     elif subject.is_held_by_rivals and not _leaves_horizontal(subject):
-        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=_names_of_autoscalers(subject))
+        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=_names((*subject.rivals, *_held_hpa(subject))))
     else:
         why = _horizontally(subject)
     return None if why is None else MetCondition(IdlingCondition.AUTOSCALED, (why,))
@@ -344,11 +346,13 @@ def _leaves_horizontal(subject: Subject) -> bool:
     return any(policy.autoscalers.hpa == "Leave" for policy in subject.verdict.policies)
 
 
-def _names_of_autoscalers(subject: Subject) -> list[str]:
-    pinned = subject.autoscaler
-    kept = subject.scale.hpa if pinned is None else pinned.hpa
-    everyone = (*subject.rivals, *(() if kept is None else (kept,)))
-    return sorted(f"HorizontalPodAutoscaler/{hpa.ref.name}" for hpa in everyone)
+def _held_hpa(subject: Subject) -> Iterable[HorizontalPodAutoscaler]:
+    held = subject.scale.hpa if subject.autoscaler is None else subject.autoscaler.hpa
+    return () if held is None else (held,)
+
+
+def _names(autoscalers: Iterable[HorizontalPodAutoscaler | Workload]) -> list[str]:
+    return sorted(f"{one.ref.kind}/{one.ref.name}" for one in autoscalers)
 
 
 def _at_idle_replicas(case: Conditions) -> MetCondition | None:

@@ -302,6 +302,7 @@ class _Observer:
             reading=read_record(scale.written, self._fleets) if scale.hpa_field else self._readings.get(scale.ref),
             autoscaler=self._pinned(scale),
             rivals=self._autoscalers.rivals.get(key_of(scale.runs.ref), ()),
+            keda_rivals=self._keda_rivals(scale),
             controller=self._controller(scale),
             exclusions=tuple(self._exclusions(scale, services)),
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
@@ -333,6 +334,11 @@ class _Observer:
         if scale.hpa_field or key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
             return None
         return pinned_autoscaler(self._autoscalers.horizontal[key], self._fleets)
+
+    def _keda_rivals(self, scale: Scale) -> tuple[Workload, ...]:
+        key = key_of(scale.runs.ref)
+        others = self._autoscalers.keda_rivals.get(key, ()) if scale.is_paused_kind else ()
+        return (self._autoscalers.keda[key], *others) if others else ()
 
     def _controller(self, scale: Scale) -> str:
         controller = self._autoscalers.keda.get(key_of(scale.ref))

@@ -322,6 +322,29 @@ class TestKeda:
         found = verbs(run_in(self.world(**{"autoscaling.keda.sh/paused": text})))
         assert [said for said, what in found if what == "ScaledObject/jobs" and said == "idle"] == [verb] * bool(verb)
 
+    def another(self, world: World, name: str) -> None:
+        ref = a_ref(name, kind="ScaledObject")
+        world.objects[ref] = replace(world.objects[self.jobs], ref=ref, uid=name, annotations={})
+
+    def test_where_two_have_one_target_neither_is_paused_and_a_notice_names_both(self):
+        world = self.world()
+        self.another(world, "more")
+        outcome = run_in(world, a_policy(selector=workloads_selector("Deployment", "ScaledObject")))
+        assert outcome.desired.decisions == ()
+        (notice,) = outcome.desired.notices
+        assert "ScaledObject/jobs and ScaledObject/more scale it" in notice.text
+
+    @pytest.mark.parametrize("name", ["another", "zz"])
+    def test_the_one_that_was_paused_wakes_although_there_is_another_now(self, name):
+        world = self.world()
+        run_in(world)
+        self.another(world, name)
+        assert run_in(world).desired.decisions == ()
+        world.now = MONDAY
+        run_in(world)
+        assert marks(world, self.jobs) == marks(world, WEB) == []
+        assert run_in(world).desired.decisions == ()
+
     def test_a_pause_that_somebody_takes_off_is_a_hand(self):
         world = self.world()
         run_in(world)
