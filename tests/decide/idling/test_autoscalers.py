@@ -345,6 +345,17 @@ class TestKeda:
         assert marks(world, self.jobs) == marks(world, WEB) == []
         assert run_in(world).desired.decisions == ()
 
+    def test_the_record_of_a_target_stays_that_of_the_one_that_paused_it(self):
+        world = self.world()
+        queue, more = a_workload("queue", replicas=4), a_ref("more", kind="ScaledObject")
+        self.another(world, "more")
+        world.objects |= {queue.ref: queue, more: replace(world.objects[more], scale_target=("Deployment", "queue"))}
+        policy = a_policy(selector=workloads_selector("ScaledObject"))
+        run_in(world, policy)
+        assert marks(world, WEB) == marks(world, queue.ref) != []
+        world.objects[more] = replace(world.objects[more], scale_target=("Deployment", "web"))
+        assert [one.verb for one in run_in(world, policy).desired.decisions if one.ref == WEB] == []
+
     def test_a_pause_that_somebody_takes_off_is_a_hand(self):
         world = self.world()
         run_in(world)
