@@ -248,6 +248,22 @@ def test_a_replica_set_without_preferences_has_as_many_replicas_in_each_cluster(
     assert found.clusters == {"*": ClusterPreference(weight=1)}
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "federation.kubernetes.io/replica-set-preference",
+        "federation.kubernetes.io/replicaset-preferences",
+        "federation.alpha.kubernetes.io/replica-set-preferences",
+    ],
+)
+def test_preferences_under_another_name_are_not_left_out(tmp_path, key):
+    preferences = "federation.kubernetes.io/replica-set-preferences"
+    found = problems_in(tmp_path, edited("replicaset.yaml", preferences, key))
+    assert [one.partition(" ")[2] for one in found] == [
+        f'metadata.annotations.{key}: unknown annotation, did you mean "{preferences}"?'
+    ]
+
+
 PICKED = """\
 apiVersion: apps/v1
 kind: ReplicaSet

@@ -113,7 +113,7 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
     if record is None:
         return
     lists = [(listing.record.replicas, listing.service) for listing in subject.listings]
-    if choice.state is IdleState.UNPROVEN:
+    if choice.state is IdleState.UNPROVEN and choice.action is not IdleAction.WAKE:
         names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
         why = f"{names} lists it as idle with {counted(record.replicas, 'replica')}, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"

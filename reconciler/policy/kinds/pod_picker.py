@@ -73,9 +73,13 @@ class PickerRequestFields(Fields, frozen=True, kw_only=True):
     """port is the port of the pod picker. If scheme is http, the default is 80."""
     scheme: Literal["https", "http"] = "https"
     """scheme is the protocol of the request."""
-    path: Annotated[str, Meta(pattern=r"^/[!-\"$-~]*\Z", extra_json_schema=expected('a path that starts with "/"'))] = (
-        "/"
-    )
+    path: Annotated[
+        str,
+        Meta(
+            pattern=r"^/[!-\"$-~]*\Z",
+            extra_json_schema=expected('a path that starts with "/", in ASCII without spaces and "#"'),
+        ),
+    ] = "/"
     """path is the path of the request."""
     http_headers: tuple[HeaderFields, ...] = ()
     """httpHeaders are headers to send."""

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
 from reconciler.errors import Problem
-from reconciler.messages import Path, dotted
+from reconciler.messages import Path, dotted, nearest_of
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.federated_replica_set import (
     MIN_READY_SECONDS,
@@ -39,6 +39,7 @@ _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
 EVENLY = '{"clusters": {"*": {"weight": 1}}}'
 """The preferences of a ReplicaSet that states none. Source: seed federated-replicasets.md, "The default behavior"."""
+_MISSPELT = 0.8  # how like an annotation is to that of the preferences: else its replicas would run everywhere
 _AS_JSON = 'the preferences as JSON, like {"clusters": {"*": {"weight": 1}}}'
 _BY_THE_SERVER = Meta(description="Set by the API server. It is ignored.")
 _Ignored = Annotated[Any, _BY_THE_SERVER]
@@ -118,6 +119,9 @@ def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> Fede
     Problems of the JSON inside the annotation are reported at the annotation's line.
     """
     metadata, own = fields.metadata, fields.spec
+    for key in () if PREFERENCES in metadata.annotations else metadata.annotations:
+        if nearest_of(key, (PREFERENCES,), likeness=_MISSPELT):
+            document.add((*ANNOTATION[:-1], key), f'unknown annotation, did you mean "{PREFERENCES}"?', key=True)
     inside = _annotation(document, metadata.annotations.get(PREFERENCES))
     preferences = inside.read("ReplicaSet", Preferences, "preferences")
     check_preferences(inside, ("clusters",), preferences)

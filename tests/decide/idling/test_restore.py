@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import DesiredState
+from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, of_every_fleet, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
@@ -102,6 +102,13 @@ LEFT = "1 idle object stays idle, as Fleet production did not idle it"
 def test_what_is_left_as_others_idled_it(world, fields, text, partial):
     told = [(one.text, one.partial) for one in restored(world, **fields).notices if one.kind == "notAdopted"]
     assert told == ([] if text is None else [(text, partial)])
+
+
+def test_what_is_adopted_is_not_said_to_be_left_unchanged():
+    assert [one.kind for one in restored(unproven()).notices if one.subject == str(WEB)] == ["unproven"]
+    adopted = restored(unproven(), adopt=True)
+    assert [one.verb for one in adopted.decisions if one.ref == WEB] == [Verb.WAKE]
+    assert [one.kind for one in adopted.notices if one.subject == str(WEB)] == []
 
 
 @pytest.mark.parametrize(
