@@ -241,17 +241,22 @@ def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]
     by_rank: defaultdict[tuple[object, ...], tuple[GlobIndex, GlobIndex]] = defaultdict(
         lambda: (GlobIndex(), GlobIndex())
     )
+    selected = {
+        selector: frozenset(cluster.name for cluster in clusters if selector.matches(cluster.name, cluster.labels))
+        for selector in {policy.selector.clusters for policy in policies}
+    }
+    on = [selected[policy.selector.clusters] for policy in policies]
     for number, policy in enumerate(policies):
         if isinstance(policy, DownscalePolicy) and policy.mode == "Observe":
             continue
         equals = by_rank[policy.rank, policy.mode, policy.tenant]
-        names = (policy.selector.namespaces.include, _object_names(policy.selector))
-        alike = [index.candidates(patterns) for index, patterns in zip(equals, names, strict=True)]
-        before = (policies[candidate] for candidate in sorted(set.intersection(*alike)))
+        named = (policy.selector.namespaces.include, _object_names(policy.selector))
+        alike = [index.candidates(patterns) for index, patterns in zip(equals, named, strict=True)]
+        before = (policies[one] for one in sorted(set.intersection(*alike)) if not on[one].isdisjoint(on[number]))
         other = next((equal for equal in before if may_share(equal, policy, clusters)), None)
         if other is not None:
             yield other, policy
-        for index, patterns in zip(equals, names, strict=True):
+        for index, patterns in zip(equals, named, strict=True):
             index.add(number, patterns)
 
 

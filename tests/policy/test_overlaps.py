@@ -234,6 +234,7 @@ def test_the_first_that_may_share_an_object_is_named(policies):
     "selector",
     [
         pytest.param(lambda n: on(namespaces=ObjectSelector((f"team-{n:03}-*",))), id="patterns of namespaces"),
+        pytest.param(lambda n: on(clusters=ObjectSelector((f"east-{n:03}",))), id="clusters"),
         pytest.param(lambda n: on(services=ObjectSelector((f"web-{n:03}",))), id="Services"),
         pytest.param(
             lambda n: Selector(workloads=WorkloadSelector(objects=ObjectSelector((f"web-{n:03}",)))), id="workloads"

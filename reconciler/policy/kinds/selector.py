@@ -153,7 +153,7 @@ class ObjectSelector(Struct, frozen=True):
 
     def names(self, name: str) -> bool:
         """Return whether an object called `name` may be selected, whatever its labels are."""
-        if matches_any(name, self.exclude) or (self.within and not matches_any(name, self.within)):
+        if (self.exclude and matches_any(name, self.exclude)) or (self.within and not matches_any(name, self.within)):
             return False
         return self.include == ("*",) or matches_any(name, self.include)
 
