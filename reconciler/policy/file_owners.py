@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reconciler.errors import Problem
 from reconciler.messages import alternatives
-from reconciler.policy.globs import path_regex
+from reconciler.policy.globs import GlobIndex, path_regex
 from reconciler.policy.types import Tenant
 from reconciler.yaml.documents import Document
 
@@ -58,11 +58,21 @@ class FileOwners(Struct, frozen=True, dict=True):
                 yield Problem(file, 1, 1, "", f"is a link to a file of another owner, expected one of {whose}")
 
     def _owner(self, path: str) -> Tenant | None:
-        exact = next((tenant for tenant in self.tenants if _matches(tenant.paths, path)), None)
+        likely = (self.tenants[number] for number in sorted(self._by_path.candidates((path,))))
+        exact = next((tenant for tenant in likely if _matches(tenant.paths, path)), None)
         if exact is not None or _matches(self.platform, path):
             return exact
         alike = _folded(path)
-        return next((tenant for tenant in self.tenants if _matches(map(_folded, tenant.paths), alike)), None)
+        likely = (self.tenants[number] for number in sorted(self._by_folded_path.candidates((alike,))))
+        return next((tenant for tenant in likely if _matches(map(_folded, tenant.paths), alike)), None)
+
+    @cached_property
+    def _by_path(self) -> GlobIndex:
+        return GlobIndex(tenant.paths for tenant in self.tenants)
+
+    @cached_property
+    def _by_folded_path(self) -> GlobIndex:
+        return GlobIndex(map(_folded, tenant.paths) for tenant in self.tenants)
 
     def _target(self, file: str) -> Tenant | None:
         """Return whose the file is that `file` leads to. A mounted volume keeps its files in a hidden folder."""

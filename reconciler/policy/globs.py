@@ -155,13 +155,15 @@ def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
 class GlobIndex:
     """Numbered lists of globs. Finds those that may have a text in common with others, without comparing all.
 
-    Two globs have none where neither of their starts, up to the first special character, begins with the other.
+    Two globs have none where neither begins with what the other one begins with, up to its first special character.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lists: Iterable[Iterable[str]] = ()) -> None:
         self._by_start: dict[str, list[int]] = {}
         self._starts: list[str] = []  # sorted
         self._lengths: set[int] = set()  # of these
+        for number, patterns in enumerate(lists):
+            self.add(number, patterns)
 
     def add(self, number: int, patterns: Iterable[str]) -> None:
         """Add a list of globs."""
@@ -186,8 +188,8 @@ class GlobIndex:
 
 
 def _start(pattern: str) -> str:
-    """Return `pattern` up to its first special character."""
-    return next((pattern[:place] for place, char in enumerate(pattern) if char in _GLOB), pattern)
+    """Return what each text begins with that `pattern` matches, also as one of paths, where "a/**" is "a", too."""
+    return next((pattern[:place].removesuffix("/") for place, char in enumerate(pattern) if char in _GLOB), pattern)
 
 
 def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bool | None:

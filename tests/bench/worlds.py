@@ -213,6 +213,34 @@ def write_policies(folder: Path, count: int) -> Path:
     return folder
 
 
+def write_teams(folder: Path, count: int) -> Path:
+    """Write a Fleet with `count` tenants on 20 clusters, each with one policy, and as many of the platform."""
+    tenants = [
+        f"{{name: t{n}, paths: ['t{n}/**'], namespaces: ['team-{n:04}-*'], clusters: [c{n % 20}]}}"
+        for n in range(count)
+    ]
+    clusters = ", ".join(f"{{name: c{n}}}" for n in range(20))
+    folder.mkdir(parents=True)
+    (folder / "fleet.yaml").write_text(
+        "{apiVersion: reconciler/v1alpha1, kind: Fleet, metadata: {name: teams}, "
+        f"spec: {{home: c0, clusters: [{clusters}], tenants: [{', '.join(tenants)}]}}}}\n"
+    )
+    selector = "namespaces: {include: ['team-N-*']}, clusters: {include: [cC]}, services: {}"
+    nights = "[{schedule: {timeZone: UTC, downtime: [Mon-Sun 20:00-07:00]}}]"
+    policy = (
+        "{apiVersion: reconciler/v1alpha1, kind: IdlingPolicy, metadata: {name: NAME}, "
+        f"spec: {{selector: {{{selector}}}, idleWhen: {nights}}}}}\n"
+    )
+    texts = [policy.replace("team-N", f"team-{n:04}").replace("cC", f"c{n % 20}") for n in range(count)]
+    for n, text in enumerate(texts):
+        (folder / f"t{n}").mkdir()
+        (folder / f"t{n}" / "nights.yaml").write_text(text.replace("NAME", "nights"))
+    (folder / "platform").mkdir()
+    platform = [text.replace("NAME", f"p{n}") for n, text in enumerate(texts)]
+    (folder / "platform" / "policies.yaml").write_text("---\n".join(platform))
+    return folder
+
+
 def write_nightly(folder: Path) -> Path:
     """Write a Fleet and one policy that idles everything outside office hours."""
     folder.mkdir(parents=True)

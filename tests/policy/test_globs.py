@@ -37,9 +37,7 @@ def test_two_patterns_overlap_where_a_text_is_one_of_both(pattern, other):
 
 @given(st.lists(st.lists(PATTERNS, max_size=3), max_size=6), st.lists(PATTERNS, max_size=3))
 def test_an_index_finds_all_lists_with_a_text_in_common(lists, patterns):
-    index = GlobIndex()
-    for number, added in enumerate(lists):
-        index.add(number, added)
+    index = GlobIndex(lists)
     common = {
         number
         for number, added in enumerate(lists)
@@ -48,10 +46,14 @@ def test_an_index_finds_all_lists_with_a_text_in_common(lists, patterns):
     assert common <= index.candidates(patterns)
 
 
+@given(*[st.lists(st.sampled_from(["a", "b", "/", "**", "*", "/**"]), min_size=1, max_size=4).map("".join)] * 2)
+def test_an_index_finds_paths_with_a_text_in_common(pattern, other):
+    if overlap(pattern, other, path=True):
+        assert GlobIndex([[pattern]]).candidates([other]) == {0}
+
+
 def test_an_index_does_not_return_what_begins_otherwise():
-    index = GlobIndex()
-    for number, name in enumerate(["team-a-*", "team-b-*", "team-b", "te[a]m-b-*", "*-b"]):
-        index.add(number, [name])
+    index = GlobIndex([name] for name in ["team-a-*", "team-b-*", "team-b", "te[a]m-b-*", "*-b"])
     assert index.candidates(["team-b-web"]) == {1, 2, 3, 4}
     assert index.candidates(["team-a*"]) == {0, 3, 4}
 

@@ -224,10 +224,7 @@ class Fleet(FleetSpec, frozen=True, kw_only=True, dict=True):  # so that what is
 
     @cached_property
     def _tenants_by_namespace(self) -> GlobIndex:
-        index = GlobIndex()
-        for number, tenant in enumerate(self.tenants):
-            index.add(number, tenant.namespaces)
-        return index
+        return GlobIndex(tenant.namespaces for tenant in self.tenants)
 
 
 def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:

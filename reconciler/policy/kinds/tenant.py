@@ -138,7 +138,7 @@ def _own_names(tenant: Tenant) -> Iterator[str]:
     yield f"name {tenant.name}"
     if tenant.service_account is not None:
         yield f"account {tenant.service_account}"
-    yield from (f"path {pattern.replace('/**', '**')}" for pattern in tenant.paths)  # "a/**" is "a", too
+    yield from (f"path {pattern}" for pattern in tenant.paths)
     yield from (f"namespace {pattern}" for pattern in tenant.namespaces)
 
 
