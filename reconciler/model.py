@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -348,7 +348,7 @@ class Sample(Struct, frozen=True):
     value: float
 
 
-class QueryAnswer(Struct, frozen=True):
+class QueryAnswer(Struct, frozen=True, dict=True):  # so that what many policies ask for can be kept
     """What a metrics source said to one query. `error` set: it failed to load, `samples` is empty then.
 
     `at` is when the value was recorded, None for "now". `warnings` make the answer partial, so everything in it is
@@ -359,6 +359,15 @@ class QueryAnswer(Struct, frozen=True):
     at: datetime | None = None
     warnings: tuple[str, ...] = ()
     error: str = ""
+
+    @cached_property
+    def by_service(self) -> Mapping[tuple[str, str], tuple[float, ...]]:
+        """The values by (namespace, service); "" where a sample has no such label."""
+        values: dict[tuple[str, str], tuple[float, ...]] = {}
+        for sample in self.samples:
+            key = (sample.labels.get("namespace", ""), sample.labels.get("service", ""))
+            values[key] = (*values.get(key, ()), float(sample.value))
+        return values
 
 
 class RangeSeries(Struct, frozen=True):

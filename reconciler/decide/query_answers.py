@@ -43,13 +43,7 @@ class Series(Struct, frozen=True):
 
 def series_of(answer: QueryAnswer | None, now: datetime) -> Series:
     problem = why_unusable(answer, now)
-    if answer is None or problem is not None:
-        return Series(problem=problem)
-    values: dict[tuple[str, str], tuple[float, ...]] = {}
-    for sample in answer.samples:
-        key = (sample.labels.get("namespace", ""), sample.labels.get("service", ""))
-        values[key] = (*values.get(key, ()), float(sample.value))
-    return Series(values)
+    return Series(NOTHING if answer is None or problem is not None else answer.by_service, problem)
 
 
 def value_for(series: Series, namespace: str, service: str | None) -> float | Reason | None:

@@ -18,7 +18,7 @@ from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.reasons import ReasonCode
-from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
+from reconciler.model import NOTHING, ObjectRef, ObservedState, QueryAnswer, QueryKey, Run
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.model import Action, Awake, KeptUp, Plan
 from reconciler.policy.types import PolicySet
@@ -286,11 +286,29 @@ def state_digest(state: ObservedState) -> str:
     digest = hashlib.sha256()
     for part in _parts(state):
         digest.update(_ENCODER.encode(part))
+    for text in _texts_of_answers(state.answers):
+        digest.update(text)
     return digest.hexdigest()
 
 
+def _texts_of_answers(answers: Mapping[QueryKey, QueryAnswer]) -> Iterator[bytes]:
+    """Yield what ["", "answers", [[key, answer], ...]] is as JSON, never all of it at once.
+
+    Many policies have the same query, and so one answer: it is encoded once.
+    """
+    shared = {id(answer): answer for answer in answers.values()}
+    texts = {number: _ENCODER.encode(answer) for number, answer in shared.items()}
+    before = b'["","answers",[['
+    for key, answer in sorted(answers.items(), key=lambda item: item[0]):
+        yield from (before, _ENCODER.encode(key), b",", texts[id(answer)])
+        before = b"],["
+    yield b"]]]" if answers else b'["","answers",[]]'
+
+
 def _parts(state: ObservedState) -> Iterator[list[Any]]:
-    """Yield all of `state` in small lists; each says what it is part of, so that no two states give the same lists."""
+    """Yield all of `state` but answers in small lists; each says what it is part of, so that no two states give the
+    same lists.
+    """
     for name, cluster in sorted({**state.clusters, **state.wakes_only}.items()):
         for field in cluster.__struct_fields__:
             value = getattr(cluster, field)
@@ -304,7 +322,6 @@ def _parts(state: ObservedState) -> Iterator[list[Any]]:
             pieces = [value] if isinstance(value, str) else (value[start : start + _AT_ONCE] for start in starts)
             yield from ([name, field, piece] for piece in pieces)
     yield ["", "unreachable", sorted(state.unreachable.items())]
-    yield ["", "answers", sorted(state.answers.items())]
 
 
 def digest_with_activators(digest: str, state: ObservedState) -> str:

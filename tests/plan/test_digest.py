@@ -74,6 +74,19 @@ def test_all_that_was_observed_counts():
     assert len({state_digest(state) for state in states}) == len(states)
 
 
+def test_which_policy_was_answered_what_counts_and_not_whether_answers_are_one_value():
+    other, later = replace(SAID, samples=()), replace(ASKED, policy="weekends")
+    first, second, third = (
+        state_digest(a_state(a_cluster(), answers=answers))
+        for answers in (
+            {ASKED: SAID, later: other},
+            {later: replace(other), ASKED: replace(SAID)},
+            {ASKED: other, later: SAID},
+        )
+    )
+    assert first == second != third
+
+
 @pytest.mark.parametrize("at", [0, 255, 256, 299])
 def test_each_of_many_objects_counts(at):
     many = [a_workload(f"w{number}") for number in range(300)]
