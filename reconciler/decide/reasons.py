@@ -185,7 +185,7 @@ class ReasonCode(Code):
     HPA_CHANGED = "HPAChanged", "another writer changed the bounds of its autoscaler"
     HPA_CHANGED_BY = "HPAChangedBy", "{by} changed the bounds of {autoscaler}"
     HPA_RESTORED_BY = "HPARestoredBy", "{by} restored the bounds of {autoscaler}"
-    WITHIN_HPA_BOUNDS = "WithinHPABounds", "{replicas} of {recorded} within the bounds of its autoscaler"
+    WITHIN_HPA_BOUNDS = "WithinHPABounds", "{replicas} instead of {recorded} within the bounds of its autoscaler"
     HPA_PINNED_FOR_NOTHING = "HPAPinnedForNothing", "its autoscaler is pinned, but no workload is idle"
     IDLE_INCOMPLETE = "IdleIncomplete", "an earlier run recorded it as idle, but did not scale it"
     WAKE_INCOMPLETE = "WakeIncomplete", "an earlier run woke it, but did not clear its Service"

@@ -64,7 +64,9 @@ class TestIdledToZero:
         world.now = MONDAY
         outcome = run_in(world)
         assert world.replicas(WEB) == expected
-        assert ("within the bounds of its autoscaler" in outcome.desired.decisions[0].cause.why) is (expected != 5)
+        assert (
+            f"{expected} instead of 5 within the bounds of its autoscaler" in outcome.desired.decisions[0].cause.why
+        ) is (expected != 5)
 
 
 @pytest.mark.parametrize(
