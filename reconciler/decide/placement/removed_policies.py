@@ -55,7 +55,7 @@ _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY, PLACED)
 class _Owned(Struct, frozen=True):
     """A workload with annotations of ours. `key` is "namespace/name" of the federated ReplicaSet that they name, or of
     the one that places it now (`is_placed`) and takes over what they say; `autoscaler` controls it, "" for none. What
-    gets replicas back `waits` until it is known which one does.
+    gets replicas back `waits` until it is known which one does. What is `asleep` is released once it is awake.
     """
 
     key: str
@@ -63,6 +63,7 @@ class _Owned(Struct, frozen=True):
     is_placed: bool = False
     autoscaler: str = ""
     waits: bool = False
+    asleep: bool = False
 
 
 def removed_policies(
@@ -90,14 +91,17 @@ def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) ->
     clusters = [placement.name for placement in inputs.placements]
     placed = {local_ref(policy, name): policy for policy in federated for name in clusters if policy.is_on(name)}
     for placement, workload, key in _marked(inputs):
+        settled = inputs.settled.get(workload.ref)
+        asleep = settled is not None and settled.state == "Asleep"
         now = placed.get(workload.ref)
         if now is not None and not is_about(now, workload.ref.cluster, workload, inputs.ours):
             now = None
         if now is not None and (now.key == key or may_place(now, workload, inputs.ours)):
-            yield _Owned(now.key, workload, is_placed=True)
+            yield _Owned(now.key, workload, is_placed=True, asleep=asleep)
         else:
             waits = scale_to_restore(workload) is not None and bool(placement.unread_autoscalers)
-            yield _Owned(key, workload, autoscaler=placement.autoscalers.name_of(workload.ref) or "", waits=waits)
+            autoscaler = placement.autoscalers.name_of(workload.ref) or ""
+            yield _Owned(key, workload, autoscaler=autoscaler, waits=waits, asleep=asleep)
 
 
 def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workload, str]]:
@@ -115,7 +119,7 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
             owner = placement_owner(annotations) or capacity_owner(annotations) or _placed_owner(workload)
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
             settled = inputs.settled.get(workload.ref)
-            idling = settled is not None and settled.state != "Foreign"
+            idling = settled is not None and settled.state != "Foreign" and (settled.state != "Asleep" or settled.needs)
             untouched = idling or workload.owner is not None or workload.terminating
             if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
                 continue
@@ -131,8 +135,10 @@ def _left(marked: Iterable[_Owned], federated: Mapping[str, FederatedReplicaSet]
         if owned.waits:
             continue
         if policy is None:
-            yield _decision(owned)
-        elif not owned.is_placed and not policy.paused:
+            left = _decision(owned)
+            if left.verb is Verb.DELETE or not owned.asleep:  # else it would wake, only to be deleted
+                yield left
+        elif not owned.is_placed and not owned.asleep and not policy.paused:
             yield _released(owned, Cause(policy.name, *_why_left(policy, owned.workload.ref, fleet)))
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import PLACED
 from reconciler.decide.decisions import Phase, Verb
+from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
@@ -124,6 +125,21 @@ def test_frozen_and_claimed_ones_are_left_alone(state):
     assert without(gone, claims={gone.ref: "nights"}).decisions == ()
 
 
+@pytest.mark.parametrize(
+    ("left", "on_delete", "verbs"),
+    [
+        pytest.param({}, "Delete", [Verb.DELETE], id="deleted as it is, as it would wake only for that"),
+        pytest.param({}, "Orphan", [], id="released once it is awake"),
+        pytest.param({"needs": ("idle",)}, "Delete", [], id="idled by this run"),
+        pytest.param({"state": "Waking", "needs": ("wake",)}, "Delete", [], id="woken by this run"),
+    ],
+)
+def test_what_is_idle(left, on_delete, verbs):
+    gone = a_left_one(on_delete=on_delete)
+    idle = {gone.ref: Settled(**({"state": "Asleep", "replicas": 0, "awake_replicas": 3, "owner": "nights"} | left))}
+    assert [one.verb for one in without(gone, waking=idle).decisions] == verbs
+
+
 def test_a_former_name_is_ours():
     gone = a_left_one(owner="old/FederatedReplicaSet/shop/gone")
     fleet = a_fleet("east", "west", former_names=("old",))
@@ -215,6 +231,12 @@ class TestGuard:
         assert sum(one.ref.name.startswith("gone") for one in desired.decisions) == gone - held
         assert sum(len(one.decisions) for one in desired.held_back) == held
         assert [one.policy for one in desired.held_back] == [""] * bool(held)
+
+    def test_what_is_idle_counts_as_well(self):
+        workloads, kept = self.world(2, 6)
+        idle = {one.ref: Settled("Asleep", 0, 3, "nights") for one in workloads}
+        assert len(without(*workloads, policies=kept, waking=idle).held_back) == 0
+        assert len(without(*workloads[:2], waking=idle).held_back) == 1
 
     def test_it_can_be_lifted(self):
         workloads, _ = self.world(2, 0)
