@@ -114,8 +114,9 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
         return
     lists = [(listing.record.replicas, listing.service) for listing in subject.listings]
     if choice.state is IdleState.UNPROVEN and choice.action is not IdleAction.WAKE:
-        names = " and ".join(f"Service/{service.ref.name}" for service in subject.services if service.has_record)
-        why = f"{names} lists it as idle with {counted(record.replicas, 'replica')}, but it has no record of its own"
+        names = [f"Service/{service.ref.name}" for service in subject.services if service.has_record]
+        listed = f"{' and '.join(names)} {'lists' if len(names) == 1 else 'list'} it"
+        why = f"{listed} as idle with {counted(record.replicas, 'replica')}, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
         yield _about(choice.ref, "unproven", f": {why}; {then}")
     elif choice.was_idle and lists and max(lists)[0] > record.replicas:
