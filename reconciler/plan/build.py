@@ -118,13 +118,20 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
 def _without_workloads(policies: PolicySet, desired: DesiredState, state: ObservedState) -> tuple[str, ...]:
     """Return the policies that select nothing: who has just written them wonders. What cannot be read may be theirs,
     and so may what belongs to a tenant that is stopped, or to another shard.
+
+    Where the deciding policy leaves out production, so does one below it that does not say `production: true`.
     """
     if not _is_whole(policies, state):
         return ()
+    selects_production = {policy.name for policy in policies.idling if policy.production}
     selecting = {
         (explanation.job, policy)
         for explanation in desired.explanations
-        for policy in (*explanation.outranked, *([explanation.policy] if explanation.selected else []))
+        for policy in (
+            (explanation.policy, *explanation.outranked)
+            if explanation.selected
+            else selects_production.intersection(explanation.outranked)
+        )
     }
     stated = [
         *(("idling", policy.name) for policy in policies.idling),

@@ -168,16 +168,20 @@ def _nothing(plan: Plan, words: str) -> str:
     return "No changes." if plan.without_workloads else "No changes. The clusters match the policies."
 
 
-def _without_workloads(plan: Plan) -> Iterator[str]:
+def without_workloads(plan: Plan) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the policies that select nothing at all, and those that select only production and leave it out."""
     left_out = {
-        policy_title(explanation.job, explanation.policy)
+        policy_title(explanation.job, policy)
         for explanation in (plan.explanations if plan.without_workloads else ())
         if any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
+        for policy in (explanation.policy, *explanation.outranked)
     }
-    for where, some in (
-        ("", [name for name in plan.without_workloads if name not in left_out]),
-        (" outside production", [name for name in plan.without_workloads if name in left_out]),
-    ):
+    nothing = [name for name in plan.without_workloads if name not in left_out]
+    return nothing, [name for name in plan.without_workloads if name in left_out]
+
+
+def _without_workloads(plan: Plan) -> Iterator[str]:
+    for where, some in zip(("", " outside production"), without_workloads(plan), strict=True):
         named = [one_line(f"{name}{bracketed(plan.places.get(name, ''))}") for name in some]
         if named:
             yield f"No workload{where} is selected by {', '.join(named)}."

@@ -79,6 +79,21 @@ def test_a_policy_that_leaves_out_all_is_not_said_to_select_nothing(folder):
     assert "selects no workload" not in said.err
 
 
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        pytest.param("production: false", "days (policies/days.yaml:1), IdlingPolicy nights", id="as the one above"),
+        pytest.param("production: true", "nights", id="which that one alone leaves out"),
+    ],
+)
+def test_so_it_is_where_another_overrides_it(folder, word, named):
+    folder.write("policies/fleet.yaml", fleet(CLUSTERS))
+    folder.write("policies/days.yaml", nights("priority: 0", word, name="days"))
+    words = f"No workload outside production is selected by IdlingPolicy {named} (policies/nights.yaml:1)."
+    assert folder.plan(FRIDAY_NIGHT).out.splitlines()[-1] == words
+    assert "selects no workload" not in folder.call("validate", "policies", *AT_NIGHT).err
+
+
 def test_a_policy_of_lower_priority_does_not_take_what_is_left_out(folder):
     folder.write("policies/below.yaml", BELOW)
     folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")

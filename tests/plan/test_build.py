@@ -29,6 +29,8 @@ from tests.builders import (
     a_workload,
     an_idling_policy,
 )
+from tests.pipeline import manifests
+from tests.pipeline.calls import Folder
 
 from .decisions import a_decision
 
@@ -155,11 +157,19 @@ def test_which_policies_select_nothing(policies, selected, without):
     assert made.without_workloads == without
 
 
-def test_a_policy_that_another_overrides_selects_something():
-    policies = a_policy_set(idling=(an_idling_policy("nights"), an_idling_policy("days", priority=1)))
-    said = PolicyExplanation(a_ref("web"), "idling", "days", "", (), outranked=("nights",))
-    made = make_plan(policies, a_state(a_cluster()), DesiredState(explanations=(said,)), a_run(), Inputs())
-    assert made.without_workloads == ()
+@pytest.mark.parametrize(
+    ("selector", "manifest"),
+    [
+        pytest.param("workloads: {}", manifests.workload(), id="a workload"),
+        pytest.param("services: {}", manifests.service(), id="a Service without a workload"),
+    ],
+)
+def test_a_policy_that_another_overrides_selects_something(tmp_path, selector, manifest):
+    folder = Folder(tmp_path)
+    nights, days = manifests.idling(selector), manifests.idling(selector, "priority: 1", name="days")
+    folder.write("policies/all.yaml", manifests.documents(manifests.fleet(["east"]), nights, days))
+    folder.write("snapshot/east/all.yaml", manifest)
+    assert "selected by" not in folder.plan("2026-11-20T22:00:00Z").out
 
 
 @pytest.mark.parametrize(

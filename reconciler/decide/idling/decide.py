@@ -190,7 +190,9 @@ def idling_explanations(
         if service.ref not in explained or service.found.undecided:
             why = nothing_to_idle(service)
             for name in dict.fromkeys(verdict.policy.name for verdict in service.verdict.won):
-                yield PolicyExplanation(service.ref, "idling", name, "left as it is", (why,))
+                yield PolicyExplanation(
+                    service.ref, "idling", name, "left as it is", (why,), outranked=_outranked(service.verdict)
+                )
 
 
 def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None) -> Iterator[PolicyExplanation]:
