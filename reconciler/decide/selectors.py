@@ -46,6 +46,34 @@ def selects_kind(selector: WorkloadSelector, workload: Workload) -> bool:
     return named and workload.owner is None  # the ReplicaSet of a Deployment has its labels
 
 
+def exclusions_by(
+    policy: IdlingPolicy | DownscalePolicy,
+    fleet_cluster: FleetCluster,
+    namespace_labels: Mapping[str, str],
+    found: Workload | Service,
+) -> Iterator[str]:
+    """Yield the fields of one `policy` that exclude a workload or a Service by itself, "exclude[0]" for instance."""
+    ref = found.ref
+    for position, selector in enumerate(policy.exclude):
+        inside = selector.selects_cluster(fleet_cluster) and selector.namespaces.matches(
+            ref.namespace, namespace_labels
+        )
+        if inside and _excludes(selector, found):
+            yield f"exclude[{position}]"
+
+
+def _excludes(selector: Selector, found: Workload | Service) -> bool:
+    """Return whether `selector` has what is in one of its namespaces. Custom kinds need not be named for that."""
+    if selector.services is None and selector.workloads is None:
+        return True
+    if isinstance(found, Service):
+        return selector.selects_service(found)
+    workloads = selector.workloads
+    if workloads is None or (workloads.kinds and not names_kind(workloads, found.ref.kind, found.ref.group)):
+        return False
+    return workloads.objects.matches(found.ref.name, found.labels)
+
+
 def names_kind(selector: WorkloadSelector | None, kind: str, group: str = "") -> bool:
     """Return whether `selector` has `kind` among its kinds, alone or with its group as kubectl writes it."""
     names = {kind.lower(), f"{kind}.{group}".lower()}
@@ -125,7 +153,8 @@ class SelectingPolicies(Generic[Ranked]):
         return [policy for selector, policy in found if selects_kind(selector, workload)]
 
     def excluding(self, found: Workload | Service) -> list[tuple[Ranked, str]]:
-        """Return those that exclude a workload or a Service by itself, each with its fields that do, "exclude[0]".
+        """Return those that exclude a workload or a Service by itself, with the field that does, "exclude[0]"; one with
+        several such fields comes once for each.
 
         A workload behind an excluded Service is excluded with it, which is for the caller to know.
         """
@@ -164,7 +193,7 @@ _Excluding = tuple[Ranked, int, Selector]
 
 
 class _ExcludedInNamespace(Generic[Ranked]):
-    """What is excluded in one namespace. Custom kinds need not be named for that."""
+    """What is excluded in one namespace."""
 
     def __init__(self, excluding: Sequence[_Excluding[Ranked]]) -> None:
         services: list[tuple[ObjectSelector, _Excluding[Ranked]]] = []
@@ -180,19 +209,13 @@ class _ExcludedInNamespace(Generic[Ranked]):
         self._workloads = SelectorIndex(workloads)
 
     def by(self, found: Workload | Service) -> list[tuple[Ranked, str]]:
-        """Return the policies that exclude `found`, each with its field that does."""
-        if isinstance(found, Service):
-            excluding = self._services.matching(found.ref.name, found.labels)
-        else:
-            ref = found.ref
-            excluding = [
-                (policy, position, selector)
-                for policy, position, selector in self._workloads.matching(ref.name, found.labels)
-                if selector.workloads is None
-                or not selector.workloads.kinds
-                or names_kind(selector.workloads, ref.kind, ref.group)
-            ]
-        return [(policy, f"exclude[{position}]") for policy, position, _ in excluding]
+        """Return the policies that exclude `found`, once for each of their fields that do."""
+        index = self._services if isinstance(found, Service) else self._workloads
+        return [
+            (policy, f"exclude[{position}]")
+            for policy, position, selector in index.matching(found.ref.name, found.labels)
+            if _excludes(selector, found)
+        ]
 
 
 def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:

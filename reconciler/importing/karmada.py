@@ -79,8 +79,9 @@ class _KarmadaImport(PlacementImport):
         self._workloads: defaultdict[tuple[str, str], list[_Target]] = defaultdict(list)  # by kind, and name or ""
         for one in manifests:
             if one.kind in WORKLOADS and not one.owned:
-                for name in (one.name, ""):
-                    self._workloads[one.kind, name].append(_Target(one.kind, one.namespace, one.name, one))
+                target = _Target(one.kind, one.namespace, one.name, one)
+                for name in {one.name, ""}:
+                    self._workloads[one.kind, name].append(target)
         in_group = [manifest for manifest in manifests if manifest.group == _POLICY_GROUP]
         self._policies = [manifest for manifest in in_group if manifest.kind in _PROPAGATION]
         self._overrides = [manifest for manifest in in_group if manifest.kind in _OVERRIDE]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 
@@ -231,6 +231,10 @@ Policy = IdlingPolicy | DownscalePolicy
 _BROUGHT = frozenset(kind.lower() for _, kind in SCALABLE_KINDS)
 
 
+_KEYS = 4
+"""So many keys of labels are looked up: teams are told apart by one or two."""
+
+
 def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]) -> Iterator[tuple[Policy, Policy]]:
     """Yield for each of `policies`, all of one kind, the first before it that neither wins over, and that may select
     the same object.
@@ -238,31 +242,72 @@ def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]
     One that only observes never competes with one that enforces, nor of DownscalePolicies with any other; two tenants
     have no namespace in common.
     """
-    by_rank: defaultdict[tuple[object, ...], tuple[GlobIndex, GlobIndex]] = defaultdict(
-        lambda: (GlobIndex(), GlobIndex())
-    )
+    by_rank: dict[tuple[object, ...], list[Policy]] = {}
+    for policy in policies:
+        if not (isinstance(policy, DownscalePolicy) and policy.mode == "Observe"):
+            by_rank.setdefault((policy.rank, policy.mode, policy.tenant), []).append(policy)
+    found = {}
+    for equals in by_rank.values():
+        for policy, before in likely_pairs(equals, clusters):
+            other = next((equal for equal in before if may_share(equal, policy, clusters)), None)
+            if other is not None:
+                found[policy.name] = other
+    yield from ((found[policy.name], policy) for policy in policies if policy.name in found)
+
+
+def likely_pairs(
+    policies: Sequence[Policy], clusters: Sequence[FleetCluster]
+) -> Iterator[tuple[Policy, Iterator[Policy]]]:
+    """Yield each policy with those before it that may select the same object, as far as names, labels and clusters
+    tell: the first one in any case, so that nothing is looked up where all select the same.
+    """
     selected = {
         selector: frozenset(cluster.name for cluster in clusters if selector.matches(cluster.name, cluster.labels))
         for selector in {policy.selector.clusters for policy in policies}
     }
     on = [selected[policy.selector.clusters] for policy in policies]
+    used = Counter(
+        (part, key) for policy in policies for part, objects in _parts(policy) for key, _ in objects.labels.match_labels
+    )
+    keys = [key for key, _ in used.most_common(_KEYS)]
+    named = [_named(policy, keys) for policy in policies]
+    indices = [GlobIndex(), GlobIndex(), *(GlobIndex() for _ in keys)]
+
+    def before(number: int) -> Iterator[Policy]:
+        yield from policies[:1] if number else ()
+        alike = [index.candidates(patterns) for index, patterns in zip(indices, named[number], strict=True)]
+        yield from (
+            policies[one] for one in sorted(set.intersection(*alike) - {0}) if not on[one].isdisjoint(on[number])
+        )
+
     for number, policy in enumerate(policies):
-        if isinstance(policy, DownscalePolicy) and policy.mode == "Observe":
-            continue
-        equals = by_rank[policy.rank, policy.mode, policy.tenant]
-        named = (policy.selector.namespaces.include, _object_names(policy.selector))
-        alike = [index.candidates(patterns) for index, patterns in zip(equals, named, strict=True)]
-        before = (policies[one] for one in sorted(set.intersection(*alike)) if not on[one].isdisjoint(on[number]))
-        other = next((equal for equal in before if may_share(equal, policy, clusters)), None)
-        if other is not None:
-            yield other, policy
-        for index, patterns in zip(equals, named, strict=True):
+        yield policy, before(number)
+        for index, patterns in zip(indices, named[number], strict=True):
             index.add(number, patterns)
 
 
-def _object_names(selector: Selector) -> tuple[str, ...]:
-    services = () if selector.services is None else selector.services.include
-    return services if selector.workloads is None else (*services, *selector.workloads.objects.include)
+def _parts(policy: Policy) -> Iterator[tuple[str, ObjectSelector]]:
+    """Yield what a policy selects namespaces by, and objects."""
+    selector = policy.selector
+    yield "namespace", selector.namespaces
+    if selector.services is not None:
+        yield "object", selector.services
+    if selector.workloads is not None:
+        yield "object", selector.workloads.objects
+
+
+def _named(policy: Policy, keys: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Return globs of the names of what a policy selects, namespaces and objects, and of the values of their labels."""
+    parts = tuple(_parts(policy))
+    names = [
+        tuple(name for part, one in parts if part == wanted for name in one.include)
+        for wanted in ("namespace", "object")
+    ]
+    values = [
+        tuple(dict(one.labels.match_labels).get(key, "*") for part, one in parts if part == wanted)
+        for wanted, key in keys
+    ]
+    return [*names, *values]
 
 
 def may_share(policy: Policy, other: Policy, clusters: Iterable[FleetCluster]) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, read_placed, read_time
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
-from reconciler.decide.selectors import SelectingPolicies, local_key, names_kind
+from reconciler.decide.selectors import exclusions_by, local_key, names_kind
 from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.plan.model import Plan, json_value
@@ -90,9 +90,8 @@ def _match(
         parts.append(SelectorPart("workloads", _workload_problem(selector.workloads, workload)))
     if selector.services is not None:
         parts.append(SelectorPart("services", _service_problem(selector.services, workload, cluster)))
-    if member is not None:
-        excluding = SelectingPolicies([policy], member, cluster).excluding(workload)
-        parts += [SelectorPart(field, f"excludes {ref.name}") for _, field in excluding]
+    fields = () if member is None else tuple(exclusions_by(policy, member, labels, workload))
+    parts += [SelectorPart(field, f"excludes {ref.name}") for field in fields]
     return SelectorMatch(policy, tuple(parts))
 
 

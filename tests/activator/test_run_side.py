@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.waits import PROXIES_LEARN_SECONDS, Acceptance
+from reconciler.apply.waits import ACCEPTED_WITHIN_SECONDS, Acceptance
 from reconciler.cli.doctor_findings import activator_finding
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
@@ -272,18 +272,22 @@ def test_it_is_waited_for_so_long(lists: Mapping[str, Any], seconds: int) -> Non
     assert asked.asked.count("EndpointSlice") <= 1 + seconds / 2
 
 
-def test_a_service_that_is_recorded_later_is_waited_for_as_well() -> None:
+def test_a_service_that_is_recorded_later_is_waited_for_as_well_and_the_time_begins_anew() -> None:
     asked, done = Asked(), {0: Outcome(0, OutcomeStatus.APPLIED)}
-    asked.lists["EndpointSlice"] = lambda: (a_slice(),)
+    idle = {IDLED_AT: AT}
+    asked.lists["Service"] = lambda: (a_service(annotations=idle), a_service("api", annotations=idle))
     access = Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
     acceptance = Acceptance({0: SERVICE, 1: replace(SERVICE, name="api"), 2: replace(SERVICE, name="refused")}, done)
     assert acceptance.is_waited_for(access)
-    asked.sleep(PROXIES_LEARN_SECONDS)
-    assert not acceptance.is_waited_for(access)
+    assert {ref.name for ref in acceptance.missing("east")} == {"web"}
+    asked.sleep(ACCEPTED_WITHIN_SECONDS - 5)
     done |= {1: Outcome(1, OutcomeStatus.APPLIED), 2: Outcome(2, OutcomeStatus.FAILED)}
-    asked.lists["Service"] = lambda: (a_service("api", annotations={IDLED_AT: AT}),)
     assert acceptance.is_waited_for(access)
-    assert {ref.name for ref in acceptance.missing("east")} == {"api"}
+    assert {ref.name for ref in acceptance.missing("east")} == {"web", "api"}
+    asked.sleep(ACCEPTED_WITHIN_SECONDS - 1)
+    assert acceptance.is_waited_for(access)
+    asked.sleep(1)
+    assert not acceptance.is_waited_for(access)
 
 
 def test_a_lease_is_fresh_for_17_seconds_by_the_clock_of_its_server() -> None:

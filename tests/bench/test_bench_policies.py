@@ -11,7 +11,7 @@ from yaml import CSafeLoader
 from reconciler.policy.load import check_policies
 from reconciler.policy.schemas import validator_of
 from tests.bench.measure import SHARES, Work, measured
-from tests.bench.worlds import write_policies, write_teams
+from tests.bench.worlds import write_policies, write_tenants
 
 pytestmark = pytest.mark.bench
 POLICIES = 1_000
@@ -32,9 +32,9 @@ def test_validate(benchmark, policies):
 
 
 @pytest.mark.parametrize("count", [POLICIES // share for share in SHARES])
-def test_teams(benchmark, tmp_path, count):
-    folder = write_teams(tmp_path / "policies", count)
-    work = Work("validating a policy of each team, and one of the platform about it", count, growth=1.1)
+def test_tenants(benchmark, tmp_path, count):
+    folder = write_tenants(tmp_path / "policies", count)
+    work = Work("validating a policy of each tenant, and one of the platform about it", count, growth=1.1)
     found, problems = measured(benchmark, work, lambda: check_policies(folder))
     assert problems == ()
     assert len(found.idling) == 2 * count

@@ -213,7 +213,7 @@ def write_policies(folder: Path, count: int) -> Path:
     return folder
 
 
-def write_teams(folder: Path, count: int) -> Path:
+def write_tenants(folder: Path, count: int) -> Path:
     """Write a Fleet with `count` tenants on 20 clusters, each with one policy, and as many of the platform."""
     tenants = [
         f"{{name: t{n}, paths: ['t{n}/**'], namespaces: ['team-{n:04}-*'], clusters: [c{n % 20}]}}"

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.selectors import selects_kind
+from reconciler.decide.selectors import SelectingPolicies, exclusions_by, selects_kind
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.check import may_share, undecided_pairs
+from reconciler.policy.check import likely_pairs, may_share, undecided_pairs
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
-from tests.builders import a_downscale_policy, a_fleet, a_service, a_workload
+from tests.builders import a_cluster, a_downscale_policy, a_fleet, a_namespace, a_service, a_workload
 from tests.decide.idling.idling_policies import a_policy
 from tests.pipeline.calls import inside
 
@@ -84,6 +84,21 @@ def test_two_policies_that_select_one_object_may_share_it(one, other, kind, name
         made = a_workload(name, kind=kind, namespace=space, labels=labels)
     if all(selects(policy, made, cluster, space, on_space) for policy in (one, other)):
         assert may_share(one, other, CLUSTERS)
+
+
+@given(
+    st.lists(POLICIES, max_size=4), st.sampled_from(["Service", "Deployment", "CronJob"]), st.sampled_from("abc"),
+    METADATA, st.sampled_from("abc"), METADATA, st.sampled_from(CLUSTERS),
+)  # fmt: skip
+def test_who_excludes_an_object_is_found_as_if_each_were_asked(policies, kind, name, labels, space, on_space, member):
+    made = a_service(name, namespace=space, labels=labels)
+    if kind != "Service":
+        made = a_workload(name, kind=kind, namespace=space, labels=labels)
+    named = [replace(policy, name=str(number)) for number, policy in enumerate(policies)]
+    cluster = replace(a_cluster(member.name), namespaces=(a_namespace(space, labels=on_space),))
+    selecting = SelectingPolicies(named, member, cluster)
+    expected = [(one, field) for one in selecting.reaching for field in exclusions_by(one, member, on_space, made)]
+    assert sorted(selecting.excluding(made), key=lambda one: (one[0].name, one[1])) == expected
 
 
 def on(**fields: Any) -> Selector:
@@ -234,14 +249,21 @@ def test_the_first_that_may_share_an_object_is_named(policies):
     "selector",
     [
         pytest.param(lambda n: on(namespaces=ObjectSelector((f"team-{n:03}-*",))), id="patterns of namespaces"),
+        pytest.param(lambda n: on(namespaces=labels("team", n)), id="labels of namespaces"),
         pytest.param(lambda n: on(clusters=ObjectSelector((f"east-{n:03}",))), id="clusters"),
         pytest.param(lambda n: on(services=ObjectSelector((f"web-{n:03}",))), id="Services"),
+        pytest.param(lambda n: on(services=labels("app", n)), id="labels of Services"),
         pytest.param(
             lambda n: Selector(workloads=WorkloadSelector(objects=ObjectSelector((f"web-{n:03}",)))), id="workloads"
         ),
     ],
 )
-def test_policies_that_name_different_things_are_not_compared(monkeypatch, selector):
-    monkeypatch.setattr("reconciler.policy.check.may_share", lambda *_: pytest.fail("two are compared"))
+def test_policies_that_select_different_things_are_compared_with_the_first_alone(selector):
+    clusters = [replace(CLUSTERS[0], name=f"east-{number:03}") for number in range(300)]
     policies = [a_policy(str(number), selector=selector(number)) for number in range(300)]
-    assert list(undecided_pairs(policies, CLUSTERS)) == []
+    compared = {policy.name: [one.name for one in before] for policy, before in likely_pairs(policies, clusters)}
+    assert compared == {"0": []} | {str(number): ["0"] for number in range(1, 300)}
+
+
+def labels(key: str, number: int) -> ObjectSelector:
+    return ObjectSelector(labels=LabelSelector(((key, f"{number:03}"),)))

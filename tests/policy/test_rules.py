@@ -254,14 +254,21 @@ def test_a_replica_set_without_preferences_has_as_many_replicas_in_each_cluster(
         "federation.kubernetes.io/replica-set-preference",
         "federation.kubernetes.io/replicaset-preferences",
         "federation.alpha.kubernetes.io/replica-set-preferences",
+        "replica-set-preferences",
     ],
 )
-def test_preferences_under_another_name_are_not_left_out(tmp_path, key):
+def test_a_misspelt_preferences_annotation_is_refused(tmp_path, key):
     preferences = "federation.kubernetes.io/replica-set-preferences"
     found = problems_in(tmp_path, edited("replicaset.yaml", preferences, key))
     assert [one.partition(" ")[2] for one in found] == [
         f'metadata.annotations.{key}: unknown annotation, did you mean "{preferences}"?'
     ]
+
+
+@pytest.mark.parametrize("name", ["hpa-preferences", "deployment-preferences", "replica-set-history"])
+def test_other_annotations_of_the_federation_are_left_alone(tmp_path, name):
+    files = edited("replicaset.yaml", "replica-set-preferences", name)
+    assert problems_in(tmp_path, files) == []
 
 
 PICKED = """\

@@ -65,7 +65,6 @@ class ClusterVerdicts:
         said: Mapping[QueryKey, QueryAnswer],
         now: datetime,
     ) -> None:
-        self._fleet_cluster = fleet_cluster
         self._cluster = cluster
         self._without_policies = policies is None
         self._selecting = SelectingPolicies(policies or (), fleet_cluster, cluster)

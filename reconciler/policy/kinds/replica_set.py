@@ -39,7 +39,7 @@ _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _NOT_OURS = ("status", "creationTimestamp", "resourceVersion", "uid", "generation", "managedFields")
 EVENLY = '{"clusters": {"*": {"weight": 1}}}'
 """The preferences of a ReplicaSet that states none. Source: seed federated-replicasets.md, "The default behavior"."""
-_MISSPELT = 0.8  # how like an annotation is to that of the preferences: else its replicas would run everywhere
+_MISSPELT = 0.9  # how like the name of an annotation is to that of the preferences, for it to be meant
 _AS_JSON = 'the preferences as JSON, like {"clusters": {"*": {"weight": 1}}}'
 _BY_THE_SERVER = Meta(description="Set by the API server. It is ignored.")
 _Ignored = Annotated[Any, _BY_THE_SERVER]
@@ -120,7 +120,7 @@ def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> Fede
     """
     metadata, own = fields.metadata, fields.spec
     for key in () if PREFERENCES in metadata.annotations else metadata.annotations:
-        if nearest_of(key, (PREFERENCES,), likeness=_MISSPELT):
+        if nearest_of(key.rpartition("/")[2], (PREFERENCES.rpartition("/")[2],), likeness=_MISSPELT):
             document.add((*ANNOTATION[:-1], key), f'unknown annotation, did you mean "{PREFERENCES}"?', key=True)
     inside = _annotation(document, metadata.annotations.get(PREFERENCES))
     preferences = inside.read("ReplicaSet", Preferences, "preferences")
