@@ -81,6 +81,9 @@ class PodPicker(Struct, frozen=True):
     on_error: Literal["fallback", "skip"] = "fallback"
     on_too_few: Literal["fill", "reject"] = "fill"
 
+    def __str__(self) -> str:
+        return f"pod picker {self.scheme}://{self.host}:{self.port}"
+
 
 class PickerRequest(Struct, frozen=True):
     """One question to a picker: how many of `candidates` (pod names) should go."""

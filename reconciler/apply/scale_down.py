@@ -32,6 +32,7 @@ from reconciler.decide.downscale.journal import JournalEntry, JournalPod, change
 from reconciler.decide.downscale.victim_choice import (
     ChosenVictims,
     VictimSelection,
+    accepted,
     balanced,
     first_of,
     foreign_costs,
@@ -150,8 +151,9 @@ def _victims(task: Task, selection: VictimSelection) -> ChosenVictims:
     picker = task.settings.picker
     if picker is None:
         return _by_strategy(task, selection)
+    request = picker_request(selection, picker, task.ref.namespace)
     try:
-        answer = task.access.picker.pick(picker_request(selection, picker, task.ref.namespace))
+        answer = accepted(task.access.picker.pick(request), request)
         return picked(selection, answer) or ChosenVictims((), "the picker has no opinion, the controller chose")
     except PickerError as error:
         if picker.on_error == "skip":

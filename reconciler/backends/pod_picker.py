@@ -72,14 +72,9 @@ class HttpPodPicker:
             asked = {"number_of_pods_requested": request.count, "candidate_pods": list(request.candidates)}
             body = json.dumps(asked, separators=(",", ":")).encode()
             sent = HttpRequest("POST", _url(picker), self._headers(request), body)
-            answer = answer_in(self._body(picker, sent), request.candidates)
-            named = len(answer.chosen) + len(answer.tied)
-            if picker.on_too_few == "reject" and 0 < named < request.count:
-                raise Refused(f"the answer names {named} of {request.count} pods, expected all (onTooFew: reject)")
-            return answer
+            return answer_in(self._body(picker, sent), request.candidates)
         except Refused as error:
-            where = f"pod picker {picker.scheme}://{picker.host}:{picker.port}"
-            raise PickerError(f"{where}: {error}") from None  # the cause may hold a header
+            raise PickerError(f"{picker}: {error}") from None  # the cause may hold a header
 
     def _check_host(self, picker: PodPicker) -> None:
         host = picker.host.lower().rstrip(".")
@@ -203,7 +198,8 @@ def answer_in(body: bytes | bytearray, candidates: Sequence[str]) -> PickerAnswe
     chosen, tied = (_names(value, key) for key in ("chosen_pods", "tied_pods"))
     strangers = len({*chosen, *tied}.difference(candidates))
     if strangers:
-        raise Refused(f"the answer names {counted(strangers, 'pod')} beside the candidates, expected candidates only")
+        named = counted(strangers, "pod that is no candidate", "pods that are no candidates")
+        raise Refused(f"the answer names {named}, expected candidates only")
     return PickerAnswer(tuple(chosen), tuple(name for name in tied if name not in chosen))
 
 

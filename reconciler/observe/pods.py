@@ -21,6 +21,7 @@ from reconciler.backends.protocols import (
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decide import without_deferred
 from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.decide.downscale.victim_choice import accepted
 from reconciler.decide.downscale.victim_forecast import picker_requests, with_victims
 from reconciler.decide.limits import within_limits
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
@@ -257,7 +258,7 @@ def asked_pickers(
         return desired
     for ref, request in requests.items():
         try:
-            answers[ref] = pickers[ref.cluster].pick(request)
+            answers[ref] = accepted(pickers[ref.cluster].pick(request), request)
         except PickerError as error:
             notices.append(Notice("picker", str(ref), str(error), partial=request.picker.on_error == "skip"))
         except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown

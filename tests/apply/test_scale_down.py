@@ -144,16 +144,42 @@ def test_a_failed_call(tmp_path: Path, on_error: Any, status: OutcomeStatus, wor
 
 
 @pytest.mark.parametrize(
-    ("answer", "left"),
+    ("picker_fields", "chosen", "status", "failed", "left"),
     [
-        pytest.param(PickerAnswer(), ["web-3", "web-4", "web-5"], id="no opinion"),
-        pytest.param(PickerAnswer(("web-5",)), ["web-2", "web-3", "web-4"], id="too few, filled"),
+        pytest.param({}, (), OutcomeStatus.APPLIED, False, "345", id="no opinion"),
+        pytest.param({}, ("web-5",), OutcomeStatus.APPLIED, False, "234", id="too few, filled"),
+        pytest.param(
+            {"on_too_few": "reject", "on_error": "skip"},
+            ("web-5",),
+            OutcomeStatus.DEFERRED,
+            True,
+            "012345",
+            id="too few, rejected, skipped",
+        ),
+        pytest.param(
+            {"on_too_few": "reject"},
+            ("web-5",),
+            OutcomeStatus.APPLIED,
+            True,
+            "345",
+            id="too few, rejected, default order",
+        ),
     ],
 )
-def test_what_a_picker_may_say(tmp_path: Path, answer: PickerAnswer, left: list[str]) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=PICKER, picker=Picker(answer))
-    assert outcome_of(world).status is OutcomeStatus.APPLIED
-    assert world.names() == left
+def test_what_a_picker_may_say(
+    tmp_path: Path,
+    picker_fields: dict[str, Any],
+    chosen: tuple[str, ...],
+    status: OutcomeStatus,
+    failed: bool,
+    left: str,
+) -> None:
+    picker = replace(PICKER, **picker_fields)
+    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=picker, picker=Picker(PickerAnswer(chosen)))
+    outcome = outcome_of(world)
+    assert (outcome.status, outcome.picker_failed) == (status, failed)
+    assert ("the answer names 1 of 3 pods" in outcome.message) is failed
+    assert world.names() == [f"web-{index}" for index in left]
     assert_clean(world)
 
 

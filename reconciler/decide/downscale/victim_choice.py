@@ -22,6 +22,7 @@ from reconciler.decide.selectors import (
     of_highest_priority,
 )
 from reconciler.decide.workloads import OwnerKey, owner_key
+from reconciler.errors import PickerError
 from reconciler.model import FIELD_MANAGER, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet
 from reconciler.workload_kinds import workload_kind
@@ -234,6 +235,19 @@ def picker_request(selection: VictimSelection, picker: PodPicker, namespace: str
     return PickerRequest(
         picker, namespace, selection.requested, tuple(sorted(pod.name for pod in selection.candidates))
     )
+
+
+def accepted(answer: PickerAnswer, request: PickerRequest) -> PickerAnswer:
+    """Return `answer`, what the picker said to `request`; both lists empty is no opinion, which is not too few.
+
+    Raises:
+        PickerError: it names too few, and the picker's `on_too_few` is reject.
+    """
+    named = len(answer.chosen) + len(answer.tied)
+    if request.picker.on_too_few == "reject" and 0 < named < request.count:
+        why = f"the answer names {named} of {request.count} pods, expected all (onTooFew: reject)"
+        raise PickerError(f"{request.picker}: {why}")
+    return answer
 
 
 class ChosenVictims(Struct, frozen=True):

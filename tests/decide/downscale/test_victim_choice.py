@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerAnswer, PodPicker
+from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
 from reconciler.decide.downscale.victim_choice import (
     PodGroup,
     VictimSelection,
     VictimStrategy,
+    accepted,
     balanced,
     foreign_costs,
     picked,
@@ -24,6 +25,7 @@ from reconciler.decide.downscale.victim_choice import (
     victim_strategies,
     without_domains,
 )
+from reconciler.errors import PickerError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload, an_hpa
 from tests.decide.downscale.world import a_downscale_policy
@@ -97,6 +99,16 @@ def test_picked(answer: PickerAnswer, chosen: str, rules: str, note: str) -> Non
 
 def test_both_lists_empty_is_no_opinion() -> None:
     assert picked(a_cut(2, *"abcde"), PickerAnswer()) is None
+
+
+def test_too_few_can_be_rejected() -> None:
+    request = PickerRequest(replace(PICKER, on_too_few="reject"), "shop", 2, tuple("abcde"))
+    words = r"^pod picker https://picker.svc:443: the answer names 1 of 2 pods, expected all \(onTooFew: reject\)$"
+    for few in (PickerAnswer(("a",)), PickerAnswer((), ("a",))):
+        with pytest.raises(PickerError, match=words):
+            accepted(few, request)
+    for answer in (PickerAnswer(("a",), ("b",)), PickerAnswer()):
+        assert accepted(answer, request) is answer, "as many as asked for, and no opinion"
 
 
 def test_a_tie_is_broken_without_the_cost() -> None:
