@@ -155,7 +155,7 @@ def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
 class GlobIndex:
     """Numbered lists of globs. Finds those that may have a text in common with others, without comparing all.
 
-    They may have one where what stands before the first `*`, `?` or `[` of one begins with what does so of the other.
+    Two globs may have one only where the text before the first `*`, `?` or `[` of one is a prefix of that of the other.
     """
 
     def __init__(self, lists: Iterable[Iterable[str]] = ()) -> None:
