@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from reconciler.labels import LabelSelector
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
+from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import Scalar, WorkloadKind, same_scalar, workload_kind
 
 
@@ -136,6 +137,7 @@ class Workload(Struct, frozen=True, gc=False):
     starting_deadline: int | None = None  # CronJob only, seconds
     scale_target: tuple[str, str] | None = None  # ScaledObject only: (kind, name)
     partition: int | None = 0  # StatefulSet, CloneSet: so many keep their template; None: all do until they are deleted
+    first_ordinal: int = 0  # StatefulSet only
     loses_volumes: bool = False  # StatefulSet only: those of the pods that it scales down
     template: Mapping[str, Any] | None = None  # ReplicaSet only
     requests: PodRequests = NO_REQUESTS  # of one pod
@@ -339,6 +341,12 @@ class Pod:
     def is_active(self) -> bool:
         """Whether it counts as a replica: it has not ended and is not being deleted."""
         return not self.terminating and self.phase not in ("Succeeded", "Failed")
+
+    @property
+    def ordinal(self) -> int:
+        """The number at the end of its name, as a StatefulSet counts its pods; -1 where there is none."""
+        number = whole_number_in(self.name.rpartition("-")[2])
+        return -1 if number is None else number
 
 
 class Sample(Struct, frozen=True):

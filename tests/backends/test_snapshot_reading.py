@@ -120,18 +120,21 @@ def test_whether_a_stateful_set_loses_volumes(tmp_path: Path, policy: str, claim
 
 
 @pytest.mark.parametrize(
-    ("spec", "partition"),
+    ("spec", "partition", "first"),
     [
-        ("{}", 0),
-        ("{updateStrategy: {type: RollingUpdate}}", 0),
-        ("{updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}}", 2),
-        ("{ordinals: {start: 10}, updateStrategy: {rollingUpdate: {partition: 11}}}", 1),
-        ("{updateStrategy: {type: OnDelete}}", None),
+        ("{}", 0, 0),
+        ("{updateStrategy: {type: RollingUpdate}}", 0, 0),
+        ("{updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 2}}}", 2, 0),
+        ("{ordinals: {start: 10}, updateStrategy: {rollingUpdate: {partition: 11}}}", 1, 10),
+        ("{updateStrategy: {type: OnDelete}}", None, 0),
     ],
 )
-def test_how_many_pods_of_a_stateful_set_keep_their_template(tmp_path: Path, spec: str, partition: int | None) -> None:
+def test_which_pods_of_a_stateful_set_keep_their_template(
+    tmp_path: Path, spec: str, partition: int | None, first: int
+) -> None:
     manifest = f"{{apiVersion: apps/v1, kind: StatefulSet, metadata: {{name: a}}, spec: {spec}}}"
-    assert one(tmp_path, manifest, "StatefulSet").partition == partition
+    found = one(tmp_path, manifest, "StatefulSet")
+    assert (found.partition, found.first_ordinal) == (partition, first)
 
 
 @pytest.mark.parametrize(

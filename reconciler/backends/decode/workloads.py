@@ -124,6 +124,7 @@ def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any
     claims = spec.persistent_volume_claim_retention_policy or shapes.ClaimRetention()
     return _scaled(spec, spec.template, decoded_selector(spec.selector), status) | {
         "partition": None if update.type == "OnDelete" else max(0, partition - first),
+        "first_ordinal": first,
         "loses_volumes": claims.when_scaled == "Delete" and bool(spec.volume_claim_templates),
     }
 

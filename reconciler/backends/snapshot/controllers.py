@@ -104,7 +104,7 @@ class Controllers:
         self, entry: ManifestEntry, pods: Sequence[tuple[ManifestEntry, Pod]], wanted: int, chosen: Sequence[str]
     ) -> list[ManifestEntry]:
         if entry.kind == "StatefulSet":
-            return [owned for owned, pod in pods if _ordinal(pod.name) >= _first_ordinal(entry, self._changes) + wanted]
+            return [owned for owned, pod in pods if pod.ordinal >= _first_ordinal(entry, self._changes) + wanted]
         first = [owned for owned, pod in pods if pod.name in chosen]
         rest = [pod for _, pod in pods if pod.name not in chosen]
         by_name = {pod.name: owned for owned, pod in pods}
@@ -197,12 +197,6 @@ def _without_gone(manifest: dict[str, Any], chosen: Sequence[str]) -> dict[str, 
     strategy = {key: value for key, value in manifest["spec"]["scaleStrategy"].items() if key != "podsToDelete"}
     spec = {key: value for key, value in manifest["spec"].items() if key != "scaleStrategy"}
     return {**manifest, "spec": {**spec, "scaleStrategy": strategy} if strategy else spec}
-
-
-def _ordinal(name: str) -> int:
-    """Return the number at the end of a StatefulSet pod's name, -1 where there is none."""
-    number = whole_number_in(name.rpartition("-")[2])
-    return -1 if number is None else number
 
 
 def _first_ordinal(entry: ManifestEntry, changes: Changes) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Cause, Decision, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.deletion_order import PodRule, rank_victims
-from reconciler.decide.downscale.victim_choice import PodGroup, nanoseconds_at, pod_group, relatives_in, siblings_in
+from reconciler.decide.downscale.victim_choice import nanoseconds_at, pod_group, relatives_in, siblings_in
 from reconciler.decide.downscale.victim_forecast import BALANCE, domains_of, with_victims
-from reconciler.model import ObservedState, PodsQuestion, Run, Workload
+from reconciler.model import ObservedState, Pod, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 
 
@@ -47,11 +49,13 @@ def pod_ranking_of(
     pods = observed.pods.get(workload.ref, ())
     active = [pod for pod in pods if pod.is_active]
     target = max(0, len(active) - 1) if to is None else to
-    decisions, _, _ = with_victims([_decrease(workload, len(active), target)], policies, state, run)
+    ordered = _by_ordinals(workload, active, target)
+    before = len(active) if ordered is None else target + sum(pod.goes is True for pod in ordered)
+    decisions, _, _ = with_victims([_decrease(workload, before, target)], policies, state, run)
     forecast = decisions[0].victims or VictimForecast(strategy="none", note="no pods are deleted")
     siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
-    group = pod_group(workload.ref.kind, pods, siblings)
-    ranked = _ranked(group, forecast, target, run)
+    siblings = pod_group(workload.ref.kind, pods, siblings).siblings
+    ranked = _ranked(pods, siblings, forecast, target, run) if ordered is None else ordered
     keys = [rule.removeprefix(BALANCE) for rule in forecast.rules if rule.startswith(BALANCE)]
     if keys:
         domains = domains_of(observed.nodes, keys[0])
@@ -60,7 +64,7 @@ def pod_ranking_of(
     return PodRanking(workload, target, forecast, ranked)
 
 
-def _decrease(workload: Workload, active: int, target: int) -> Decision:
+def _decrease(workload: Workload, before: int, target: int) -> Decision:
     return Decision(
         key="rank",
         job="downscale",
@@ -72,23 +76,37 @@ def _decrease(workload: Workload, active: int, target: int) -> Decision:
         changes=(),
         cause=Cause("", "", ()),
         group="rank",
-        replicas_before=active,
+        replicas_before=before,
         replicas_after=target,
     )
 
 
-def _ranked(group: PodGroup, forecast: VictimForecast, target: int, run: Run) -> tuple[RankedPod, ...]:
+def _by_ordinals(workload: Workload, active: Sequence[Pod], target: int) -> tuple[RankedPod, ...] | None:
+    """Return the pods of a StatefulSet, None for any other kind. All of those outside of its range of ordinals go, and
+    what is missing inside is made.
+
+    Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, updateStatefulSet; stateful_set_utils.go,
+    podInOrdinalRange.
+    """
+    if workload.kind.pods != "Ordinals" or workload.ref.group != workload.kind.group:
+        return None
+    stays = range(workload.first_ordinal, workload.first_ordinal + target)
+    going = {pod.name for pod in active if pod.ordinal >= 0 and pod.ordinal not in stays}
+    order = sorted(active, key=lambda pod: (pod.name in going, pod.ordinal, pod.name), reverse=True)
+    rule = "ordinal out of range" if stays else str(PodRule.ALL)
+    return tuple(RankedPod(pod.name, pod.name in going, rule if pod.name in going else "") for pod in order)
+
+
+def _ranked(
+    pods: Sequence[Pod], siblings: Sequence[Pod] | None, forecast: VictimForecast, target: int, run: Run
+) -> tuple[RankedPod, ...]:
     first = forecast.count - forecast.requested if forecast.chosen_at_apply else 0
-    ranking = rank_victims(group.pods, first, now_ns=nanoseconds_at(run), siblings=group.siblings)
+    ranking = rank_victims(pods, first, now_ns=nanoseconds_at(run), siblings=siblings)
     order = ranking.order
     if target == 0:
         return tuple(RankedPod(pod.name, True, str(PodRule.ALL)) for pod in order)
-    if forecast.strategy == "ordinals":
-        order = tuple(sorted(order, key=lambda pod: (len(pod.name), pod.name), reverse=True))
-        going = {pod.name: "higher ordinal" for pod in order[: forecast.count]}
-    else:
-        going = dict(zip(forecast.pods, forecast.rules, strict=True))
-        going |= {pod.name: str(rule) for pod, rule in zip(ranking.victims, ranking.rules, strict=True)}
+    going = dict(zip(forecast.pods, forecast.rules, strict=True))
+    going |= {pod.name: str(rule) for pod, rule in zip(ranking.victims, ranking.rules, strict=True)}
     others = False if len(going) == forecast.count else None
     staying = (pod.name for pod in order if pod.name not in going)
     ranked = (RankedPod(name, True, rule) for name, rule in going.items())

@@ -151,7 +151,7 @@ def pod_group(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None =
         return PodGroup(tuple(pods), siblings)
     owners = sorted({pod.owner_uid for pod in pods if pod.is_active})
     if len(owners) > 1:
-        return PodGroup(tuple(pods), split=True)
+        return PodGroup(split=True)
     return PodGroup(
         pods=tuple(pod for pod in pods if pod.owner_uid in owners),
         siblings=tuple(pod for pod in pods if pod.owner_uid not in owners),

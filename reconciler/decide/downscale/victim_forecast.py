@@ -128,7 +128,8 @@ class _PlannedScaleDown(Struct, frozen=True):
 def _forecast(scale_down: _PlannedScaleDown) -> VictimForecast | PodsQuestion:
     kind = workload_kind(scale_down.ref.kind)
     if kind.pods == "Ordinals":
-        return scale_down.without_names("the highest ordinals go first", strategy="ordinals", certain=True)
+        certain = scale_down.target == 0 or scale_down.ref.group == kind.group  # that of Kruise leaves ordinals out
+        return scale_down.without_names("the highest ordinals go first", strategy="ordinals", certain=certain)
     if scale_down.target == 0:
         return scale_down.without_names("all pods go", strategy=DEFAULT.strategy, certain=True)
     if kind.pods == "Controller":

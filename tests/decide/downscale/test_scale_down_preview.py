@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from reconciler.decide.decide import decide
 from reconciler.decide.downscale.scale_down_preview import pod_ranking_of, pods_to_rank
@@ -28,6 +29,7 @@ def a_pod_on(name: str, node: str, days: int):
 
 
 PODS = (a_pod_on("young", "x", 1), a_pod_on("old", "y", 99))
+UNREADY = a_pod("x", ready=False)
 BESIDE = (a_pod_on("beside", "y", 9),)
 
 
@@ -95,28 +97,55 @@ def test_rank_promises_nothing_that_apply_refuses():
     assert "foreign deletion costs on a (7), expected none" in ranking.forecast.note
 
 
-def test_what_is_not_known_is_neither_deleted_nor_kept():
-    picking = a_downscale_policy("Deployment", target=None, pod_picker=PICKER)
-    owned = tuple(replace(pod, owner_uid="r1") for pod in (*PODS, a_pod("x", ready=False)))
-    split = (replace(owned[0], owner_uid="r2"), *owned[1:])
-    for policies, pods, ranked, note in (
-        ((picking,), owned, [("x", True, "not Ready"), ("young", None, ""), ("old", None, "")], ""),
-        ((), split, [("x", None, ""), ("young", None, ""), ("old", None, "")], "several of its ReplicaSets have pods"),
-    ):
-        web = a_workload("web", replicas=3)
-        state = a_state(a_cluster(workloads=(web,), pods={web.ref: pods}))
-        ranking = pod_ranking_of(web, a_policy_set(a_fleet(), downscale=policies), state, a_run(), 1)
-        assert [(pod.name, pod.goes, pod.rule) for pod in ranking.pods] == ranked
-        assert (ranking.forecast.count, note in ranking.forecast.note) == (2, True)
+@pytest.mark.parametrize(
+    ("picker", "young", "first", "note"),
+    [
+        pytest.param(PICKER, "r1", (True, "not Ready"), "", id="a picker that is not asked"),
+        pytest.param(None, "r2", (None, ""), "several of its ReplicaSets have pods", id="pods of two ReplicaSets"),
+    ],
+)
+def test_what_is_not_known_is_neither_deleted_nor_kept(picker, young, first, note):
+    owned = (replace(PODS[0], owner_uid=young), *(replace(pod, owner_uid="r1") for pod in (PODS[1], UNREADY)))
+    web = a_workload("web", replicas=3)
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: owned}))
+    policy = a_downscale_policy("Deployment", target=None, pod_picker=picker)
+    ranking = pod_ranking_of(web, a_policy_set(a_fleet(), downscale=(policy,)), state, a_run(), 1)
+    ranked = [("x", *first), ("young", None, ""), ("old", None, "")]
+    assert [(pod.name, pod.goes, pod.rule) for pod in ranking.pods] == ranked
+    assert (ranking.forecast.count, note in ranking.forecast.note) == (2, True)
 
 
-def test_the_highest_ordinals_of_a_stateful_set_go():
-    web = a_workload("web", kind="StatefulSet", replicas=11)
-    pods = tuple(a_pod(f"web-{ordinal}") for ordinal in range(11))
-    state = a_state(a_cluster(workloads=(web,), pods={web.ref: pods}))
-    ranking = pod_ranking_of(web, a_policy_set(a_fleet()), state, a_run(), 9)
-    assert [pod.name for pod in ranking.pods if pod.goes] == ["web-10", "web-9"]
-    assert all(pod.goes is False for pod in ranking.pods[2:])
+@pytest.mark.parametrize(
+    ("first", "there", "to", "going", "staying"),
+    [
+        pytest.param(0, range(8, 11), 9, "10 9", "8", id="by number, not by text"),
+        pytest.param(0, (0, 1, 3, 4), 3, "4 3", "1 0", id="one that is missing is made, so that two go"),
+        pytest.param(0, (0, 1, 3, 4), 4, "4", "3 1 0", id="one goes, although as many as wanted are there"),
+        pytest.param(0, (0, 1), 2, "", "1 0", id="the highest is missing"),
+        pytest.param(5, (5, 6, 7), 2, "7", "6 5", id="it starts elsewhere"),
+        pytest.param(5, (4, 5, 6), 2, "4", "6 5", id="below its start"),
+        pytest.param(0, ("x", 0, 1), 1, "1", "0 x", id="no ordinal, which its controller ignores"),
+        pytest.param(0, (0, 2), 0, "2 0", "", id="to zero"),
+    ],
+)
+def test_the_pods_of_a_stateful_set_go_by_their_ordinals(first, there, to, going, staying):
+    web = a_workload("web", kind="StatefulSet", replicas=5, first_ordinal=first)
+    state = a_state(a_cluster(workloads=(web,), pods={web.ref: tuple(a_pod(f"web-{end}") for end in there)}))
+    ranking = pod_ranking_of(web, a_policy_set(a_fleet()), state, a_run(), to)
+    ranked = [(f"web-{end}", goes) for goes, ends in ((True, going), (False, staying)) for end in ends.split()]
+    assert [(pod.name, pod.goes) for pod in ranking.pods] == ranked
+    assert {pod.rule for pod in ranking.pods if pod.goes} <= {"ordinal out of range" if to else "all pods go"}
+    assert (ranking.forecast.count, ranking.forecast.certain) == (len(going.split()), True)
+
+
+def test_another_controller_of_stateful_sets_may_leave_ordinals_out():
+    web = a_workload("web", kind="StatefulSet")
+    kruise = structs.replace(web, ref=structs.replace(web.ref, group="apps.kruise.io"))
+    pods = tuple(a_pod(f"web-{ordinal}") for ordinal in (0, 2, 3))
+    state = a_state(a_cluster(workloads=(kruise,), pods={kruise.ref: pods}))
+    ranking = pod_ranking_of(kruise, a_policy_set(a_fleet()), state, a_run(), 2)
+    assert [pod.goes for pod in ranking.pods] == [None] * 3
+    assert (ranking.forecast.count, ranking.forecast.certain) == (1, False)
 
 
 def test_a_downscale_that_apply_refuses_is_undecided():
