@@ -139,6 +139,7 @@ class ReasonCode(Code):
         "idleReplicas is 0, which {autoscaler} cannot have without an Object or External metric",
     )
     SEVERAL_HPAS = "SeveralHPAs", "{autoscalers} scale it, of which only one can be held"
+    SEVERAL_SCALED_OBJECTS = "SeveralScaledObjects", "{autoscalers} have the same scaleTargetRef, expected one"
     HPA_LOWERED = "HPALowered", "{autoscaler} scales it, from {minReplicas} up, before from {previous} up"
     HPA_AT_ZERO = "HPAAtZero", "{autoscaler} scaled it to zero"
     HPA_KEPT_AT_ZERO = "HPAKeptAtZero", "{autoscaler} scaled it to zero, and does not scale it up until it wakes"

@@ -319,7 +319,8 @@ def _autoscaled(case: Conditions) -> MetCondition | None:
     elif subject.scale.paused_by:
         why = reason(ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
     elif subject.keda_rivals:
-        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=_names(subject.keda_rivals))
+        names = _names((subject.scale.written, *subject.keda_rivals))
+        why = reason(ReasonCode.SEVERAL_SCALED_OBJECTS, autoscalers=names)
     elif subject.is_held_by_rivals and not _leaves_horizontal(subject):
         why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=_names((*subject.rivals, *_held_hpa(subject))))
     else:

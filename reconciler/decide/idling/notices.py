@@ -27,6 +27,7 @@ _BY_AUTOSCALER = (
     ReasonCode.KEDA_LEFT,
     ReasonCode.HPA_LEFT,
     ReasonCode.SEVERAL_HPAS,
+    ReasonCode.SEVERAL_SCALED_OBJECTS,
 )
 
 

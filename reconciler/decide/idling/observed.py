@@ -337,8 +337,9 @@ class _Observer:
 
     def _keda_rivals(self, scale: Scale) -> tuple[Workload, ...]:
         key = key_of(scale.runs.ref)
-        others = self._autoscalers.keda_rivals.get(key, ()) if scale.is_paused_kind else ()
-        return (self._autoscalers.keda[key], *others) if others else ()
+        rivals = self._autoscalers.keda_rivals.get(key, ()) if scale.is_paused_kind else ()
+        everyone = (self._autoscalers.keda[key], *rivals) if rivals else ()
+        return tuple(one for one in everyone if one.ref != scale.ref)
 
     def _controller(self, scale: Scale) -> str:
         controller = self._autoscalers.keda.get(key_of(scale.ref))

@@ -254,11 +254,11 @@ class Subject(Struct, frozen=True):
     """One scalable with everything that bears on it.
 
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
-    not behind. `rivals` are the HorizontalPodAutoscalers it has beside the one that is held, `keda_rivals` the
-    ScaledObjects of its target where it is one of several. `controller` names the autoscaler it is left to, "" for
-    none. `unknown` says what could not be read that idling it would need, `protected` why it is left alone where it is
-    not ours, None where it need not be. `direct` are the policies that select it themselves, not just a Service it is
-    behind. `production` says what makes it production, "" for nothing. `lost` is
+    not behind. `rivals` are the HorizontalPodAutoscalers it has beside the one that is held, `keda_rivals` the other
+    ScaledObjects with the target that it has. `controller` names the autoscaler it is left to, "" for none. `unknown`
+    says what could not be read that idling it would need, `protected` why it is left alone where it is not ours, None
+    where it need not be. `direct` are the policies that select it themselves, not just a Service it is behind.
+    `production` says what makes it production, "" for nothing. `lost` is
     our record where that is not on it any more. `on_target` is the record that a ScaledObject has on its target; with
     `target_is_idle` the target has one of its own. `record` is what it goes back to: of its own record and those of its
     Services the newest; None where it is not idled.

@@ -334,7 +334,7 @@ class TestKeda:
         outcome = run_in(world, a_policy(selector=workloads_selector("Deployment", "ScaledObject")))
         assert outcome.desired.decisions == ()
         (notice,) = outcome.desired.notices
-        assert "ScaledObject/jobs and ScaledObject/more scale it" in notice.text
+        assert "ScaledObject/jobs and ScaledObject/more have the same scaleTargetRef, expected one" in notice.text
 
     @pytest.mark.parametrize("name", ["another", "zz"])
     def test_the_one_that_was_paused_wakes_although_there_is_another_now(self, name):
