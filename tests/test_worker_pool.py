@@ -49,7 +49,7 @@ def test_a_lane_that_hangs_keeps_its_share_and_no_more() -> None:
     assert all(future.result(60) for future in hanging)
 
 
-def test_h1_clusters_that_hang_leave_threads_for_others_and_for_what_is_urgent() -> None:
+def test_clusters_that_hang_leave_threads_for_others_and_for_what_is_urgent() -> None:
     """However many lanes hang, and however much they have queued."""
     pool = WorkerPool(size=16, share=8)
     ends = threading.Event()

@@ -43,7 +43,7 @@ def test_a_dead_process_frees_its_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", ["link", "link to nothing", "pipe", "folder"])
-def test_r5_a_lock_is_never_taken_through_a_link_or_on_what_is_no_file(tmp_path: Path, make: str) -> None:
+def test_a_lock_is_never_taken_through_a_link_or_on_what_is_no_file(tmp_path: Path, make: str) -> None:
     (tmp_path / "precious").write_text("s3cr3t")
     folder = tmp_path / "east"
     folder.mkdir()
@@ -60,7 +60,7 @@ def test_r5_a_lock_is_never_taken_through_a_link_or_on_what_is_no_file(tmp_path:
     assert sorted(os.listdir(tmp_path)) == ["east", "precious"]
 
 
-def test_r6_who_holds_a_lock_is_told_on_one_line(tmp_path: Path) -> None:
+def test_who_holds_a_lock_is_told_on_one_line(tmp_path: Path) -> None:
     holder, other = FileLock(tmp_path, "we\x1b[2J\nnobody"), FileLock(tmp_path, "b")
     holder.acquire(TimeLimit(0))
     with pytest.raises(LockHeldError) as raised:

@@ -134,9 +134,9 @@ PHASES: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[str]], st
     "connect": (full_backlog, "no connection in time"),
     "TLS": (lambda: silent("https"), "no TLS handshake in time"),
     "no answer": (lambda: silent("http"), "no answer in time"),
-    "H1 status dripped": (lambda: answering(dripping(b"HTTP/1.1 200 ")), "no answer in time"),
-    "H1 headers dripped": (lambda: answering(dripping(HEAD + b"X-Slow: ")), "no answer in time"),
-    "H1 headers dripped over TLS": (
+    "status dripped": (lambda: answering(dripping(b"HTTP/1.1 200 ")), "no answer in time"),
+    "headers dripped": (lambda: answering(dripping(HEAD + b"X-Slow: ")), "no answer in time"),
+    "headers dripped over TLS": (
         lambda: answering(dripping(HEAD + b"X-Slow: "), tls=True),
         "no answer in time",
     ),
@@ -442,7 +442,7 @@ def endless(client: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [pytest.param(large_bomb, id="H5 gzip bomb"), pytest.param(endless, id="H5 plain body of 500 MB")]
+    "answer", [pytest.param(large_bomb, id="gzip bomb"), pytest.param(endless, id="plain body of 500 MB")]
 )
 def test_an_answer_that_is_too_long_is_read_no_further(answer: Any) -> None:
     with Server(answer) as server:
@@ -623,7 +623,7 @@ def test_through_a_proxy_with_a_user() -> None:
     [
         pytest.param(b"HTTP/1.1 407 Who\r\n\r\n", r"the proxy failed \(.*407", id="it refuses"),
         pytest.param(hang, "no answer in time", id="it hangs"),
-        pytest.param(dripping(HEAD + b"X: "), "no answer in time", id="H1 it drips"),
+        pytest.param(dripping(HEAD + b"X: "), "no answer in time", id="it drips"),
     ],
 )
 def test_a_proxy_that_does_not_connect(answer: Any, words: str) -> None:

@@ -347,18 +347,18 @@ def test_allowed_hosts(host: str, allowed: tuple[str, ...], passes: bool) -> Non
         ("::ffff:10.0.0.1", False),
         ("192.168.7.7", False),
         ("93.184.216.34", False),
-        pytest.param("64:ff9b:1::a9fe:a9fe", True, id="R10 NAT64 with a prefix of the network's own, /96"),
-        pytest.param("64:ff9b:1:a9fe:a9:fe00::", True, id="R10 the same, /48"),
-        pytest.param("64:ff9b:1:a9:fe:a9fe::", True, id="R10 the same, /56"),
-        pytest.param("64:ff9b:1::a9:fea9:fe00:0", True, id="R10 the same, /64"),
-        pytest.param("64:ff9b:1::a00:1", False, id="R10 the same, to a host"),
-        pytest.param("2001:0:a9fe:a9fe::1", True, id="R10 Teredo, the server"),
-        pytest.param("2001:0:5db8:d822::5601:5601", True, id="R10 Teredo, the client"),
-        pytest.param("2001:0:5db8:d822::a247:27dd", False, id="R10 Teredo between two hosts"),
-        pytest.param("::a9fe:a9fe", True, id="R10 IPv4-compatible"),
-        pytest.param("::ffff:0:a9fe:a9fe", True, id="R10 IPv4-translated"),
-        pytest.param("2001:db8::5efe:a9fe:a9fe", True, id="R10 ISATAP"),
-        pytest.param("2001:db8::a9fe:a9fe", False, id="R10 carries nothing"),
+        pytest.param("64:ff9b:1::a9fe:a9fe", True, id="NAT64 with a prefix of the network's own, /96"),
+        pytest.param("64:ff9b:1:a9fe:a9:fe00::", True, id="the same, /48"),
+        pytest.param("64:ff9b:1:a9:fe:a9fe::", True, id="the same, /56"),
+        pytest.param("64:ff9b:1::a9:fea9:fe00:0", True, id="the same, /64"),
+        pytest.param("64:ff9b:1::a00:1", False, id="the same, to a host"),
+        pytest.param("2001:0:a9fe:a9fe::1", True, id="Teredo, the server"),
+        pytest.param("2001:0:5db8:d822::5601:5601", True, id="Teredo, the client"),
+        pytest.param("2001:0:5db8:d822::a247:27dd", False, id="Teredo between two hosts"),
+        pytest.param("::a9fe:a9fe", True, id="IPv4-compatible"),
+        pytest.param("::ffff:0:a9fe:a9fe", True, id="IPv4-translated"),
+        pytest.param("2001:db8::5efe:a9fe:a9fe", True, id="ISATAP"),
+        pytest.param("2001:db8::a9fe:a9fe", False, id="carries nothing"),
     ],
 )
 def test_forbidden_addresses(address: str, forbidden: bool) -> None:
@@ -366,7 +366,7 @@ def test_forbidden_addresses(address: str, forbidden: bool) -> None:
 
 
 @pytest.mark.parametrize("script", [silent, drip(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 4000, 0.05), reply("", 503)])
-def test_h6_a_run_that_stops_waits_for_no_picker(script: Any) -> None:
+def test_a_run_that_stops_waits_for_no_picker(script: Any) -> None:
     limit = TimeLimit(60)
     threading.Timer(0.3, limit.cut, ["stopped"]).start()
     with PickerServer(script) as server:

@@ -387,7 +387,7 @@ def test_a_proxy_that_is_named_is_used_and_none_of_the_environment(
     assert asked(httpserver) == QueryAnswer()
 
 
-def test_h6_a_run_that_stops_waits_for_no_prometheus() -> None:
+def test_a_run_that_stops_waits_for_no_prometheus() -> None:
     limit = TimeLimit()
     threading.Timer(0.3, limit.cut, ["stopped"]).start()
     with PickerServer(silent) as server:
@@ -399,7 +399,7 @@ def test_h6_a_run_that_stops_waits_for_no_prometheus() -> None:
     assert time.monotonic() - began < 20  # a query may take 60 s
 
 
-def test_h5_a_bomb_is_unpacked_no_further_than_we_read(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_unpacked_no_further_than_we_read(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 20)
     bomb = gzip.compress(bytes(1 << 26))
     httpserver.expect_request(QUERY).respond_with_data(bomb, headers={"Content-Encoding": "gzip"})

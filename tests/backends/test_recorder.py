@@ -180,7 +180,7 @@ def test_of_managers_of_an_autoscaler_only_those_of_bounds_are_kept() -> None:
 ENVIRONMENT = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"env": [{"value": "s3cr3t"}]}]}}
 
 
-def test_r8_of_pod_templates_only_those_are_kept_whole_that_placement_compares() -> None:
+def test_of_pod_templates_only_those_are_kept_whole_that_placement_compares() -> None:
     recorder = Recorder("east", {("shop", "placed")})
     read = [
         decoded_value(ReplicaSet, {"metadata": {"name": name, "namespace": space}, "spec": {"template": ENVIRONMENT}})
@@ -230,7 +230,7 @@ def test_what_pods_request_is_kept_and_nothing_else_of_them(resource: Any, path:
     assert found["spec"] == REQUESTING
 
 
-def test_r8_the_files_of_a_snapshot_are_for_us_alone(tmp_path: Path) -> None:
+def test_the_files_of_a_snapshot_are_for_us_alone(tmp_path: Path) -> None:
     write_snapshot(tmp_path / "recorded", {"east": {"a.yaml": "a: 1\n"}})
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "recorded").rglob("*")}
     assert (modes, stat.S_IMODE((tmp_path / "recorded").stat().st_mode)) == ({"east": 0o700, "a.yaml": 0o600}, 0o700)

@@ -63,7 +63,7 @@ def test_the_status_follows(tmp_path: Path, kind: str, replicas: int) -> None:
     assert (found.generation, found.observed_generation) == (5, 5)
 
 
-def test_c2_an_owner_in_another_namespace_is_no_owner(tmp_path: Path) -> None:
+def test_an_owner_in_another_namespace_is_no_owner(tmp_path: Path) -> None:
     claiming = pod("web-1", owned("Deployment"))
     claiming["metadata"]["namespace"] = "evil"
     cluster = a_cluster_of(tmp_path, web(), claiming, pod("web-2", owned("Deployment")))

@@ -145,7 +145,7 @@ def test_what_really_goes(running: int | None, before: int, after: int | None, r
         ("CronJob", 1, 1, 0),
     ],
 )
-def test_h7_what_a_workload_counts(kind: str, replicas: int, status: int | None, weight: int) -> None:
+def test_what_a_workload_counts(kind: str, replicas: int, status: int | None, weight: int) -> None:
     assert weight_of(a_workload(kind=kind, replicas=replicas, status_replicas=status)) == weight
 
 

@@ -26,7 +26,7 @@ def test_wakes_go_tier_by_tier_over_all_groups():
     assert [decision.key for decision in in_order(decisions)] == ["b1", "b2", "a1", "a2"]
 
 
-def test_h8_the_wakes_of_namespaces_take_turns():
+def test_the_wakes_of_namespaces_take_turns():
     def wake(space, name, tier=10):
         ref = a_ref(name, namespace=space)
         return a_decision(name, ref=ref, phase=Phase.WAKE, order=(tier, 1), group=f"g/{space}/{name}", key=name)

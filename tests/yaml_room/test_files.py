@@ -190,7 +190,7 @@ def test_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Path)
     assert read_bytes(str(tmp_path / "plan.json"), str(tmp_path)) == b"{}"
 
 
-@pytest.mark.parametrize("read", [False, True], ids=["R8 nobody reads it", "R8 somebody reads it"])
+@pytest.mark.parametrize("read", [False, True], ids=["nobody reads it", "somebody reads it"])
 def test_nothing_private_goes_into_a_pipe(tmp_path: Path, read: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK) if read else None

@@ -79,7 +79,7 @@ def endless(numbers: Any) -> Callable[[Request], Any]:
     return lambda _: {"metadata": {"continue": f"page-{next(numbers)}"}, "items": []}
 
 
-def test_h2_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver: HTTPServer, tmp_path: Path) -> None:
     pages = endless(count())
     cluster = a_cluster(
         httpserver, tmp_path, lambda request: pages(request) if "deployments" in request.path else {"items": []}
@@ -89,7 +89,7 @@ def test_h2_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver: 
     assert cluster.list(SERVICES) == ()
 
 
-def test_h2_all_lists_of_a_cluster_have_so_many_pages_together(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_all_lists_of_a_cluster_have_so_many_pages_together(httpserver: HTTPServer, tmp_path: Path) -> None:
     cluster = a_cluster(httpserver, tmp_path, endless(count()), budget=ReadBudget(30))
     with pytest.raises(ReadLimitError, match=r"list services: more than 30 pages were read of this cluster"):
         cluster.list(SERVICES)
@@ -231,7 +231,7 @@ def test_an_object_that_is_too_large_makes_its_namespace_unknown_and_no_other(
     assert "list services: longer than is read of one answer: fat/huge" in found.unreadable["namespace fat"]
 
 
-def test_h2_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:
     tokens = iter(["a", "b", "a", "b", "a"])
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"metadata": {"continue": next(tokens)}, "items": []})
     with pytest.raises(MalformedAnswerError, match="goes on where it was already, expected another page"):
@@ -239,7 +239,7 @@ def test_h2_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_pa
     assert len(httpserver.log) == 3
 
 
-def test_h2_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver: HTTPServer, tmp_path: Path) -> None:
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3000)
     custom = [kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES]
     assert [(kind.group, kind.kind) for kind in custom] == [("many.example", EVERY_KIND)]

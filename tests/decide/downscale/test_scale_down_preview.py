@@ -70,7 +70,7 @@ def test_when_all_go_each_is_told(pods, to, target, ranked):
     assert len(ranking.pods) == len(ranked)
 
 
-def test_c2_a_replica_set_of_another_namespace_is_no_relative():
+def test_a_replica_set_of_another_namespace_is_no_relative():
     ranked = a_replica_set("web-2", DEPLOYMENT)
     claiming = a_workload("web-1", kind="ReplicaSet", namespace="dev-evil", owner=DEPLOYMENT)
     state = a_state(a_cluster(workloads=(ranked, claiming)))

@@ -257,7 +257,7 @@ class TestGuard:
         )
 
     @pytest.mark.parametrize("ghosts", [1, 3, 9])
-    def test_h9_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
+    def test_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
         world = self.world()
         for number in range(ghosts):
             record = {

@@ -53,13 +53,13 @@ def a_claiming_pod():
     [
         pytest.param(
             {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set())},
-            id="C2 a ReplicaSet",
+            id="a ReplicaSet",
         ),
         pytest.param(
             {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set(terminating=True))},
-            id="C2 a ReplicaSet that a finalizer holds",
+            id="a ReplicaSet that a finalizer holds",
         ),
-        pytest.param(a_claiming_pod(), id="C2 a Pod and an EndpointSlice"),
+        pytest.param(a_claiming_pod(), id="a Pod and an EndpointSlice"),
     ],
 )
 def test_an_owner_in_another_namespace_is_no_owner(cluster):
@@ -70,7 +70,7 @@ def test_an_owner_in_another_namespace_is_no_owner(cluster):
     assert "Deployment/db" in undecided.why
 
 
-def test_c2_pods_of_a_set_that_claims_a_workload_elsewhere_are_not_its_pods():
+def test_pods_of_a_set_that_claims_a_workload_elsewhere_are_not_its_pods():
     """The pods of a workload are found by the uids of its ReplicaSets."""
     own = a_workload(
         "db-2", kind="ReplicaSet", namespace="prod", owner=OwnerReference("apps/v1", "Deployment", "db", DATABASE.uid)
@@ -110,32 +110,32 @@ OC = {
 @pytest.mark.parametrize(
     ("service", "workload"),
     [
-        pytest.param(a_forged_service(an_entry()), a_workload(replicas=0), id="R2 a Deployment"),
+        pytest.param(a_forged_service(an_entry()), a_workload(replicas=0), id="a Deployment"),
         pytest.param(
             a_forged_service(an_entry()),
             a_workload(replicas=0, replicas_writer=FieldWriter("kubectl", NIGHT)),
-            id="R2 a hand took it to zero",
+            id="a hand took it to zero",
         ),
         pytest.param(
             a_forged_service(an_entry(), namespace="kube-system"),
             a_workload(replicas=0, namespace="kube-system"),
-            id="R2 in kube-system",
+            id="in kube-system",
         ),
         pytest.param(
             a_forged_service(an_entry("CronJob")),
             a_workload(kind="CronJob", replicas=None, suspend=True),
-            id="R2 a CronJob",
+            id="a CronJob",
         ),
-        pytest.param(a_forged_service(an_entry(), **OC), a_workload(replicas=0), id="R2 a list as of oc idle"),
+        pytest.param(a_forged_service(an_entry(), **OC), a_workload(replicas=0), id="a list as of oc idle"),
         pytest.param(
             a_forged_service(an_entry(), **{"reconciler/idled-to": str(MOST - 1)}),
             a_workload(replicas=3, replicas_writer=OURS),
-            id="R2 what runs, below a forged floor",
+            id="what runs, below a forged floor",
         ),
         pytest.param(
             a_forged_service(an_entry(), selector={"app": "api"}),
             a_workload(replicas=0, replicas_writer=OURS),
-            id="R2 what we wrote, and is not behind it",
+            id="what we wrote, and is not behind it",
         ),
     ],
 )
@@ -149,12 +149,12 @@ def test_a_list_on_a_service_scales_nothing_that_we_did_not_idle(service, worklo
 @pytest.mark.parametrize(
     ("owned", "expected"),
     [
-        pytest.param((), 1, id="R2 nothing tells the number"),
-        pytest.param(({"idling.kubernetes.io/previous-scale": "3"},), 3, id="R2 a copy on its ReplicaSet"),
+        pytest.param((), 1, id="nothing tells the number"),
+        pytest.param(({"idling.kubernetes.io/previous-scale": "3"},), 3, id="a copy on its ReplicaSet"),
         pytest.param(
             ({"idling.kubernetes.io/previous-scale": "3"}, {"idling.kubernetes.io/previous-scale": "5"}),
             5,
-            id="R2 copies on two",
+            id="copies on two",
         ),
     ],
 )
@@ -179,7 +179,7 @@ def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(ow
     assert [notice.kind for notice in desired.notices] == ["unproven"]
 
 
-def test_r2_a_newer_list_does_not_raise_what_the_record_says():
+def test_a_newer_list_does_not_raise_what_the_record_says():
     record = {
         "reconciler/owner": "production/IdlingPolicy/idle-dev",
         "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",
@@ -192,7 +192,7 @@ def test_r2_a_newer_list_does_not_raise_what_the_record_says():
 
 
 @pytest.mark.parametrize("adopt", [False, True], ids=["by a signal", "by restore --adopt"])
-def test_r2_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
+def test_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
     record = {"idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z", "idling.kubernetes.io/previous-scale": "3"}
     asked = {"reconciler/wake-requested-at": ASKED}
     web = a_workload(namespace="kube-system", replicas=0, annotations={**record, **asked})
@@ -201,7 +201,7 @@ def test_r2_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
     assert desired.decisions == ()
 
 
-def test_r2_what_we_idled_in_a_namespace_protected_since_still_wakes():
+def test_what_we_idled_in_a_namespace_protected_since_still_wakes():
     record = {
         "reconciler/owner": "production/IdlingPolicy/idle-dev",
         "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",

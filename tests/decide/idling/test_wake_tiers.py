@@ -151,7 +151,7 @@ def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("left", "waited"), [pytest.param(None, 600, id="no end of the run"), pytest.param(60, 30, id="a minute left")]
 )
-def test_h8_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
+def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     tmp_path: Path, left: float | None, waited: float
 ) -> None:
     write(tmp_path, replicas=0, ready=0)

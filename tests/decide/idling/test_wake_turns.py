@@ -47,7 +47,7 @@ def woken_in(world: World, per_run: int) -> list[str]:
     return [ref.namespace for ref in before if world.replicas(ref)]
 
 
-def test_h8_with_a_per_run_of_one_each_namespace_has_one_of_as_many_runs():
+def test_with_a_per_run_of_one_each_namespace_has_one_of_as_many_runs():
     world = idle_namespaces({"dev-aaa": 4, "dev-mmm": 4, "dev-zzz": 4}, 1)
     world.now = MONDAY
     runs = [woken_in(world, 1) for _ in range(12)]
@@ -55,7 +55,7 @@ def test_h8_with_a_per_run_of_one_each_namespace_has_one_of_as_many_runs():
         assert sorted(runs[start : start + 3]) == [["dev-aaa"], ["dev-mmm"], ["dev-zzz"]]
 
 
-def test_h8_no_name_goes_first_in_every_run():
+def test_no_name_goes_first_in_every_run():
     first = set()
     for minutes in range(10):
         world = idle_namespaces({"dev-aaa": 1, "dev-zzz": 1}, 1)
@@ -71,7 +71,7 @@ def test_h8_no_name_goes_first_in_every_run():
         pytest.param(61, {"dev-aaa", "dev-zzz"}, id="its turn was before that"),
     ],
 )
-def test_h8_a_turn_counts_for_an_hour(minutes, first):
+def test_a_turn_counts_for_an_hour(minutes, first):
     found = set()
     for run in range(10):
         world = idle_namespaces({"dev-aaa": 2, "dev-zzz": 1}, 1)
@@ -82,7 +82,7 @@ def test_h8_a_turn_counts_for_an_hour(minutes, first):
     assert found == first
 
 
-def test_h8_a_turn_counts_in_a_run_of_the_same_second():
+def test_a_turn_counts_in_a_run_of_the_same_second():
     world = idle_namespaces({"dev-aaa": 2, "dev-zzz": 2}, 1)
     woken = []
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_h8_a_turn_counts_in_a_run_of_the_same_second():
 
 
 @pytest.mark.parametrize("requested", ["the night before", "now"])
-def test_h8_a_namespace_that_asks_in_each_run_keeps_no_other_one_waiting(requested):
+def test_a_namespace_that_asks_in_each_run_keeps_no_other_one_waiting(requested):
     world = idle_namespaces({"dev-aaa": 6, "dev-zzz": 1}, 1)
     world.now = MONDAY
     woken = []
@@ -103,7 +103,7 @@ def test_h8_a_namespace_that_asks_in_each_run_keeps_no_other_one_waiting(request
     assert sorted(woken) == ["dev-aaa", "dev-zzz"]
 
 
-def test_h8_a_namespace_that_removes_our_marks_keeps_no_other_one_waiting():
+def test_a_namespace_that_removes_our_marks_keeps_no_other_one_waiting():
     world = idle_namespaces({"dev-aaa": 40, "dev-zzz": 2}, 1)
     world.now = MONDAY
     woken = []
@@ -115,7 +115,7 @@ def test_h8_a_namespace_that_removes_our_marks_keeps_no_other_one_waiting():
     assert woken.count("dev-zzz") == 2
 
 
-def test_h8_what_another_policy_wakes_in_a_namespace_costs_it_no_turn():
+def test_what_another_policy_wakes_in_a_namespace_costs_it_no_turn():
     world = idle_namespaces({"dev-aaa": 3, "dev-zzz": 1}, 1)
     world.add(a_workload("other", kind="StatefulSet", namespace="dev-zzz"))
     policies = (
@@ -137,7 +137,7 @@ def test_h8_what_another_policy_wakes_in_a_namespace_costs_it_no_turn():
     per_run=st.integers(1, 3),
     requests=st.lists(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=5), min_size=1, max_size=8),
 )
-def test_h8_each_namespace_that_waits_has_a_wake_in_as_many_runs_as_there_are_shares(sizes, per_run, requests):
+def test_each_namespace_that_waits_has_a_wake_in_as_many_runs_as_there_are_shares(sizes, per_run, requests):
     """With K namespaces and a `perRun` of p, of any ceil(K / p) runs that one waits in, one wakes something in it."""
     names = [f"dev-{place}" for place in range(len(sizes))]
     world = idle_namespaces(dict(zip(names, sizes, strict=True)), per_run)

@@ -169,11 +169,11 @@ class TestSignals:
             pytest.param(an_event(NIGHT, involved=None, related=("Service", "shop", "web")), True, id="related"),
             pytest.param(an_event(NIGHT, involved=("Service", "shop", "api")), False, id="another Service"),
             pytest.param(an_event(NIGHT, involved=("Service", "other", "web")), False, id="another namespace"),
-            pytest.param(an_event(NIGHT, namespace="evil"), False, id="R1 involved, from another namespace"),
+            pytest.param(an_event(NIGHT, namespace="evil"), False, id="involved, from another namespace"),
             pytest.param(
                 an_event(NIGHT, namespace="evil", involved=None, related=("Service", "shop", "web")),
                 False,
-                id="R1 related, from another namespace",
+                id="related, from another namespace",
             ),
             pytest.param(an_event(NIGHT, involved=("Pod", "shop", "web")), False, id="not a Service"),
             pytest.param(an_event(NIGHT, reason="Killing"), False, id="another reason"),
@@ -388,7 +388,7 @@ class TestWakeOrder:
         run_in(world, *policies)
         assert [world.replicas(a_ref(name)) for name in ("api-0", "db-0")] == [3, 3]
 
-    def test_h8_many_wakes_in_one_namespace_keep_no_other_one_waiting(self):
+    def test_many_wakes_in_one_namespace_keep_no_other_one_waiting(self):
         many = [a_workload(f"w-{number:02}", namespace="aa") for number in range(50)]
         few = [a_workload(name, namespace=space) for space in ("mm", "zz") for name in ("a", "b")]
         policy = a_policy(selector=workloads_selector(), wake_order=WakeOrder("shop", per_run=6))
@@ -400,7 +400,7 @@ class TestWakeOrder:
         assert sum(world.replicas(one.ref) > 0 for one in many) == 2
 
     @pytest.mark.parametrize("per_run", [None, 3])
-    def test_h8_a_policy_that_names_the_group_of_another_does_not_slow_its_wakes_down(self, per_run):
+    def test_a_policy_that_names_the_group_of_another_does_not_slow_its_wakes_down(self, per_run):
         world = self.world(count=3)
         theirs, other = self.policies(per_run)
         intruder = replace(other, wake_order=WakeOrder("shop", 0, 1))
@@ -410,7 +410,7 @@ class TestWakeOrder:
         assert [world.replicas(a_ref(f"api-{number}")) for number in range(3)] == [3, 3, 3]
         assert sum(world.replicas(a_ref(f"db-{number}")) for number in range(3)) == 3
 
-    def test_h8_a_policy_that_another_wins_over_does_not_slow_its_wakes_down(self):
+    def test_a_policy_that_another_wins_over_does_not_slow_its_wakes_down(self):
         world = self.world(count=3)
         slow = a_policy("slow", priority=-1, wake_order=WakeOrder("shop", per_run=1))
         run_in(world, *self.policies(), slow)
@@ -418,7 +418,7 @@ class TestWakeOrder:
         run_in(world, *self.policies(), slow)
         assert {one.spec_replicas for one in world.objects.values() if one.ref.kind != "Service"} == {3}
 
-    def test_h8_no_namespace_waits_for_the_tiers_of_another(self):
+    def test_no_namespace_waits_for_the_tiers_of_another(self):
         policies = tuple(
             a_policy(
                 name,
