@@ -10,10 +10,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from reconciler.decide.downscale.every_decrease import KINDS
 from reconciler.model import ObjectRef
 from reconciler.untrusted_text import MOST_REPLICAS
+from reconciler.workload_kinds import SCALABLE_KINDS
 
-_KINDS = {"deployments": "Deployment", "replicasets": "ReplicaSet"}
+_KINDS = {SCALABLE_KINDS["apps", kind].plural: kind for kind in KINDS}
 _VERSION = "admission.k8s.io/v1"
 
 
