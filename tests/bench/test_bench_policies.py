@@ -34,7 +34,7 @@ def test_validate(benchmark, policies):
 @pytest.mark.parametrize("count", [POLICIES // share for share in SHARES])
 def test_tenants(benchmark, tmp_path, count):
     folder = write_tenants(tmp_path / "policies", count)
-    work = Work("validating a policy of each tenant, and one of the platform about it", count, growth=1.1)
+    work = Work("validating a policy of each tenant, and one of the platform about it", count, growth=1.2)
     found, problems = measured(benchmark, work, lambda: check_policies(folder))
     assert problems == ()
     assert len(found.idling) == 2 * count
