@@ -61,12 +61,13 @@ class WorkloadKind(Struct, frozen=True):
     object is idle and any other value, or none, while it runs; as text the replicas at which KEDA holds its target.
     `follow` are the fields of its status that say the replicas too, once it is settled. `custom`: a
     CustomResourceDefinition, or a Fleet, has to say where its scale is. `status_counts` are the other counts that its
-    status has by that definition, readyReplicas and the like: one that is absent is 0.
+    status has by that definition, readyReplicas and the like: one that is absent is 0. `victims_path` is where a
+    request that scales it names the pods that its controller deletes first, whatever their deletion costs.
 
     Of a switch: `absent` is what a missing value means, `record` the annotation that holds the value of before;
     `off_at_any` says that any value switches it off; `in_map` that the last part of the path is a key of a map, which
     is made where it is absent; `instead` is the path of a field that stands in place of the switch and refuses it;
-    `finished` are conditions of an object that never runs again.
+    `finished` are conditions of an object that never runs again; `scheduled`: it starts something at set times.
     """
 
     group: str
@@ -88,6 +89,8 @@ class WorkloadKind(Struct, frozen=True):
     ready: Ready | None = None
     finished: tuple[str, ...] = ()
     status_counts: tuple[str, ...] = ()
+    victims_path: tuple[str, ...] = ()
+    scheduled: bool = False
 
     @property
     def api_version(self) -> str:
@@ -122,6 +125,19 @@ class WorkloadKind(Struct, frozen=True):
         return self.scaled_by == "Switch"
 
 
+_SUSPEND = ("spec", "suspend")
+
+
+def switch_kind(api_version: str, names: str, path: tuple[str, ...], off: Scalar, **more: Any) -> WorkloadKind:
+    """Return a kind that is switched off by the value `off` at `path`; its pods are not counted. `names` are kind and
+    plural.
+    """
+    group, _, version = api_version.rpartition("/")
+    kind, plural = names.split()
+    fields = {"in_map": path[0] == "metadata", **more}
+    return WorkloadKind(group, version, kind, plural, path, (), "Switch", "None", off=off, **fields)
+
+
 WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
     WorkloadKind(
         "apps", "v1", "Deployment", "deployments", pods="ReplicaSets", follow=("updatedReplicas",), custom=False
@@ -141,19 +157,15 @@ WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
         follow=("fullyLabeledReplicas",),
         custom=False,
     ),
-    WorkloadKind(
-        "batch",
-        "v1",
-        "CronJob",
-        "cronjobs",
-        ("spec", "suspend"),
-        (),
-        "Switch",
-        "None",
-        custom=False,
-        off=True,
+    switch_kind(
+        "batch/v1",
+        "CronJob cronjobs",
+        _SUSPEND,
+        True,
         absent=False,
         record=PREVIOUS_SUSPEND,
+        scheduled=True,
+        custom=False,
     ),
     WorkloadKind(
         "keda.sh",
@@ -167,7 +179,15 @@ WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
         custom=False,
     ),
     WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts", pods="ReplicaSets"),
-    WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets", pods="Workload", follow=("updatedReplicas",)),
+    WorkloadKind(
+        "apps.kruise.io",
+        "v1alpha1",
+        "CloneSet",
+        "clonesets",
+        pods="Workload",
+        follow=("updatedReplicas",),
+        victims_path=("spec", "scaleStrategy", "podsToDelete"),
+    ),
 )
 """Every kind that is known by name. What others say of themselves by a CustomResourceDefinition is no row."""
 
@@ -182,18 +202,13 @@ SCALABLE_KINDS: Mapping[GroupKind, WorkloadKind] = {
 
 _CUSTOM = WorkloadKind("", "", "", "")
 
-SCALE_UP = WorkloadKind(
-    "autoscaling",
-    "v2",
-    "HorizontalPodAutoscaler",
-    "horizontalpodautoscalers",
+SCALE_UP = switch_kind(
+    "autoscaling/v2",
+    "HorizontalPodAutoscaler horizontalpodautoscalers",
     ("spec", "behavior", "scaleUp", "selectPolicy"),
-    (),
-    "Switch",
-    "None",
-    custom=False,
-    off="Disabled",
+    "Disabled",
     record=PREVIOUS_SCALE_UP,
+    custom=False,
 )
 """Whether an autoscaler scales up; no policy selects it, it stands for what it scales."""
 
@@ -246,19 +261,6 @@ KNOWN = {form: kind for short, kind in _SHORT.items() for form in (*_forms(kind)
 # The switches that are known: where each stands, and what is off. A Fleet uses one by naming apiVersion and kind.
 
 
-_SUSPEND = ("spec", "suspend")
-
-
-def switch_kind(api_version: str, names: str, path: tuple[str, ...], off: Scalar, **more: Any) -> WorkloadKind:
-    """Return a kind that is switched off by the value `off` at `path`; its pods are not counted. `names` are kind and
-    plural.
-    """
-    group, _, version = api_version.rpartition("/")
-    kind, plural = names.split()
-    fields = {"in_map": path[0] == "metadata", **more}
-    return WorkloadKind(group, version, kind, plural, path, (), "Switch", "None", off=off, **fields)
-
-
 def _annotation(key: str) -> tuple[str, ...]:
     return ("metadata", "annotations", key)
 
@@ -301,11 +303,7 @@ _SWITCHES = (
     ),
     # ray-project/kuberay ray-operator/apis/ray/v1/raycluster_types.go, RayClusterSpec: its pods are deleted.
     switch_kind(
-        "ray.io/v1",
-        "RayCluster rayclusters",
-        _SUSPEND,
-        True,
-        ready=Ready(path=("status", "state"), value="ready"),
+        "ray.io/v1", "RayCluster rayclusters", _SUSPEND, True, ready=Ready(path=("status", "state"), value="ready")
     ),
     # kubernetes-sigs/jobset api/jobset/v1alpha2/jobset_types.go, JobSetSpec: all its Jobs are suspended.
     switch_kind("jobset.x-k8s.io/v1alpha2", "JobSet jobsets", _SUSPEND, True, finished=("Completed", "Failed")),
@@ -339,10 +337,7 @@ _SWITCHES = (
     # argo-cd.readthedocs.io, "Automated Sync Policy", since 3.1: nothing is synced or healed. One that is not synced
     # automatically has no place for it, and is left alone.
     switch_kind(
-        "argoproj.io/v1alpha1",
-        "Application applications",
-        ("spec", "syncPolicy", "automated", "enabled"),
-        False,
+        "argoproj.io/v1alpha1", "Application applications", ("spec", "syncPolicy", "automated", "enabled"), False
     ),
 )
 

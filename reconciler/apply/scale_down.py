@@ -55,12 +55,12 @@ from reconciler.errors import (
     StaleError,
     StoppedError,
 )
-from reconciler.model import PatchOperation, Pod, Run, Write
+from reconciler.model import PatchOperation, Pod, Run, Write, pointer
 from reconciler.plan.json_patch import write_of
 from reconciler.plan.model import Action
+from reconciler.workload_kinds import workload_kind
 
 _POLL_SECONDS = 1.0
-_SCALE_STRATEGY = "/spec/scaleStrategy"
 _RESTORED = "the deletion costs were restored, left to the next run"
 
 
@@ -116,7 +116,8 @@ def _scaled_down(task: Task) -> Outcome:
     chosen = chosen_scale_down(task, _current_workload(task))
     if not chosen.victims:
         return replace(_left_to_the_controller(task, chosen.note), picker_failed=chosen.picker_failed)
-    return _by_name(chosen) if task.ref.kind == "CloneSet" else _by_deletion_costs(chosen)
+    victims_path = workload_kind(task.ref.kind).victims_path
+    return _by_name(chosen, victims_path) if victims_path else _by_deletion_costs(chosen)
 
 
 def chosen_scale_down(task: Task, live: LiveWorkload) -> ChosenScaleDown:
@@ -175,17 +176,18 @@ def _left_to_the_controller(task: Task, note: str) -> Outcome:
     return task.applied(note)
 
 
-def _by_name(chosen: ChosenScaleDown) -> Outcome:
-    """Name the pods in the same request that scales: a CloneSet deletes those first."""
+def _by_name(chosen: ChosenScaleDown, path: tuple[str, ...]) -> Outcome:
+    """Name the pods at `path`, which may lack its last parent, in the same request that scales."""
     task = chosen.task
     check_lock(task)
     names = [pod.name for pod in chosen.going]
-    inside = PatchOperation("add", f"{_SCALE_STRATEGY}/podsToDelete", names)
-    absent = PatchOperation("test", _SCALE_STRATEGY, None)
+    parent = pointer(path[:-1])
+    inside = PatchOperation("add", pointer(path), names)
+    absent = PatchOperation("test", parent, None)
     try:
         task.access.cluster.write(_with(write_of(task.action.decision), inside))
     except (StaleError, RefusedError):
-        whole = PatchOperation("add", _SCALE_STRATEGY, {"podsToDelete": names})
+        whole = PatchOperation("add", parent, {path[-1]: names})
         task.access.cluster.write(_with(write_of(task.action.decision), absent, whole))
     return _verified(chosen, None)
 

@@ -56,7 +56,8 @@ class RbacOptions(Options):
         "For this cluster of the Fleet only: less than what all need together.", metavar="NAME", group=GENERAL
     )
     kinds: tuple[WorkloadKind, ...] = option(
-        "Where a custom kind that policies name is served; may be repeated. Rollout and CloneSet are known.",
+        "Where a custom kind that policies name is served; may be repeated. "
+        f"{' and '.join(kind.kind for kind in BY_KIND.values() if kind.custom)} are known.",
         "--kind",
         type=custom_kind,
         multiple=True,

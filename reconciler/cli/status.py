@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, date, timedelta
@@ -35,7 +36,7 @@ from reconciler.report.status import (
 from reconciler.report.text import wrapped
 from reconciler.report.times import stored_text_in_utc
 from reconciler.untrusted_text import one_line
-from reconciler.workload_kinds import BY_KIND
+from reconciler.workload_kinds import BY_KIND, workload_kind
 from reconciler.world import World
 
 
@@ -211,14 +212,12 @@ def _origin(change: Change) -> str:
 
 
 def _scale(change: Change) -> str:
-    before, after = change.before, change.after
-    is_cron_job = ObjectRef(*change.object.split("/", 3)).kind == "CronJob"
-    if not is_cron_job and not change.switch:
-        return f"{_known(before)} -> {_known(after)}"
-    off, on = ("true", "false") if is_cron_job else ("off", "on")
-    words = " -> ".join("?" if running is None else on if running else off for running in (before, after))
-    return f"suspend {words}" if is_cron_job else words
+    kind = workload_kind(ObjectRef(*change.object.split("/", 3)).kind)
+    field = f"{kind.replicas_path[-1]} " if kind.is_switch else ""
 
+    def known(replicas: int) -> str:
+        if kind.is_switch:
+            return json.dumps(kind.value_at(replicas))
+        return ("on" if replicas else "off") if change.switch else str(replicas)
 
-def _known(replicas: int | None) -> str:
-    return "?" if replicas is None else str(replicas)
+    return field + " -> ".join("?" if count is None else known(count) for count in (change.before, change.after))

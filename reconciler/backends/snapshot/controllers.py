@@ -11,6 +11,7 @@ from typing import Any
 
 from reconciler.backends.decode.wire import Instant
 from reconciler.backends.decode.workloads import count_at
+from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import PODS, VictimOrder
 from reconciler.backends.snapshot.index import Index, owner_references
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
@@ -47,12 +48,13 @@ class Controllers:
         for replica_set, share in self._shares(sets, wanted):
             self._scale(replica_set, share)
         pods = self._active(entry)
-        chosen = _pods_to_delete(manifest)
+        named = workload_kind(scale.kind).victims_path
+        chosen = _pods_to_delete(manifest, named)
         for victim in self._victims(entry, pods, wanted, chosen):
             self._changes.remove(victim)
         left = [pod for owner in (entry, *sets) for pod in self._active(owner)]
         unready = sum(not pod.ready for _, pod in left)
-        return with_settled_status(_without_gone(manifest, chosen), scale, wanted, unready)
+        return with_settled_status(_without_gone(manifest, named) if chosen else manifest, scale, wanted, unready)
 
     def _scale(self, replica_set: ManifestEntry, share: int) -> None:
         """Put `replica_set` of a Deployment with `share` replicas into the changes, and what follows from that."""
@@ -103,7 +105,7 @@ class Controllers:
     def _victims(
         self, entry: ManifestEntry, pods: Sequence[tuple[ManifestEntry, Pod]], wanted: int, chosen: Sequence[str]
     ) -> list[ManifestEntry]:
-        if entry.kind == "StatefulSet":
+        if workload_kind(entry.kind).pods == "Ordinals":
             return [owned for owned, pod in pods if pod.ordinal >= _first_ordinal(entry, self._changes) + wanted]
         first = [owned for owned, pod in pods if pod.name in chosen]
         rest = [pod for _, pod in pods if pod.name not in chosen]
@@ -182,21 +184,20 @@ def with_settled_status(manifest: dict[str, Any], scale: WorkloadKind, wanted: i
     return settled
 
 
-def _pods_to_delete(manifest: dict[str, Any]) -> tuple[str, ...]:
-    """Return the pods that a CloneSet deletes first."""
-    spec = manifest.get("spec")
-    strategy = spec.get("scaleStrategy") if isinstance(spec, dict) else None
-    chosen = strategy.get("podsToDelete") if isinstance(strategy, dict) else None
+def _pods_to_delete(manifest: dict[str, Any], path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the pods that are deleted first; `path` names them, () where nothing does."""
+    chosen = value_below(manifest, path)
     return tuple(map(str, chosen)) if isinstance(chosen, list) else ()
 
 
-def _without_gone(manifest: dict[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
-    """CloneSet clears `podsToDelete` once they are gone. Source: openkruise.io, CloneSet, Selective Pod deletion."""
-    if not chosen:
-        return manifest
-    strategy = {key: value for key, value in manifest["spec"]["scaleStrategy"].items() if key != "podsToDelete"}
-    spec = {key: value for key, value in manifest["spec"].items() if key != "scaleStrategy"}
-    return {**manifest, "spec": {**spec, "scaleStrategy": strategy} if strategy else spec}
+def _without_gone(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """Return `value` without what stands at `path`, nor its parents that are empty then.
+
+    Source: openkruise.io, CloneSet, Selective Pod deletion: `podsToDelete` is cleared once they are gone.
+    """
+    below = _without_gone(value[path[0]], path[1:]) if len(path) > 1 else {}
+    kept = {key: inside for key, inside in value.items() if key != path[0]}
+    return {**kept, path[0]: below} if below else kept
 
 
 def _first_ordinal(entry: ManifestEntry, changes: Changes) -> int:

@@ -213,7 +213,7 @@ def _before_picker(selection: VictimSelection, scale_down: _PlannedScaleDown) ->
 
 def _predicted(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast:
     """Return the victims as the controller will choose them, whatever the policy's strategy is."""
-    own_order = scale_down.ref.kind == "CloneSet"
+    own_order = bool(workload_kind(scale_down.ref.kind).victims_path)
     rules = RankingRules(logarithmic=not own_order)
     count = max(0, len(group.active) - scale_down.target)
 
@@ -228,7 +228,7 @@ def _predicted(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast
     ranking = ranking_at(now_ns)
     note = scale_down.strategy.note
     if own_order:
-        note = note or "the CloneSet's own controller may put its spread and its revisions first"
+        note = note or f"the {scale_down.ref.kind}'s own controller may put its spread and its revisions first"
     certain = not own_order and count <= _AT_ONCE and is_steady(group.active, now_ns, rules, sure_at)
     return VictimForecast(
         pods=tuple(pod.name for pod in ranking.victims),
@@ -288,7 +288,8 @@ def _chosen(
 
 
 def _heeds_costs(scale_down: _PlannedScaleDown) -> bool:
-    return scale_down.strategy.settings.on_foreign_cost == "Skip" and scale_down.ref.kind != "CloneSet"
+    named = workload_kind(scale_down.ref.kind).victims_path
+    return scale_down.strategy.settings.on_foreign_cost == "Skip" and not named
 
 
 def _deferred(scale_down: _PlannedScaleDown, foreign: Sequence[Pod]) -> VictimForecast:

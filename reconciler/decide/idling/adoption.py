@@ -11,6 +11,7 @@ from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Not
 from reconciler.decide.idling.decide import decide_idling
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
+from reconciler.workload_kinds import workload_kind
 
 NOT_ADOPTED = "notAdopted"
 
@@ -105,6 +106,6 @@ def _left(
 ) -> Iterator[Notice]:
     for ref in left:
         why = whys.get(ref, "no policy selects it")
-        had = "it ran" if ref.kind == "CronJob" else f"{before[ref]} replicas before"
+        had = "it ran" if workload_kind(ref.kind).is_switch else f"{before[ref]} replicas before"
         text = f"stays as {tool} left it ({had}), as it would not be idled now by itself: {why}"
         yield Notice(NOT_ADOPTED, str(ref), text, partial=True)

@@ -192,8 +192,7 @@ _SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
 
 def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
     ref, written = choice.ref, choice.subject.scale.written
-    is_cron_job = ref.kind == "CronJob" and ref.group == "batch"
-    if is_cron_job and choice.action in _SUSPENDS and written.starting_deadline is None:
+    if written.kind.scheduled and choice.action in _SUSPENDS and written.starting_deadline is None:
         words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
         yield _about(ref, MISSED_RUN, words, owner_policy(choice))
 
