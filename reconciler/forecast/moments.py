@@ -130,7 +130,7 @@ def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) ->
 
 def is_kept_awake_by_schedule(policy: IdlingPolicy, at: datetime) -> bool:
     """Return whether `policy` idles nothing at `at`, whatever metrics say."""
-    blind = evaluator_of(policy.idle_when, Answers("", policy.name, NOTHING, at))
+    blind = evaluator_of(policy, Answers("", policy.name, NOTHING, at))
     return blind("", None).result is CriterionResult.BUSY
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Job, Verb, policy_title
-from reconciler.decide.idling.criteria import CriterionResult, evaluator_of, wake_evaluator_of
+from reconciler.decide.idling.criteria import CriterionResult, evaluator_of
 from reconciler.decide.idling.records import readable_part
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.query_answers import Answers, value_for
@@ -374,7 +374,7 @@ class Assumptions:
 def _resting(policy: IdlingPolicy, step: Step) -> str:
     """Return "metric" where the schedules alone do not decide, "wakeWhen" where only that could wake, "" else."""
     blind = Answers("", policy.name, NOTHING, step.at)
-    result = evaluator_of(policy.idle_when, blind)("", None).result
-    if result is CriterionResult.UNKNOWN:
+    said = evaluator_of(policy, blind)("", None)
+    if said.result is CriterionResult.UNKNOWN:
         return "metric"
-    return "wakeWhen" if wake_evaluator_of(policy, blind)("", None).may_hold else ""
+    return "wakeWhen" if said.wake_when.may_hold else ""

@@ -24,11 +24,10 @@ from reconciler.decide.decisions import WITHOUT_END, Ending
 from reconciler.decide.freeze import change_if_restricted
 from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, unnamed_kind
 from reconciler.decide.idling.contested import excluding_contest
-from reconciler.decide.idling.criteria import CriterionResult, Evaluation, schedules_of
+from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, schedules_of
 from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import PolicyVerdict
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.removal_guard import REMOVED_FLAG
 from reconciler.decide.schedule import is_open, open_until, opens_next
@@ -203,40 +202,30 @@ def _last(choice: Choice, rule: Rule, held: Set[IdlingCondition]) -> Iterator[Ch
     elif rule.action is IdleAction.WAKE:
         yield change_if(ChangeIfCode.POLICY)
     elif rule.action is not IdleAction.KEEP:
-        yield all_known(change_of_criteria(evaluation, NOT_IDLE) for evaluation in verdict.deciding)
+        yield all_known(change_of_criteria(said, NOT_IDLE) for said in verdict.deciding)
     else:
         is_woken = verdict.result is not CriterionResult.BUSY and not verdict.wakes_on_requests_only
-        waking = [own_verdict.evaluation for own_verdict in verdict.won if own_verdict.wakes]
-        yield (
-            all_known(change_of_criteria(evaluation, ONLY_BUSY) for evaluation in waking)
-            if is_woken
-            else _A_WAKE_REQUEST
-        )
+        waking = (change_of_criteria(said, ONLY_BUSY) for said in verdict.won if said.wakes)
+        yield all_known(waking) if is_woken else _A_WAKE_REQUEST
         if IdlingCondition.READ_ONLY in held:
             yield _ANOTHER_CLUSTER_STATE
 
 
 def _change_to_idle(choice: Choice) -> ChangeIf | None:
-    said = [verdict.evaluation for verdict in choice.subject.verdict.won]
-    return all_known(
-        change_of_criteria(evaluation, ONLY_IDLE)
-        for evaluation in said
-        if evaluation.result is not CriterionResult.IDLE
-    )
+    said = (verdict for verdict in choice.subject.verdict.won if verdict.result is not CriterionResult.IDLE)
+    return all_known(change_of_criteria(verdict, ONLY_IDLE) for verdict in said)
 
 
 def _not_busy(choice: Choice) -> CriterionResult:
     """Return the result where no policy that wakes automatically calls it busy."""
-    said = {verdict.evaluation.result for verdict in choice.subject.verdict.won if verdict not in _busy(choice)}
+    said = {verdict.result for verdict in choice.subject.verdict.won if verdict not in _busy(choice)}
     found = (result for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN) if result in said)
     return next(found, CriterionResult.IDLE)
 
 
 def _busy(choice: Choice) -> list[PolicyVerdict]:
     return [
-        verdict
-        for verdict in choice.subject.verdict.won
-        if verdict.wakes and verdict.evaluation.result is CriterionResult.BUSY
+        verdict for verdict in choice.subject.verdict.won if verdict.wakes and verdict.result is CriterionResult.BUSY
     ]
 
 
@@ -272,12 +261,12 @@ ONLY_BUSY = frozenset({CriterionResult.BUSY})
 NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
 
 
-def change_of_criteria(evaluation: Evaluation, wanted: Set[CriterionResult]) -> ChangeIf | None:
-    """Return the smallest change that makes the result of `evaluation` a `wanted` one, None where none is known."""
-    if not evaluation.parts:
-        return _change_of_criterion(evaluation, wanted)
-    changes = [change_of_criteria(part, wanted) for part in evaluation.parts if part.result not in wanted]
-    any_is_enough = evaluation.is_any is (CriterionResult.IDLE in wanted)
+def change_of_criteria(verdict: PolicyVerdict, wanted: Set[CriterionResult]) -> ChangeIf | None:
+    """Return the smallest change that makes the result of `verdict` a `wanted` one, None where none is known."""
+    if not verdict.parts:
+        return _change_of_criterion(verdict, wanted)
+    changes = [change_of_criteria(part, wanted) for part in verdict.parts if part.result not in wanted]
+    any_is_enough = verdict.is_any is (CriterionResult.IDLE in wanted)
     return joint_change(ChangeIfCode.ANY, changes) if any_is_enough else all_known(changes)
 
 
@@ -291,15 +280,15 @@ _SCHEDULES = {
 }
 
 
-def _change_of_criterion(evaluation: Evaluation, wanted: Container[CriterionResult]) -> ChangeIf | None:
+def _change_of_criterion(verdict: PolicyVerdict, wanted: Container[CriterionResult]) -> ChangeIf | None:
     """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
     to_idle = CriterionResult.IDLE in wanted
-    if evaluation.threshold is not None and evaluation.result is CriterionResult.UNKNOWN:
-        return change_if(ChangeIfCode.METRIC_KNOWN, **{"atMost" if to_idle else "above": evaluation.threshold})
-    if evaluation.threshold is not None:
+    if verdict.threshold is not None and verdict.result is CriterionResult.UNKNOWN:
+        return change_if(ChangeIfCode.METRIC_KNOWN, **{"atMost" if to_idle else "above": verdict.threshold})
+    if verdict.threshold is not None:
         code = ChangeIfCode.METRIC_AT_MOST if to_idle else ChangeIfCode.METRIC_ABOVE
-        return change_if(code, bound=evaluation.threshold)
-    said = next(iter(evaluation.reasons), None)
+        return change_if(code, bound=verdict.threshold)
+    said = next(iter(verdict.reasons), None)
     if said is None or said.code not in _SCHEDULES:
         return None
     if "until" in said.values:
@@ -336,7 +325,7 @@ def _of_exclusion(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
 
 
 def _of_busy(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    return all_known(change_of_criteria(verdict.evaluation, NOT_BUSY) for verdict in _busy(choice))
+    return all_known(change_of_criteria(verdict, NOT_BUSY) for verdict in _busy(choice))
 
 
 def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
@@ -351,7 +340,7 @@ def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
 def _of_observing(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     verdict = choice.subject.verdict
     if not verdict.enforcing:
-        return all_known(change_of_criteria(evaluation, NOT_IDLE) for evaluation in verdict.deciding)
+        return all_known(change_of_criteria(said, NOT_IDLE) for said in verdict.deciding)
     return field_is("mode", f"Enforce in {' and '.join(condition.why[0].values['policies'])}")
 
 

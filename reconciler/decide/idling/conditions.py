@@ -187,7 +187,7 @@ def _production_due(case: Conditions) -> MetCondition | None:
 
 def _busy(case: Conditions) -> MetCondition | None:
     busy = case.subject.verdict.busy
-    return None if busy is None else MetCondition(IdlingCondition.BUSY, busy.evaluation.reasons)
+    return None if busy is None else MetCondition(IdlingCondition.BUSY, busy.reasons)
 
 
 def _wake_when(case: Conditions) -> MetCondition | None:

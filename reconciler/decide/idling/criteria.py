@@ -9,6 +9,7 @@ from functools import cache
 from itertools import chain
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.query_answers import Answers, Series, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
@@ -34,21 +35,6 @@ class CriterionResult(StrEnum):
     NOT_SELECTED = "not selected"
 
 
-class Evaluation(Struct, frozen=True):
-    """What criteria say. `until` is when the schedules that make it idle end, None where none does.
-
-    `threshold` is that of a metric, which is idle at or below it. `parts` are the criteria that are joined, () for one:
-    idle where all of them are, or with `is_any` where one is.
-    """
-
-    result: CriterionResult
-    reasons: Reasons
-    until: datetime | None = None
-    threshold: float | None = None
-    parts: tuple[Evaluation, ...] = ()
-    is_any: bool = False
-
-
 class WakeWhen(Struct, frozen=True):
     """What the `wakeWhen` of a policy says, and why: it holds where a metric is above its threshold.
 
@@ -69,20 +55,57 @@ class WakeWhen(Struct, frozen=True):
         return bool(self.above or self.unknown)
 
 
-Evaluator = Callable[[str, str | None], Evaluation]
-"""(namespace, Service or None) -> evaluation."""
+class PolicyVerdict(Struct, frozen=True):
+    """What `policy` says of what it selects: by all its criteria, or by one of them as one of `parts`.
+
+    `until` is when the schedules that make it idle end, None where none does. `threshold` is that of a metric, which is
+    idle at or below it. `parts` are the criteria that are joined, () for one: idle where all of them are, or with
+    `is_any` where one is. `service` names the Service it is said of; None: of a scalable itself, or alike of all that
+    the policy selects in a namespace.
+    """
+
+    policy: IdlingPolicy
+    result: CriterionResult
+    reasons: Reasons
+    until: datetime | None = None
+    threshold: float | None = None
+    parts: tuple[PolicyVerdict, ...] = ()
+    is_any: bool = False
+    service: str | None = None
+    wake_when: WakeWhen = WakeWhen()
+
+    @property
+    def wakes(self) -> bool:
+        """Whether what it says wakes: not with `wake: OnSignal`."""
+        return self.policy.wake == "Automatic"
 
 
-def evaluator_of(criterion: Criterion, answers: Answers) -> Evaluator:
-    """Return how a policy with `criterion` judges whether a Service is idle."""
+Evaluator = Callable[[str, str | None], PolicyVerdict]
+"""(namespace, Service or None) -> what a policy says of it."""
+
+
+def evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
+    """Return how `policy` judges whether a Service is idle, and whether its `wakeWhen` holds."""
+    evaluate = _criterion_evaluator(policy, policy.idle_when, answers)
+    series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
+
+    def judge(namespace: str, service: str | None) -> PolicyVerdict:
+        verdict = evaluate(namespace, service)
+        values = [(metric, value_for(said, namespace, service)) for metric, said in series]
+        return replace(verdict, service=service, wake_when=_wake_when(values) if values else verdict.wake_when)
+
+    return judge
+
+
+def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: Answers) -> Evaluator:
     if isinstance(criterion, ScheduleCriterion):
-        evaluation = _schedule_evaluation(criterion.calendar, answers.now)
-        return lambda _namespace, _service: evaluation
+        scheduled = _schedule_verdict(policy, criterion.calendar, answers.now)
+        return lambda _namespace, _service: scheduled
     if isinstance(criterion, MetricCriterion):
-        return _metric_evaluator(criterion, answers)
-    inner = tuple(evaluator_of(part, answers) for part in criterion.criteria)
+        return _metric_evaluator(policy, criterion, answers)
+    inner = tuple(_criterion_evaluator(policy, part, answers) for part in criterion.criteria)
     join = all_of if isinstance(criterion, AllOf) else any_of
-    return lambda namespace, service: join(tuple(evaluate(namespace, service) for evaluate in inner))
+    return lambda namespace, service: join(policy, tuple(evaluate(namespace, service) for evaluate in inner))
 
 
 def calendar_name(calendar: Calendar) -> str:
@@ -90,17 +113,17 @@ def calendar_name(calendar: Calendar) -> str:
     return calendar.name or ", ".join(f'"{text}"' for text in calendar.texts)
 
 
-def _schedule_evaluation(calendar: Calendar, now: datetime) -> Evaluation:
+def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -> PolicyVerdict:
     is_uptime = calendar.field == "uptime"
     if is_open(calendar, now):
         end = open_until(calendar, now)
         code = ReasonCode.OUTSIDE_UPTIME if is_uptime else ReasonCode.IN_DOWNTIME
-        return Evaluation(CriterionResult.IDLE, (_schedule_reason(code, calendar, now, end),), end)
+        return PolicyVerdict(policy, CriterionResult.IDLE, (_schedule_reason(code, calendar, now, end),), end)
     opens = opens_next(calendar, now)
     code = ReasonCode.DOWNTIME_OVER if opens is None else ReasonCode.OUTSIDE_DOWNTIME
     if is_uptime:
         code = ReasonCode.IN_UPTIME if exception_at(calendar, now) is None else ReasonCode.UPTIME_EXCEPTION
-    return Evaluation(CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
+    return PolicyVerdict(policy, CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
 
 
 def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
@@ -115,7 +138,7 @@ def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until:
     )
 
 
-def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator:
+def _metric_evaluator(policy: IdlingPolicy, criterion: MetricCriterion, answers: Answers) -> Evaluator:
     series = answers.series(criterion.query, criterion.window)
     coverage = answers.series(criterion.coverage, criterion.window) if criterion.coverage else Series()
 
@@ -123,10 +146,10 @@ def _metric_evaluator(criterion: MetricCriterion, answers: Answers) -> Evaluator
     def absent() -> float | Reason:
         return _absent(series, answers) if criterion.no_series == "Zero" else reason(ReasonCode.NO_SERIES)
 
-    def evaluate(namespace: str, service: str | None) -> Evaluation:
+    def evaluate(namespace: str, service: str | None) -> PolicyVerdict:
         gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage else None
         value = value_for(series, namespace, service)
-        return _metric_evaluation(criterion, gap or (absent() if value is None else value))
+        return _metric_verdict(policy, criterion, gap or (absent() if value is None else value))
 
     return evaluate
 
@@ -152,62 +175,47 @@ def _gap(criterion: MetricCriterion, covered: float | Reason | None) -> Reason |
     return reason(ReasonCode.LOW_COVERAGE, coverage=found, atLeast=float(least))
 
 
-def _metric_evaluation(criterion: MetricCriterion, value: float | Reason) -> Evaluation:
+def _metric_verdict(policy: IdlingPolicy, criterion: MetricCriterion, value: float | Reason) -> PolicyVerdict:
     window, bound = criterion.window, float(criterion.at_most)
     if isinstance(value, Reason):
         unknown = reason(ReasonCode.METRIC_UNKNOWN, name=criterion.name or "metric", window=window)
-        return Evaluation(CriterionResult.UNKNOWN, (unknown, value), threshold=bound)
+        return PolicyVerdict(policy, CriterionResult.UNKNOWN, (unknown, value), threshold=bound)
     idle = value <= criterion.at_most
     code = ReasonCode.METRIC_IDLE if idle else ReasonCode.METRIC_BUSY
     why = reason(code, value=value, atMost=bound, window=window, name=criterion.name)
-    return Evaluation(CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,), threshold=bound)
+    return PolicyVerdict(policy, CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,), threshold=bound)
 
 
-def all_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
+def all_of(policy: IdlingPolicy, parts: tuple[PolicyVerdict, ...]) -> PolicyVerdict:
     """Return idle where all are idle, busy where any is, else unknown; unknown for none."""
-    for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN):
-        found = _saying(result, evaluations)
+    for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.IDLE):
+        found = _saying(result, parts)
         if found:
-            return Evaluation(result, _reasons(found), parts=evaluations)
-    if not evaluations:
-        return _NO_CRITERION
-    ends = [evaluation.until for evaluation in evaluations if evaluation.until is not None]
-    return Evaluation(CriterionResult.IDLE, _reasons(evaluations), min(ends, default=None), parts=evaluations)
+            ends = [part.until for part in found if part.until is not None and result is CriterionResult.IDLE]
+            return PolicyVerdict(policy, result, reasons_of(found), min(ends, default=None), parts=parts)
+    return PolicyVerdict(policy, CriterionResult.UNKNOWN, _NO_CRITERION)
 
 
-def any_of(evaluations: tuple[Evaluation, ...]) -> Evaluation:
+def any_of(policy: IdlingPolicy, parts: tuple[PolicyVerdict, ...]) -> PolicyVerdict:
     """Return idle where any is idle, busy where all are, else unknown; unknown for none."""
     for result in (CriterionResult.IDLE, CriterionResult.UNKNOWN, CriterionResult.BUSY):
-        found = _saying(result, evaluations)
+        found = _saying(result, parts)
         if found:
-            ends = [evaluation.until for evaluation in found if evaluation.until is not None]
-            return Evaluation(result, _reasons(found), max(ends, default=None), parts=evaluations, is_any=True)
-    return _NO_CRITERION
+            ends = [part.until for part in found if part.until is not None]
+            return PolicyVerdict(policy, result, reasons_of(found), max(ends, default=None), parts=parts, is_any=True)
+    return PolicyVerdict(policy, CriterionResult.UNKNOWN, _NO_CRITERION)
 
 
-def _saying(result: CriterionResult, evaluations: Iterable[Evaluation]) -> tuple[Evaluation, ...]:
-    return tuple(evaluation for evaluation in evaluations if evaluation.result is result)
+_NO_CRITERION = (reason(ReasonCode.NO_CRITERION),)
 
 
-def _reasons(evaluations: Iterable[Evaluation]) -> Reasons:
-    return tuple(dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in evaluations)))
+def _saying(result: CriterionResult, verdicts: Iterable[PolicyVerdict]) -> tuple[PolicyVerdict, ...]:
+    return tuple(verdict for verdict in verdicts if verdict.result is result)
 
 
-_NO_CRITERION = Evaluation(CriterionResult.UNKNOWN, (reason(ReasonCode.NO_CRITERION),))
-
-WakeEvaluator = Callable[[str, str | None], WakeWhen]
-"""(namespace, Service or None) -> what `wakeWhen` says."""
-
-
-def wake_evaluator_of(policy: IdlingPolicy, answers: Answers) -> WakeEvaluator:
-    """Return how `policy` judges its `wakeWhen`."""
-    series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
-    if not series:
-        quiet = WakeWhen()
-        return lambda _namespace, _service: quiet
-    return lambda namespace, service: _wake_when(
-        [(metric, value_for(said, namespace, service)) for metric, said in series]
-    )
+def reasons_of(verdicts: Iterable[PolicyVerdict]) -> Reasons:
+    """Return the reasons of all `verdicts`, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(verdict.reasons for verdict in verdicts)))
 
 
 def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> WakeWhen:

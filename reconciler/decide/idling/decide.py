@@ -260,7 +260,7 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
     if not deciding or policy in deciding:
         return choice.reasons
     verdicts = choice.subject.verdict.won
-    own = next(verdict.evaluation.reasons for verdict in verdicts if verdict.policy.name == policy)
+    own = next(verdict.reasons for verdict in verdicts if verdict.policy.name == policy)
     return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *choice.reasons)
 
 

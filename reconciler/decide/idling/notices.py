@@ -260,9 +260,9 @@ def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
 
 def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
     same = (subject.verdict.result, CriterionResult.UNKNOWN)
-    differ = {verdict.policy.name: verdict for verdict in subject.verdict.lost if verdict.evaluation.result not in same}
+    differ = {verdict.policy.name: verdict for verdict in subject.verdict.lost if verdict.result not in same}
     for name in sorted(differ):
-        desired = "idle" if differ[name].evaluation.result is CriterionResult.IDLE else "awake"
+        desired = "idle" if differ[name].result is CriterionResult.IDLE else "awake"
         why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
         if differ[name].policy.mode == "Observe":
             why = reason(ReasonCode.OBSERVES)
@@ -286,9 +286,7 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
         if choice.because_of(IdlingCondition.PRODUCTION):
             continue
         if verdict.result is CriterionResult.UNKNOWN:
-            unknown = next(
-                own_verdict for own_verdict in verdict.won if own_verdict.evaluation.result is CriterionResult.UNKNOWN
-            )
+            unknown = next(own_verdict for own_verdict in verdict.won if own_verdict.result is CriterionResult.UNKNOWN)
             yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
         elif verdict.result is CriterionResult.IDLE and scale.problem and scale.replicas:
             why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)

@@ -382,7 +382,8 @@ def deciding_names(choice: Choice) -> tuple[str, ...]:
         return (combined.busy.policy.name,)
     if choice.because_of(IdlingCondition.WAKE_WHEN) and combined.wake_when is not None:
         return (combined.wake_when.policy.name,)
-    return () if choice.condition is not None or choice.own_reasons else combined.deciding_names
+    deciding = () if choice.condition is not None or choice.own_reasons else combined.deciding
+    return tuple(dict.fromkeys(verdict.policy.name for verdict in deciding))
 
 
 def waking_policy(choice: Choice) -> str:

@@ -6,18 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 
-from msgspec.structs import replace
-
-from reconciler.decide.idling.criteria import (
-    Evaluation,
-    Evaluator,
-    WakeEvaluator,
-    WakeWhen,
-    evaluator_of,
-    wake_evaluator_of,
-)
+from reconciler.decide.idling.criteria import Evaluator, PolicyVerdict, evaluator_of
 from reconciler.decide.idling.subjects import Scale, ServiceState
-from reconciler.decide.idling.verdicts import Exclusions, PolicyVerdict, Verdict
+from reconciler.decide.idling.verdicts import Exclusions, Verdict
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import SelectingPolicies, namespace_labels, of_highest_priority
@@ -47,8 +38,7 @@ def without(verdict: Verdict, policies: Collection[str]) -> Verdict:
         won = tuple(verdict for verdict in lost if verdict.policy in deciding)
         lost = tuple(verdict for verdict in lost if verdict.policy not in deciding)
     names = tuple(sorted(verdict.policy.name for verdict in won))
-    equal = names if len(names) > 1 else ()
-    return Verdict(tuple(replace(verdict, equal_policies=equal) for verdict in won), lost)
+    return Verdict(won, lost, equal_policies=names if len(names) > 1 else ())
 
 
 class ClusterVerdicts:
@@ -73,8 +63,8 @@ class ClusterVerdicts:
         # What these say names the Service, or is about that one; all else is said alike of all that they select.
         self._by_service = {policy.name for policy in self._reaching if policy.mode == "Observe" or any(policy.queries)}
         self._labels = namespace_labels(cluster)
-        self._evaluators: dict[str, tuple[Evaluator, WakeEvaluator]] = {}
-        self._evaluated: dict[tuple[str, str, str | None], tuple[Evaluation, WakeWhen]] = {}
+        self._evaluators: dict[str, Evaluator] = {}
+        self._evaluated: dict[tuple[str, str, str | None], PolicyVerdict] = {}
         self._alike: dict[tuple[str, ...], Verdict] = {}
         services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
@@ -126,7 +116,8 @@ class ClusterVerdicts:
         known = {verdict.policy.name for verdict in won}
         won += [verdict for said in itself for verdict in said.won if verdict.policy.name not in known]
         lost = tuple(verdict for said in (*through, *itself) for verdict in said.lost)
-        return Verdict(tuple(won), lost, self._without_policies, told), direct
+        equal = next((said.equal_policies for said in (*through, *itself) if said.equal_policies), ())
+        return Verdict(tuple(won), lost, self._without_policies, told, equal), direct
 
     def _told(
         self, excluded: Exclusions, itself: Iterable[Verdict], behind: Iterable[ServiceState]
@@ -155,30 +146,19 @@ class ClusterVerdicts:
         if not selecting:
             return Verdict()
         winners = deciding_policies(selecting)
-        equal_policies = tuple(policy.name for policy in winners) if len(winners) > 1 else ()
-        losers = [policy for policy in selecting if policy not in winners]
         return Verdict(
-            tuple(self._verdict(policy, namespace, service, equal_policies) for policy in winners),
-            tuple(self._verdict(policy, namespace, service, ()) for policy in losers),
+            tuple(self._verdict(policy, namespace, service) for policy in winners),
+            tuple(self._verdict(policy, namespace, service) for policy in selecting if policy not in winners),
+            equal_policies=tuple(policy.name for policy in winners) if len(winners) > 1 else (),
         )
 
-    def _verdict(
-        self, policy: IdlingPolicy, namespace: str, service: str | None, equal_policies: tuple[str, ...]
-    ) -> PolicyVerdict:
+    def _verdict(self, policy: IdlingPolicy, namespace: str, service: str | None) -> PolicyVerdict:
         about = (policy.name, namespace, service)
         if about not in self._evaluated:
-            evaluate, wakes = self._evaluators_of(policy)
-            self._evaluated[about] = (evaluate(namespace, service), wakes(namespace, service))
-        return PolicyVerdict(policy, service, *self._evaluated[about], equal_policies)
-
-    def _evaluators_of(self, policy: IdlingPolicy) -> tuple[Evaluator, WakeEvaluator]:
-        if policy.name not in self._evaluators:
-            answers = self._answers[policy.name]
-            self._evaluators[policy.name] = (
-                evaluator_of(policy.idle_when, answers),
-                wake_evaluator_of(policy, answers),
-            )
-        return self._evaluators[policy.name]
+            if policy.name not in self._evaluators:
+                self._evaluators[policy.name] = evaluator_of(policy, self._answers[policy.name])
+            self._evaluated[about] = self._evaluators[policy.name](namespace, service)
+        return self._evaluated[about]
 
 
 def _selects(

@@ -5,35 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import chain
 
 from msgspec import Struct
 
-from reconciler.decide.idling.criteria import CriterionResult, Evaluation, WakeWhen, schedules_of, window_end
+from reconciler.decide.idling.criteria import (
+    CriterionResult,
+    PolicyVerdict,
+    WakeWhen,
+    reasons_of,
+    schedules_of,
+    window_end,
+)
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.selectors import of_highest_priority
 from reconciler.policy.types import IdlingPolicy
 
 MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
-
-
-class PolicyVerdict(Struct, frozen=True):
-    """What `policy` says of what it selects: of the Service named `service`; with None of a scalable itself, or alike
-    of all that it selects in a namespace.
-
-    `equal_policies` are the names of all policies of the same, highest priority, () where there is just this one.
-    """
-
-    policy: IdlingPolicy
-    service: str | None
-    evaluation: Evaluation
-    wake_when: WakeWhen
-    equal_policies: tuple[str, ...] = ()
-
-    @property
-    def wakes(self) -> bool:
-        """Whether what it says wakes: not with `wake: OnSignal`."""
-        return self.policy.wake == "Automatic"
 
 
 Exclusions = Mapping[str, Reason]
@@ -43,13 +30,15 @@ Exclusions = Mapping[str, Reason]
 class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
     """What all policies say of a Service or a scalable: `won` counts, `lost` is of those that others win over.
 
-    Without any that won, no policy selects it, or all that do exclude it.
+    Without any that won, no policy selects it, or all that do exclude it. `equal_policies` are the names of policies of
+    the same, highest priority that select the same object, () where no two do.
     """
 
     won: tuple[PolicyVerdict, ...] = ()
     lost: tuple[PolicyVerdict, ...] = ()
     without_policies: bool = False  # the policies are not known: nothing can be said of what they want
     excluded: tuple[Reason, ...] = ()  # by which policies that would select it otherwise
+    equal_policies: tuple[str, ...] = ()
 
     @cached_property
     def policy(self) -> IdlingPolicy | None:
@@ -70,28 +59,21 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
             return CriterionResult.UNKNOWN
         if not self.won:
             return CriterionResult.NOT_SELECTED
-        said = {verdict.evaluation.result for verdict in self.won}
+        said = {verdict.result for verdict in self.won}
         if CriterionResult.BUSY in said:
             return CriterionResult.BUSY
         return CriterionResult.IDLE if said == {CriterionResult.IDLE} else CriterionResult.UNKNOWN
 
     @cached_property
-    def deciding(self) -> tuple[Evaluation, ...]:
+    def deciding(self) -> tuple[PolicyVerdict, ...]:
         """The verdicts that make it say what it says."""
-        return tuple(verdict.evaluation for verdict in self.won if verdict.evaluation.result is self.result)
-
-    @cached_property
-    def deciding_names(self) -> tuple[str, ...]:
-        """The policies of these verdicts, each once."""
-        names = (verdict.policy.name for verdict in self.won if verdict.evaluation.result is self.result)
-        return tuple(dict.fromkeys(names))
+        return tuple(verdict for verdict in self.won if verdict.result is self.result)
 
     @cached_property
     def reasons(self) -> Reasons:
         if self.without_policies:
             return (reason(ReasonCode.POLICIES_UNREADABLE),)
-        said = dict.fromkeys(chain.from_iterable(evaluation.reasons for evaluation in self.deciding))
-        return tuple(said) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
+        return reasons_of(self.deciding) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
 
     @cached_property
     def until(self) -> datetime | None:
@@ -106,10 +88,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     @cached_property
     def busy(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and calls it busy, None where none does."""
-        return next(
-            (verdict for verdict in self.won if verdict.wakes and verdict.evaluation.result is CriterionResult.BUSY),
-            None,
-        )
+        return next((verdict for verdict in self.won if verdict.wakes and verdict.result is CriterionResult.BUSY), None)
 
     @cached_property
     def wake_when(self) -> PolicyVerdict | None:
@@ -120,11 +99,6 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     def wake_when_blocker(self) -> WakeWhen | None:
         """A `wakeWhen` that holds or is unknown, of any policy."""
         return next((verdict.wake_when for verdict in self.won if verdict.wake_when.may_hold), None)
-
-    @cached_property
-    def equal_policies(self) -> tuple[str, ...]:
-        """The policies of equal priority that select the same object, () where no two do."""
-        return next((verdict.equal_policies for verdict in self.won if verdict.equal_policies), ())
 
     @cached_property
     def observing(self) -> tuple[PolicyVerdict, ...]:
@@ -173,5 +147,5 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
 
 def first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
     """Return when the first schedule ends that keeps something idle, None where none does."""
-    ends = (verdict.evaluation.until for verdict in verdicts)
+    ends = (verdict.until for verdict in verdicts)
     return min((end for end in ends if end is not None), default=None)

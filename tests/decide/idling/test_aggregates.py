@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import IDLED_TO
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.idling.criteria import CriterionResult, Evaluation, all_of, any_of, window_end
+from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.selection import deciding_policies
 from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
 from reconciler.decide.idling.subjects import record_of
-from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, PolicyVerdict, Verdict
+from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, Verdict
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.removal_guard import idling_guards, placement_guard
 from reconciler.model import FieldWriter, OwnerReference, Service
@@ -63,6 +63,7 @@ from tests.decide.idling.world import a_world
 
 HOUR = timedelta(hours=1)
 WEB = a_ref("web")
+POLICY = a_policy()
 SERVICE = a_ref("web", kind="Service")
 
 
@@ -92,14 +93,17 @@ class TestCriteria:
     )
     def test_ends(self, hours, first, last):
         ends = [None if one is None else NIGHT + one * HOUR for one in hours]
-        idle = tuple(Evaluation(CriterionResult.IDLE, (), until=end) for end in ends)
-        assert all_of(idle).until == (None if first is None else NIGHT + first * HOUR)
-        assert any_of(idle).until == (None if last is None else NIGHT + last * HOUR)
+        idle = tuple(PolicyVerdict(POLICY, CriterionResult.IDLE, (), until=end) for end in ends)
+        assert all_of(POLICY, idle).until == (None if first is None else NIGHT + first * HOUR)
+        assert any_of(POLICY, idle).until == (None if last is None else NIGHT + last * HOUR)
 
     def test_what_is_not_idle_ends_nothing(self):
-        busy = Evaluation(CriterionResult.BUSY, (), until=NIGHT + 9 * HOUR)
-        assert any_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until == NIGHT + HOUR
-        assert all_of((Evaluation(CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until is None
+        busy = PolicyVerdict(POLICY, CriterionResult.BUSY, (), until=NIGHT + 9 * HOUR)
+        assert (
+            any_of(POLICY, (PolicyVerdict(POLICY, CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until
+            == NIGHT + HOUR
+        )
+        assert all_of(POLICY, (PolicyVerdict(POLICY, CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until is None
 
     def test_the_open_window_of_a_policy_ends_with_its_last_schedule(self):
         policy = a_policy(idle_when=AllOf((until(3), AnyOf((until(8), until(5), a_metric())))))
@@ -112,10 +116,8 @@ def verdict_of(
     name: str = "a", *, end: int | None = None, idle_when: AllOf | None = None, **fields: Any
 ) -> PolicyVerdict:
     chosen = {} if idle_when is None else {"idle_when": idle_when}
-    evaluation = Evaluation(CriterionResult.IDLE, (), until=None if end is None else NIGHT + end * HOUR)
-    return PolicyVerdict(
-        a_policy(name, **(fields | chosen)), SERVICE.name, evaluation, Evaluation(CriterionResult.IDLE, ())
-    )
+    ends = None if end is None else NIGHT + end * HOUR
+    return PolicyVerdict(a_policy(name, **(fields | chosen)), CriterionResult.IDLE, (), ends, service=SERVICE.name)
 
 
 class TestBids:
@@ -456,7 +458,7 @@ class TestGuards:
 
 def test_what_several_verdicts_found_is_told_together():
     def saying(name: str, result: CriterionResult, *reasons: str) -> PolicyVerdict:
-        return replace(verdict_of(name), evaluation=Evaluation(result, said(*reasons)))
+        return replace(verdict_of(name), result=result, reasons=said(*reasons))
 
     first, second = saying("a", CriterionResult.IDLE, "a", "x"), saying("b", CriterionResult.IDLE, "b", "x")
     busy = saying("c", CriterionResult.BUSY, "c")

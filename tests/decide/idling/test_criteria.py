@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from reconciler.decide.idling.change_if import change_of_criteria
 from reconciler.decide.idling.criteria import (
     CriterionResult,
-    Evaluation,
+    PolicyVerdict,
     all_of,
     any_of,
     evaluator_of,
-    wake_evaluator_of,
 )
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
@@ -48,11 +47,12 @@ from tests.decide.schedule.calendars import a_calendar
 
 IDLE, BUSY, UNKNOWN = CriterionResult.IDLE, CriterionResult.BUSY, CriterionResult.UNKNOWN
 OTHER = {IDLE: {BUSY, UNKNOWN}, BUSY: {IDLE}, UNKNOWN: {IDLE}}
+POLICY = a_policy()
 COVERAGE = "count_over_time(up[{{ window }}])"
 
 
-def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> Evaluation:
-    return evaluator_of(policy.idle_when, Answers("east", policy.name, said or {}, now))("shop", service)
+def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> PolicyVerdict:
+    return evaluator_of(policy, Answers("east", policy.name, said or {}, now))("shop", service)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, change
     assert ("timeZone" in evaluation.reasons[0].values) is ends
 
 
-def said(*result: CriterionResult) -> tuple[Evaluation, ...]:
-    return tuple(Evaluation(one, ()) for one in result)
+def said(*result: CriterionResult) -> tuple[PolicyVerdict, ...]:
+    return tuple(PolicyVerdict(POLICY, one, ()) for one in result)
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def said(*result: CriterionResult) -> tuple[Evaluation, ...]:
     ],
 )
 def test_three_valued_logic(parts, every, some):
-    assert all_of(said(*parts)).result is every
-    assert any_of(said(*parts)).result is some
+    assert all_of(POLICY, said(*parts)).result is every
+    assert any_of(POLICY, said(*parts)).result is some
 
 
 def test_criteria_nest_and_tell_what_decided():
@@ -282,17 +282,15 @@ def test_wake_when_holds_or_may_hold(value, expected, words):
     policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
     samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
     key = QueryKey("east", "idle-dev", "queue", "5m")
-    evaluate = wake_evaluator_of(policy, Answers("east", "idle-dev", {key: QueryAnswer(samples)}, NIGHT))
-    found = evaluate("shop", "web")
+    found = judged(policy, {key: QueryAnswer(samples)}).wake_when
     assert ((found.holds, found.may_hold), text_of(found.reasons)) == (expected, words)
 
 
 def test_without_wake_when_nothing_wakes():
-    evaluate = wake_evaluator_of(a_policy(), Answers("east", "idle-dev", {}, NIGHT))
-    assert not evaluate("shop", "web").may_hold
+    assert not judged(a_policy()).wake_when.may_hold
 
 
-IDLE_METRIC, BUSY_METRIC, NO_METRIC = (Evaluation(one, (), threshold=3.0) for one in (IDLE, BUSY, UNKNOWN))
+IDLE_METRIC, BUSY_METRIC, NO_METRIC = (PolicyVerdict(POLICY, one, (), threshold=3.0) for one in (IDLE, BUSY, UNKNOWN))
 
 
 @pytest.mark.parametrize(
@@ -301,21 +299,23 @@ IDLE_METRIC, BUSY_METRIC, NO_METRIC = (Evaluation(one, (), threshold=3.0) for on
         pytest.param(NO_METRIC, {IDLE}, "the metric has a value of at most 3", id="unknown, to idle"),
         pytest.param(NO_METRIC, {BUSY}, "the metric has a value above 3", id="unknown, to busy"),
         pytest.param(
-            all_of((BUSY_METRIC, NO_METRIC)),
+            all_of(POLICY, (BUSY_METRIC, NO_METRIC)),
             {IDLE},
             "the metric is at most 3 and the metric has a value of at most 3",
             id="what is unknown beside what is busy",
         ),
-        pytest.param(all_of((BUSY_METRIC, NO_METRIC)), {IDLE, UNKNOWN}, "the metric is at most 3", id="not busy"),
         pytest.param(
-            any_of((IDLE_METRIC, NO_METRIC)),
+            all_of(POLICY, (BUSY_METRIC, NO_METRIC)), {IDLE, UNKNOWN}, "the metric is at most 3", id="not busy"
+        ),
+        pytest.param(
+            any_of(POLICY, (IDLE_METRIC, NO_METRIC)),
             {BUSY},
             "the metric is above 3 and the metric has a value above 3",
             id="what is unknown beside what is idle",
         ),
-        pytest.param(any_of((IDLE_METRIC, NO_METRIC)), {BUSY, UNKNOWN}, "the metric is above 3", id="not idle"),
+        pytest.param(any_of(POLICY, (IDLE_METRIC, NO_METRIC)), {BUSY, UNKNOWN}, "the metric is above 3", id="not idle"),
         pytest.param(
-            any_of((BUSY_METRIC, NO_METRIC)),
+            any_of(POLICY, (BUSY_METRIC, NO_METRIC)),
             {IDLE},
             "the metric is at most 3 or the metric has a value of at most 3",
             id="either",

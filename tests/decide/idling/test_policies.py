@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, ObjectSelector
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, ObjectSelector, WorkloadSelector
 from tests.builders import (
     a_cluster,
     a_federated_replica_set,
@@ -32,6 +32,7 @@ from tests.decide.idling.idling_policies import (
     run_in,
     services_selector,
     verbs,
+    why_of,
     workloads_selector,
 )
 from tests.decide.idling.world import a_world
@@ -390,6 +391,14 @@ def test_what_is_unknown_of_one_policy_is_told_with_that_policy():
     traffic, night = a_policy("traffic", a_metric()), a_policy("night", selector=workloads_selector("Deployment"))
     (one,) = decided(replace(SIMPLE, answers=answers(policy="traffic")), night, traffic).desired.undecided
     assert (one.subject, one.policy, one.why) == (str(WEB), "traffic", "metric unknown in 30m: no series")
+
+
+def test_two_of_equal_priority_that_select_a_workload_are_none_also_where_each_selects_a_service_of_it():
+    services = tuple(a_service(name, labels={"tier": name}, selector={"app": "web"}) for name in "xy")
+    state = a_state(a_cluster(services=services, workloads=(a_workload(),)))
+    both = (a_policy(name, selector=replace(labelled("tier", name), workloads=WorkloadSelector())) for name in "xy")
+    outcome = decided(state, *both)
+    assert (verbs(outcome), why_of(outcome)) == ([], "x and y have the same priority")
 
 
 def test_policies_of_equal_priority_are_named_once_whatever_they_select():
