@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +33,7 @@ from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.errors import ReconcilerError, reason_of
 from reconciler.model import ACTIVATOR_FRESH_FOR, ACTIVATOR_LEASE_SECONDS
 from reconciler.report.metrics import open_metrics_text
+from reconciler.time_limit import TimeLimit
 
 _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -142,21 +142,21 @@ class Activator:
         """The Lease and the slices first, then no new connections, then as long as there may be spliced ones."""
         self._is_ending = True
         self._publisher.end()
-        until = self._loop.time() + self._settings.grace
+        limit = TimeLimit(self._settings.grace)
         for key in ("begin", "renew", "sweep"):
             task = self._tasks.running.pop(key, None)
             if task is not None:
                 task.cancel()
-        seconds = max(1.0, self._settings.grace / 2)
-        withdraw = partial(self._withdraw, self._loop.time() + seconds)
+        first = TimeLimit(max(1.0, self._settings.grace / 2))
+        withdraw = self._in_thread(partial(self._withdraw, first), self._renewals)
         try:  # behind a renewal that is under way
-            await asyncio.wait_for(self._loop.run_in_executor(self._renewals, withdraw), seconds)
+            await asyncio.wait_for(withdraw, first.left())
         except Exception as error:  # noqa: BLE001 - such as no thread to do it in: what follows is to end all the same
             self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
         await asyncio.sleep(min(PROXIES_LEARN_SECONDS, self._settings.grace))
         for activation in self._activations.values():
             activation.close()
-        while self._loop.time() < until and any(
+        while not limit.over and any(
             activation.held or activation.spliced for activation in self._activations.values()
         ):
             await asyncio.sleep(0.1)
@@ -170,10 +170,10 @@ class Activator:
         self._pods.end()
         self._renewals.shutdown(wait=False, cancel_futures=True)
 
-    def _withdraw(self, until: float) -> None:
+    def _withdraw(self, limit: TimeLimit) -> None:
         """Take everything back that leads clients here; what is under way may write one more slice first.
 
-        The slices go whatever becomes of the Lease, and what fails is tried again, `until` that time of the loop.
+        The slices go whatever becomes of the Lease, and what fails is tried again, within `limit`.
 
         Raises:
             ReconcilerError: the last attempt failed.
@@ -186,9 +186,8 @@ class Activator:
                 self._publication.end()
                 return
             except ReconcilerError:
-                if self._loop.time() + pause >= until:
+                if not limit.wait(pause):
                     raise
-            time.sleep(pause)
 
     async def _in_thread(self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
         return await self._loop.run_in_executor(threads or self._threads, work)
