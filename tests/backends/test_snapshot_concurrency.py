@@ -12,6 +12,8 @@ import pytest
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS
+from reconciler.backends.snapshot import object_store
+from reconciler.backends.snapshot.folder import scan
 from reconciler.errors import StaleError
 from tests.backends.folders import a_folder, a_snapshot_cluster, patch
 from tests.backends.racers import COUNTER
@@ -79,3 +81,27 @@ def test_a_file_that_an_editor_changed_is_read_before_it_is_written(tmp_path: Pa
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     cluster.write(patch(COUNTER, ("add", "/metadata/annotations/new", "x"), version="v1"))
     assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "b", "new": "x"}
+
+
+def test_a_run_that_writes_looks_at_its_folder_once_and_again_when_somebody_else_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each scale down of a snapshot reads between its writes: its cost must not grow with the files of the folder."""
+    annotated = "{apiVersion: v1, kind: ConfigMap, metadata: {name: counter, namespace: shop, annotations: {by: a}}}"
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": annotated})
+    cluster.list(CONFIG_MAPS)
+    looks: list[Path] = []
+    monkeypatch.setattr(object_store, "scan", lambda folder, root: looks.append(folder) or scan(folder, root))
+    for number in range(10):
+        cluster.write(patch(COUNTER, ("add", "/metadata/annotations/new", str(number)), version="v1"))
+        assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "a", "new": str(number)}
+    assert looks == []
+    path = tmp_path / "a.yaml"
+    path.write_text(path.read_text().replace("by: a", "by: b"))
+    test = patch(
+        COUNTER, ("test", "/metadata/annotations/by", "a"), ("remove", "/metadata/annotations/by"), version="v1"
+    )
+    with pytest.raises(StaleError):
+        cluster.write(test)
+    path.write_text(path.read_text().replace("by: b", "by: c"))
+    assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "c", "new": "9"}
