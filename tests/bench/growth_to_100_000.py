@@ -22,7 +22,7 @@ from reconciler.forecast.timelines import forecast
 from reconciler.pipeline import RunRequest, plan
 from reconciler.policy.types import PolicySet
 from reconciler.report.text import render_text
-from tests.forecast.test_timelines import a_deployment, a_service
+from tests.forecast.nights import a_deployment, a_service
 from tests.forecast.worlds import document, first_of, policy_set
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from tests.bench.measure import SHARES, Work, measured
-from tests.forecast.test_timelines import a_deployment, a_service
+from tests.forecast.nights import a_deployment, a_service
 from tests.forecast.worlds import document, first_of, policy_set
 
 # The time of the processor, as others may be using the machine, and as the command line runs: without the collector.

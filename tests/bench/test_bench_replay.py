@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.forecast.timelines import Forecast
 from tests.bench.measure import SHARES, Work, measured
-from tests.forecast.test_replay import FLEET, QUERY, START, STEP, WINDOW, a_policy, opened_of, replayed
+from tests.forecast.replays import FLEET, QUERY, START, STEP, WINDOW, a_policy, opened_of, replayed
 from tests.forecast.traffic import OFFICE, calls, history_of
 from tests.forecast.worlds import policy_set
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.pipeline.calls import Folder
-from tests.pipeline.test_week import a_week, at, rfc3339, run, state
+from tests.pipeline.week import a_week, at, rfc3339, run, state
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.activator.context import ActivatorMetrics
-from reconciler.picker.webhook import PickerMetrics
 from tests.real.fixtures import missing_part_skips
+from tests.report.metrics_in_source import metrics_in_source
 
 
 @pytest.fixture(scope="module")
@@ -165,16 +164,6 @@ def test_the_alerts_fire(repository: Path, tmp_path: Path, promtool: Path) -> No
     for arguments in (["check", "rules", "--lint-fatal", "alerts.yaml"], ["test", "rules", "tests.yaml"]):
         said = subprocess.run([promtool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert said.returncode == 0, said.stdout + said.stderr
-
-
-def metrics_in_source(repository: Path) -> set[str]:
-    """Return the names of all metrics that there are."""
-    source = (repository / "reconciler" / "report" / "metrics.py").read_text()
-    served = (*PickerMetrics().families(), *ActivatorMetrics().families())
-    return {
-        *re.findall(r'"((?:reconciler|sorting)_[a-z_]+[a-z])"', source),
-        *(f"{one.name}_total" if one.counts else one.name for one in served),
-    }
 
 
 def test_every_metric_is_described(repository: Path) -> None:

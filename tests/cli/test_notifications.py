@@ -13,7 +13,7 @@ from pytest_httpserver import HTTPServer
 
 from tests.backends.servers import PickerServer, silent
 from tests.cli.receivers import CONTENT_TYPES, EVERYTHING, MOST_BYTES, SCHEMAS, events_to, received, told
-from tests.cli.test_exit_words import in_conflict, limited, lost, malformed, overdue
+from tests.cli.situations import in_conflict, limited, lost, malformed, overdue
 from tests.pipeline.calls import Folder
 from tests.pipeline.teams import NIGHT, SLEEP, two_teams
 

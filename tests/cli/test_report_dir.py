@@ -17,7 +17,7 @@ from reconciler.errors import HistoryError
 from reconciler.model import Run
 from tests.builders import NOW
 from tests.pipeline.calls import Folder
-from tests.pipeline.test_week import a_week, at, rfc3339
+from tests.pipeline.week import a_week, at, rfc3339
 from tests.report.validators import output_schema, schema_file, validator_of
 
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"

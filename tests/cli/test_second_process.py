@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from reconciler.cli.second_process import beside, in_processes
-from tests.forecast.test_timelines import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
+from tests.forecast.nights import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux copies processes safely")
 

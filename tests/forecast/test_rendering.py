@@ -10,7 +10,7 @@ from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
 from reconciler.policy.types import Prices
-from tests.forecast.test_timelines import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
+from tests.forecast.nights import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 from tests.pipeline.calls import Folder
 
 NIGHT = "2026-11-20T15:00:00Z"

@@ -13,45 +13,13 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import NotFoundError
 from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
-from reconciler.forecast.timelines import Forecast, forecast
+from reconciler.forecast.timelines import forecast
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import PodRequests, requests_of
 from reconciler.policy.compiled import policy_changes
 from reconciler.policy.types import PolicySet, Prices
-from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
-from tests.real import objects as manifests
-
-FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
-FLEET = document("Fleet", "mix", {"home": "a", "clusters": [{"name": "a"}]})
-NIGHTS = {"schedule": {"timeZone": "UTC", "downtime": ["20:00-06:00"]}}
-REQUESTS: dict[str, Any] = {
-    "name": "requests",
-    "metric": {"query": "requests", "atMost": 0, "window": "30m", "noSeries": "Zero"},
-}
-
-
-def a_deployment(name: str, replicas: int = 2, **metadata: Any) -> dict[str, Any]:
-    """One in dev, whose pods ask for half a processor and 1 Gi."""
-    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
-    made = manifests.a_deployment(name, replicas, spec={"containers": [container]})
-    return manifests.with_metadata(manifests.within("dev", made), **metadata)
-
-
-def a_service(name: str) -> dict[str, Any]:
-    return manifests.within("dev", manifests.a_service(name))
-
-
-def an_idling_policy(*criteria: Any, **spec: Any) -> dict[str, Any]:
-    selector = {"namespaces": {"include": ["dev"]}, "services": {}}
-    return document("IdlingPolicy", "nights", {"selector": selector, "idleWhen": list(criteria), **spec})
-
-
-def played(policies: list[dict[str, Any]], objects: list[dict[str, Any]], days: int = 1) -> Forecast:
-    cluster = MemoryCluster.of_manifests("a", copy.deepcopy(objects), first_of)
-    opened = Opened({"a": Backend("a", cluster=cluster, metrics=RecordedRequests(frozenset({"busy"})))})
-    found = policy_set([FLEET, *policies])
-    return forecast(found, Simulation(found, opened), FRIDAY, FRIDAY + timedelta(days=days))
-
+from tests.forecast.nights import FLEET, FRIDAY, NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
+from tests.forecast.worlds import document, first_of, policy_set
 
 WEB = [a_deployment("web"), a_service("web")]
 WEB_REF = ObjectRef("a", "dev", "Deployment", "web", "apps")

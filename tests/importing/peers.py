@@ -29,3 +29,13 @@ def lost(said: str) -> list[str]:
     prefix = "not carried over: in/peer.yaml:"
     lines = [line.removeprefix(prefix) for line in said.splitlines() if line.startswith(prefix)]
     return [line.split(": ", 1)[1] for line in lines]
+
+
+def sleep_info(name: str = "nights", namespace: str = "dev", **spec: Any) -> str:
+    value = {
+        "apiVersion": "kube-green.com/v1alpha1",
+        "kind": "SleepInfo",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"weekdays": "1-5", "sleepAt": "20:00", "wakeUpAt": "08:00", **spec},
+    }
+    return yaml.safe_dump(value) + "---\n"

@@ -17,9 +17,9 @@ from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import import_kube_green
 from reconciler.importing.kubefed import import_kubefed
 from reconciler.importing.manifests import read_manifests
-from tests.importing.test_downscaler import UP, controller, space, web
-from tests.importing.test_kube_green import sleep_info
-from tests.importing.test_spread import DEPLOYMENT, an_object, federated, karmada, preference, weights
+from tests.importing.downscaled import UP, controller, space, web
+from tests.importing.peers import sleep_info
+from tests.importing.spread import DEPLOYMENT, an_object, federated, karmada, preference, weights
 
 ODD = (None, "x", "9" * 5000, 1, [[]], {"a": 1})
 REF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

@@ -7,21 +7,10 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 
 from reconciler.importing.kube_green import asleep_by_kube_green
 from reconciler.importing.manifests import Manifest
-from tests.importing.peers import imported, lost
-
-
-def sleep_info(name: str = "nights", namespace: str = "dev", **spec: Any) -> str:
-    value = {
-        "apiVersion": "kube-green.com/v1alpha1",
-        "kind": "SleepInfo",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"weekdays": "1-5", "sleepAt": "20:00", "wakeUpAt": "08:00", **spec},
-    }
-    return yaml.safe_dump(value) + "---\n"
+from tests.importing.peers import imported, lost, sleep_info
 
 
 def schedule(*downtime: str, zone: str = "UTC") -> list[dict[str, object]]:

@@ -9,40 +9,17 @@ import pytest
 import yaml
 
 from tests.importing.peers import imported, lost
-
-WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}
+from tests.importing.spread import DEPLOYMENT, TEMPLATE, WEB, an_object, federated, karmada, preference, weights
 
 
 def yaml_of(*manifests: dict[str, Any]) -> str:
     return yaml.safe_dump_all(manifests)
 
 
-def an_object(
-    version: str, kind: str, name: str = "web", labels: dict[str, str] | None = None, **spec: Any
-) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "shop", **({"labels": labels} if labels else {})}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
-
-
-def karmada(kind: str = "PropagationPolicy", **spec: Any) -> dict[str, Any]:
-    return an_object("policy.karmada.io/v1alpha1", kind, **{"resourceSelectors": [WEB], **spec})
-
-
 def placed(*names: str, **scheduling: Any) -> dict[str, Any]:
     return {"clusterAffinity": {"clusterNames": [*names]}, "replicaScheduling": scheduling}
 
 
-def weights(**by_name: int) -> dict[str, Any]:
-    listed = [{"targetCluster": {"clusterNames": [name]}, "weight": weight} for name, weight in by_name.items()]
-    return {
-        "replicaSchedulingType": "Divided",
-        "replicaDivisionPreference": "Weighted",
-        "weightPreference": {"staticWeightList": listed},
-    }
-
-
-DEPLOYMENT = an_object("apps/v1", "Deployment", labels={"app": "web"}, replicas=6)
 EXACTLY = {"minReplicas": 6, "maxReplicas": 6}
 
 
@@ -179,17 +156,6 @@ def test_karmada_without_the_workload_has_no_number(tmp_path):
     specs, said = imported(tmp_path, "karmada", manifests)
     assert set(specs) == {"imported", "api"}
     assert "Deployment shop/web is not among the manifests" in lost(said)[0]
-
-
-def federated(kind: str = "FederatedDeployment", **spec: Any) -> dict[str, Any]:
-    template = {"spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}}
-    placement = {"clusters": [{"name": "east"}, {"name": "west"}]}
-    return an_object("types.kubefed.io/v1beta1", kind, **{"template": template, "placement": placement, **spec})
-
-
-def preference(**spec: Any) -> dict[str, Any]:
-    kind = "ReplicaSchedulingPreference"
-    return an_object("scheduling.kubefed.io/v1alpha1", kind, **{"targetKind": "FederatedDeployment", **spec})
 
 
 def test_kubefed_preferences_are_the_same_here(tmp_path):

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live.stage import Stage
-from tests.pipeline.mutants import of_bytes, of_json
-from tests.pipeline.test_any_world import judge
+from tests.pipeline.mutants import judge, of_bytes, of_json
 from tests.real.proxy import Exchange, Fault, Request
 
 PARTS, RUNS = 20, 50

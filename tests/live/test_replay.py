@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.forecast.test_replay import FLEET, SHAPES, Past, a_policy
+from tests.forecast.replays import FLEET, SHAPES, Past, a_policy
 from tests.forecast.traffic import NOISE, OFFICE, SCRAPE, SHOP, Calls, calls
 from tests.live.one_cluster import Desk
 from tests.real.api import Api

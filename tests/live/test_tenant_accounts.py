@@ -23,8 +23,8 @@ from reconciler.policy.policy_kinds import POLICY_KINDS
 from tests.live import deployed, rights_world
 from tests.live.one_cluster import RBAC, Desk
 from tests.pipeline.calls import Said
+from tests.pipeline.refused_policies import EMPTY, REFUSED
 from tests.pipeline.teams import FILES, NAMESPACES, with_accounts
-from tests.pipeline.test_tenants import EMPTY, REFUSED
 from tests.real.api import Object
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import yaml
 
+from tests.pipeline.calls import Said
 from tests.policy.mutations import ODD_VALUES, inside, paths
 
 TOKENS = (
@@ -130,3 +133,15 @@ def _mutate(chance: random.Random, whole: Any) -> None:
             parent[chance.choice((f"{step}x", str(step)[:-1], "\u202e", str(step).upper()))] = parent.pop(step)
         else:
             parent[step] = deepcopy(chance.choice(HOSTILE_VALUES))
+
+
+DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7, 64}
+LIMIT_SECONDS = 30
+"""A run on the quickstart takes a fraction of a second; the machine may be busy."""
+BUG = re.compile(r"Traceback|a bug: |\w+\.py:\d")
+
+
+def judge(said: Said, began: float, mutant: str) -> None:
+    assert said.code in DOCUMENTED, f"{mutant}: exit {said.code}\n{said.err}"
+    assert not BUG.search(said.err + said.out), f"{mutant}:\n{said.err}\n{said.out[:2000]}"
+    assert time.monotonic() - began < LIMIT_SECONDS, f"{mutant}: took {time.monotonic() - began:.0f} s"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.test_exit_words import in_conflict, limited, lost
+from tests.cli.situations import in_conflict, limited, lost
 from tests.pipeline.calls import Folder
 
 NOW, LATER = "2026-11-20T22:00:00Z", "2026-11-20T22:10:00Z"

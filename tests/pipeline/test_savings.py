@@ -18,7 +18,7 @@ from reconciler.pod_requests import Hours, PodRequests
 from tests.laws import share_of
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import UNLIMITED, an_object, cron_job, documents, fleet, idling, workload
-from tests.pipeline.test_week import IDLING, at, rfc3339, run, scale
+from tests.pipeline.week import IDLING, at, rfc3339, run, scale
 
 START = at("2026-11-16T12:00")
 REQUESTS = "{requests: {cpu: 500m, memory: 2Gi}}"

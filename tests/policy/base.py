@@ -150,3 +150,13 @@ def problems_in(folder: Path, files: dict[str, str | bytes]) -> list[str]:
         except PolicyError as error:
             problems = error.problems
     return [str(problem) for problem in problems]
+
+
+def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
+    (folder / "policies").mkdir()
+    for name, text in files.items():
+        (folder / "policies" / name).write_text(text)
+    with inside(folder):
+        policies, problems = check_policies("policies")
+    assert problems == ()
+    return tuple(f"{one.file}:{one.line}: {one.field}: {one.message}" for one in policies.warnings)

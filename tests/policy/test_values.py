@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 
 from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.load import check_policies, read_policies
+from reconciler.policy.load import read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -34,7 +34,7 @@ from reconciler.policy.types import (
     WorkloadSelector,
 )
 from tests.pipeline.calls import inside
-from tests.policy.base import FILES, edited
+from tests.policy.base import FILES, edited, warnings
 from tests.policy.samples import SAMPLES
 
 HEAD = "apiVersion: reconciler/v1alpha1\nkind: {kind}\nmetadata: {{name: least}}\nspec:\n"
@@ -219,16 +219,6 @@ def test_the_digest_of_a_federated_replica_set_is_of_its_values(tmp_path):
     assert digests(3, tolerated) == first
     changed = digests(4, edited("federated.yaml", "weight: 1}\n  selector", "weight: 2}\n  selector"))
     assert [before == after for before, after in zip(first, changed, strict=True)] == [True, False]
-
-
-def warnings(folder: Path, files: dict[str, str]) -> tuple[str, ...]:
-    (folder / "policies").mkdir()
-    for name, text in files.items():
-        (folder / "policies" / name).write_text(text)
-    with inside(folder):
-        policies, problems = check_policies("policies")
-    assert problems == ()
-    return tuple(f"{one.file}:{one.line}: {one.field}: {one.message}" for one in policies.warnings)
 
 
 UNION = (

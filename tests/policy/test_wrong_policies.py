@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from tests.pipeline.manifests import fleet, idling
-from tests.policy.base import FILES, edited, problems_in
-from tests.policy.test_values import warnings
+from tests.policy.base import FILES, edited, problems_in, warnings
 
 CASES = yaml.safe_load(Path(__file__).with_name("wrong_policies.yaml").read_text())
 

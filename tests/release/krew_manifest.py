@@ -10,7 +10,7 @@ import yaml
 
 from reconciler.version import VERSION
 from tests.docs.pages import ROOT
-from tests.release.test_release_workflow import run
+from tests.release.release_scripts import run
 
 TEMPLATE = ROOT / "deploy" / "krew" / "reconciler.yaml"
 

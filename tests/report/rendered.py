@@ -49,3 +49,7 @@ def page_of_html(html: str) -> Page:
 
 def page_of_markdown(text: str) -> Page:
     return page_of_html(_MARKDOWN.render(text))
+
+
+def reads(text: str) -> str:
+    return " ".join(text.split())

@@ -16,10 +16,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from reconciler.activator.context import ActivatorMetrics
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.report.metrics import Measured, open_metrics_text, render_metrics
-from tests.cli.test_metrics_docs import metrics_in_source
-from tests.forecast.test_timelines import a_deployment
+from tests.forecast.nights import a_deployment
 from tests.forecast.worlds import RandomFleet
 from tests.real.prometheus import Prometheus, Series
+from tests.report.metrics_in_source import metrics_in_source
 
 END = datetime(2026, 11, 20, 23, tzinfo=UTC)
 """A Friday: the week ends while everything sleeps."""

@@ -17,15 +17,11 @@ from reconciler.report.text import render_text
 from tests.builders import a_ref, said
 from tests.laws import tries
 from tests.report.plans import a_create, a_plan, a_record, a_scale, an_idle
-from tests.report.rendered import page_of_html
+from tests.report.rendered import page_of_html, reads
 from tests.report.strategies import outcomes_of, plans
 
 HELD = HeldBack("idle-dev", "3 of the 5 policies that own marks are gone", (an_idle("held"),))
 FROM_ELSEWHERE = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "a"}
-
-
-def reads(text: str) -> str:
-    return " ".join(text.split())
 
 
 @given(st.data(), plans(), st.booleans())

@@ -12,10 +12,9 @@ from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_text
 from reconciler.model import ConfigMap, ObjectRef
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.policy.types import AnyOf, Freeze
-from reconciler.report.status import RunSummary, fleet_status, idle_lines, status_lines, status_values
+from reconciler.report.status import fleet_status, idle_lines, status_lines, status_values
 from tests.builders import (
     a_cluster,
-    a_federated_replica_set,
     a_fleet,
     a_policy_set,
     a_run,
@@ -25,38 +24,9 @@ from tests.builders import (
 )
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
 from tests.pipeline.calls import Folder
+from tests.report.statuses import IDLE, a_status
 
 LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:30:00Z")
-IDLE = {
-    "idling.kubernetes.io/idled-at": "2026-11-20T12:00:00Z",
-    "idling.kubernetes.io/previous-scale": "3",
-    "reconciler/owner": "production/IdlingPolicy/nights",
-    "reconciler/wake-due": "2026-11-21T06:00:00Z",
-}
-
-
-def a_status(clusters: int):
-    """Return the status of so many clusters, of which the second does not answer and each third one has an idle web."""
-    names = [f"c{number:02}" for number in range(clusters)]
-    observed = [
-        a_cluster(
-            name,
-            workloads=(
-                a_workload("web", cluster=name, **({"replicas": 0, "annotations": IDLE} if n % 3 == 0 else {})),
-                a_workload("api", cluster=name, annotations={"reconciler/contested": '{"by":"argocd-controller"}'}),
-            ),
-        )
-        for n, name in enumerate(names)
-        if n != 1
-    ]
-    fleet = a_fleet(*names)
-    federated = tuple(a_federated_replica_set(f"frs-{n}", "shop", replicas=clusters) for n in range(9))
-    policies = a_policy_set(fleet, idling=(a_policy("nights"),), federated=federated)
-    state = a_state(*observed, unreachable={"c01": "no answer"})
-    run = a_run(NIGHT)
-    plan = make_plan(policies, state, decide(policies, state, run), run, Inputs())
-    runs = [RunSummary(f"run-{n}", NIGHT - timedelta(hours=n), {"idle": n}) for n in range(1, 9)]
-    return fleet_status(fleet, state, plan, runs)
 
 
 def test_25_clusters_are_on_one_screen_the_pressing_ones_first():

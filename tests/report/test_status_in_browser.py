@@ -18,9 +18,8 @@ from werkzeug import Request, Response
 
 from reconciler.report.html import render_status_page
 from tests.real.processes import Process, answers, on_a_free_port, ready
-from tests.report.test_status import a_status
-from tests.report.test_status_page import EXAMPLES, GITHUB
-from tests.review.test_workflows import read
+from tests.report.statuses import EXAMPLES, GITHUB, a_status
+from tests.review.workflows import read
 
 pytestmark = pytest.mark.soak
 ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=390,844"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,15 +14,10 @@ from reconciler.report.status import IdleObject
 from tests.builders import a_ref, said
 from tests.decide.idling.idling_policies import NIGHT
 from tests.pipeline.calls import Folder
-from tests.report.rendered import Page, page_of_html
-from tests.report.test_html import reads
-from tests.report.test_status import a_status
-from tests.review.test_workflows import ROOT, read
+from tests.report.rendered import Page, page_of_html, reads
+from tests.report.statuses import EXAMPLES, GITHUB, a_status
+from tests.review.workflows import read
 
-EXAMPLES = ROOT / "examples" / "ci"
-GITHUB = read(EXAMPLES / "github-status.yml")["jobs"]["write"]["steps"][-2]["env"]["RECONCILER_WAKE_FORM"]
-GITHUB = re.sub(r"\$\{\{ github\.server_url \}\}", "https://github.com", GITHUB)
-GITHUB = re.sub(r"\$\{\{ github\.repository \}\}", "your-org/policies", GITHUB)
 GITLAB = read(EXAMPLES / "gitlab-status.yml")["pages"]["variables"]["RECONCILER_WAKE_FORM"]
 GITLAB = GITLAB.replace("$CI_PROJECT_URL", "https://gitlab.example/a/b").replace("$CI_DEFAULT_BRANCH", "main")
 FROM_ELSEWHERE = {"link", "img", "iframe", "object", "embed", "base", "form"}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.review.test_workflows import EXAMPLES, ROOT, read
+from tests.docs.pages import ROOT
+from tests.review.workflows import EXAMPLES, read
 
 GITLAB = ROOT / "examples" / "ci" / "gitlab-status.yml"
 FORM = ROOT / "examples" / "ci" / "wake-form.yml"

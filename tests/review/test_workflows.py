@@ -11,34 +11,19 @@ from typing import Any
 
 import click
 import pytest
-import yaml
 
 from reconciler.cli.app import cli
 from tests.docs.pages import ROOT
 from tests.real.binaries import binary
 from tests.real.fixtures import missing_part_skips
+from tests.review.workflows import EXAMPLES, read
 
 ACTION = ROOT / "action.yml"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-EXAMPLES = sorted((ROOT / "examples" / "ci").glob("github*.yml"))
 EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}", re.S)
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 OURS = ("./.reviewer", "your-org/reconciler@REVISION")
 everywhere = pytest.mark.parametrize("file", [*WORKFLOWS, *EXAMPLES], ids=lambda file: file.name)
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads `on` as a text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:bool"]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def read(file: Path) -> Any:
-    return yaml.load(file.read_text(), _Loader)
 
 
 def steps_of(file: Path) -> Iterator[dict[str, Any]]:

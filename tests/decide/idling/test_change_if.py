@@ -38,6 +38,7 @@ from tests.builders import (
     an_hpa,
     change_if_of,
 )
+from tests.decide.idling.idled_by_others import RECORD, STAGING
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -51,7 +52,6 @@ from tests.decide.idling.idling_policies import (
     run_in,
     services_selector,
 )
-from tests.decide.idling.test_idled_by_others import RECORD, STAGING
 from tests.decide.idling.world import a_world
 from tests.laws import tries
 

@@ -7,6 +7,7 @@ import pytest
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
+from tests.decide.idling.idled_by_others import AT, LIST, OC_IDLE, OC_RECORD, RECORD, STAGING, WEB, a_foreign_world
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -18,29 +19,12 @@ from tests.decide.idling.idling_policies import (
 )
 from tests.decide.idling.world import World, a_world
 
-WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
-AT = "2026-11-20T21:00:00Z"
-LIST = '[{"kind":"Deployment","name":"web","group":"apps","replicas":4}]'
 SEED = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": LIST}
-OC_IDLE = {"idling.alpha.openshift.io/idled-at": AT, "idling.alpha.openshift.io/unidle-targets": LIST}
-STAGING = {"reconciler/owner": "staging/IdlingPolicy/night", "reconciler/wake-due": "2026-11-20T21:30:00Z"}
-OC_RECORD = {"idling.alpha.openshift.io/idled-at": AT, "idling.alpha.openshift.io/previous-scale": "4"}
-RECORD = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "4"}
 
 OC_TARGETS = "idling.alpha.openshift.io/unidle-targets"
 WEB_AND_API = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"Deployment","name":"api","replicas":2}]'
 OURS_BROKEN = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": "yesterday"}
-
-
-def a_foreign_world(service=None, workload=None, endpoints=None, replicas: int = 0) -> World:
-    world = a_world(
-        a_service(annotations=service or {}), a_workload(replicas=replicas, annotations=workload or {}), now=NIGHT
-    )
-    if endpoints is not None:
-        world.add(endpoints)
-    world.foreign[WEB] = 4
-    return world
 
 
 FOREIGN = [

@@ -12,8 +12,8 @@ from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, of_every_fleet, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
+from tests.decide.idling.idled_by_others import OC_IDLE, OC_RECORD, a_foreign_world
 from tests.decide.idling.idling_policies import NIGHT, a_policy, an_idle_world, of_state, run_in, workloads_selector
-from tests.decide.idling.test_idled_by_others import OC_IDLE, OC_RECORD, a_foreign_world
 from tests.decide.idling.world import World, a_world
 
 WEB, API, SERVICE = a_ref("web"), a_ref("api"), a_ref("web", kind="Service")
