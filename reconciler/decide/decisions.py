@@ -175,8 +175,8 @@ def group_name(job: Job, ref: ObjectRef) -> str:
 class Decision(Struct, frozen=True):
     """One change of one object.
 
-    `key` is unique in a run; `needs` are keys of decisions of the same group that must be applied first. `group`
-    stands or falls together in filters and limits ("idling/east/dev-a/Service/api", "placement/shop/web"). `order`
+    `key` is unique in a run; `needs` are keys of decisions that must be applied first. `group` stands or falls together
+    in filters and limits ("idling/east/dev-a/Service/api", "placement/shop/web"). `order`
     sorts inside a phase and group. `uid` None: the object does not exist yet (CREATE, with `manifest`). For a
     scalable's change of replicas `replicas_before` and `replicas_after` are the numbers of replicas meant (absent
     counts as 1), None where replicas are not touched. `requests` are those of one pod of a workload that idling scales.

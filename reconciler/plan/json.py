@@ -327,16 +327,16 @@ def _misfits(document: PlanDocument) -> Iterator[tuple[str, str]]:
 
 
 def _misfits_of(name: str, changes: Sequence[ChangeDocument]) -> Iterator[tuple[str, str]]:
-    groups: dict[int, str] = {}
+    ids: set[int] = set()
     keys: set[str] = set()
     tiers: set[str] = set()
     awaited: set[str] = set()
     for n, change in enumerate(changes):
         at = f"{name}[{n}]"
-        if change.id in groups or change.key in keys:
+        if change.id in ids or change.key in keys:
             yield at, " has the id or key of an earlier change, expected its own"
-        if any(groups.get(need) != change.group for need in change.needs):
-            yield f"{at}.needs", f" is {change.needs}, expected ids of earlier changes of its group"
+        if not ids.issuperset(change.needs):
+            yield f"{at}.needs", f" is {change.needs}, expected ids of earlier changes"
         if change.wait_ready and change.wait_ready not in tiers:
             yield f"{at}.waitReady", f' is "{one_line(change.wait_ready)}", expected the wakeTier of earlier changes'
         awaited.add(change.wait_ready)
@@ -344,7 +344,7 @@ def _misfits_of(name: str, changes: Sequence[ChangeDocument]) -> Iterator[tuple[
             yield f"{at}.wakeTier", f' is "{one_line(change.wake_tier)}", which an earlier change waits for'
         tiers.add(change.wake_tier)
         yield from _misfitting_fields(at, change)
-        groups[change.id] = change.group
+        ids.add(change.id)
         keys.add(change.key)
 
 

@@ -172,6 +172,22 @@ def test_what_the_policy_changes_in_the_run_that_idles_is_written_by_the_next_on
     assert world.counts() == {"east": 3, "west": 3}
 
 
+@pytest.mark.parametrize("image", ["web:1", "web:2"], ids=["as it was", "after a change of its template"])
+def test_a_saved_plan_wakes_what_is_placed_and_writes_its_status_after_that(world, image):
+    world.web(6)
+    world.run(EVENING)
+    assert world.plan(NIGHT, "--out", "plan.json").code == 0
+    options = ("--snapshot", "snapshot", "--auto-approve", "--quiet", "--now")
+    assert world.call("apply", "plan.json", *options, NIGHT).code == 0
+    assert (world.counts(), world.status()["west"]["idle"]) == ({"east": 0, "west": 0}, "nights")
+    world.web(6, image=image)
+    assert world.plan(MORNING, "--out", "plan.json").code == 0
+    said = world.call("apply", "plan.json", *options, MORNING)
+    assert said.code == 0, said
+    assert world.counts() == {name: entry["asked"] for name, entry in world.status().items()} == {"east": 3, "west": 3}
+    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": image}]
+
+
 def test_a_wake_goes_on_where_the_change_of_the_template_is_filtered_out(world):
     world.web(6)
     world.run(EVENING)
