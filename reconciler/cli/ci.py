@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, publish
 from reconciler.cli.option_values import seconds
 from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
-from reconciler.cli.output import say, show, show_workflow_command
-from reconciler.cli.policies import annotate, checked
+from reconciler.cli.output import say, show, workflow_command
+from reconciler.cli.policies import checked, workflow_commands
 from reconciler.credentials import printable_without_credentials
 from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
-from reconciler.report.code_host import ReviewComment, marker_of, render_review
+from reconciler.report.code_host import ReviewComment, leveled, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte
 _MOST_ANNOTATIONS = 50
@@ -84,7 +84,7 @@ def ci_command(options: CiOptions) -> int:
     platform = options.platform
     review, warnings, code = _reviewed(options)
     if platform == "github":
-        annotate(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])
+        show(workflow_commands(leveled(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])), "github")
     quiet = code is ExitCode.DONE and bool(review.plan) and not review.base_problems
     codes = {code, _published(platform, review, options.comment, quiet=quiet)}
     failing: frozenset[ExitCode] = frozenset().union(*(_FAILING[word] for word in options.fail_on))
@@ -211,7 +211,7 @@ def _published(platform: str, review: ReviewComment, comment: str, *, quiet: boo
         words = f"the comment cannot be written: {error}"
         say(f"warning: {words}")
         if platform == "github":
-            show_workflow_command("warning", {"title": "reconciler"}, words)
+            show(workflow_command("warning", {"title": "reconciler"}, words), "github")
         return error.exit_code
     say(_BECAME.get(became) or f"the comment was {became}")
     return ExitCode.DONE

@@ -34,7 +34,7 @@ from reconciler.cli.approval import DECLINED, is_approved
 from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, auto_approve_option, option, policies_option, terminal_or, verb
-from reconciler.cli.output import say, show_lines
+from reconciler.cli.output import say, show
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
@@ -216,7 +216,7 @@ def _connected(
         token = f"a token of {setup.account} for {spelt_duration(life)} at most"
         shown.append(f"  {'~' if entry else '+'} {where}, with {token}")
     if shown:
-        show_lines([setup.title, *shown])
+        show([setup.title, *shown])
         if asks and not is_approved("Apply these changes?"):
             raise ReconcilerError(DECLINED)
     done: list[str] = []
@@ -226,7 +226,7 @@ def _connected(
             done.append(f"{line} (applied)")
         if expires is None:
             expires = setup.written(place, before, life)
-    show_lines([f"{where}: its token expires at {ReasonWords(setup.now, names_zone=True).time(expires)}"])
+    show([f"{where}: its token expires at {ReasonWords(setup.now, names_zone=True).time(expires)}"])
     return ExitCode.DONE
 
 
@@ -296,7 +296,7 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
     with shown_on_failure([line for user, line in lines.items() if user not in tokens]):
         if tokens:
             place.write(before, with_tokens(before, tokens))
-    show_lines(lines.values())
+    show(lines.values())
     return code
 
 
@@ -307,7 +307,7 @@ def shown_on_failure(lines: Sequence[str]) -> Iterator[None]:
         yield
     except ReconcilerError:
         if lines:
-            show_lines(lines)
+            show(lines)
         raise
 
 

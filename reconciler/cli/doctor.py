@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from reconciler.cli.doctor_findings import (
     words_of,
 )
 from reconciler.cli.options import GENERAL, option, output_option, verb
-from reconciler.cli.output import show_document, show_lines
+from reconciler.cli.output import Formats, document, show
 from reconciler.cli.rbac import binding, manifest_lines, needed_rights, picker_secrets, role
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.decide import decide
@@ -210,6 +210,50 @@ _NAME = "reconciler"
 _VERBS = ("apply", "plan")
 
 
+def _lines(found: Sequence[ClusterFindings]) -> Iterator[str]:
+    clusters = max(len(checked.cluster) for checked in found)
+    checks = max(len(finding.check) for checked in found for finding in checked.findings)
+    for checked in found:
+        for finding in checked.findings:
+            yield f"{finding.state:<4}  {checked.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
+    for checked in found:
+        yield from _roles(checked)
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.text}; {finding.todo}" if finding.todo else finding.text
+
+
+def _roles(one: ClusterFindings) -> Iterator[str]:
+    """Yield the roles that are missing as manifests, a comment saying where they go."""
+    for rules in one.missing:
+        account = rules.account
+        missing = role(f"{_NAME if account is None else account.name}-missing", rules.namespace, rules.rules)
+        yield "---"
+        yield f"# missing in {one.cluster}" + ("; bind it to the identity of the reconciler there" * (account is None))
+        yield from manifest_lines(missing)
+        if account is not None:
+            yield "---"
+            yield from manifest_lines(binding(missing, [account]))
+
+
+def _values(found: Sequence[ClusterFindings]) -> dict[str, Any]:
+    clusters = [
+        {
+            "name": checked.cluster,
+            "identity": checked.identity,
+            "answers": checked.answers,
+            "findings": msgspec.to_builtins(checked.findings),
+            "missing": msgspec.to_builtins(checked.missing),
+        }
+        for checked in found
+    ]
+    return document("Preflight", {"clusters": clusters})
+
+
+FORMATS: Formats = {"text": _lines, "json": _values}
+
+
 class DoctorOptions(RunOptions):
     """Those of `doctor`; it refuses a snapshot, with the reason."""
 
@@ -224,7 +268,7 @@ class DoctorOptions(RunOptions):
         elsewhere=lambda text: parse_duration(text) is not None,
     )
     snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR", hidden=True)
-    output: str = output_option("text", "json")
+    output: str = output_option(*FORMATS)
 
 
 @verb("doctor", DoctorOptions, "path", "context", *REQUESTS)
@@ -240,10 +284,7 @@ def doctor_command(options: DoctorOptions) -> int:
             raise UsageError("--namespace: a Fleet needs rights in all namespaces, expected it beside --context")
         options = options.replace(namespace=(options.only_namespace,))
     found = checked_clusters(cases(options.policies(), options, applies=options.verb == "apply"))
-    if options.output == "json":
-        show_document("Preflight", {"clusters": [_document(checked) for checked in found]}, options.output)
-    else:
-        show_lines(_lines(found))
+    show(FORMATS[options.output](found), options.output)
     return exit_of(found)
 
 
@@ -324,40 +365,3 @@ def exit_of(found: Sequence[ClusterFindings]) -> ExitCode:
         return ExitCode.NOTHING_DONE
     failed = any(finding.state == "FAIL" for checked in found for finding in checked.findings)
     return ExitCode.PARTIAL if failed else ExitCode.DONE
-
-
-def _lines(found: Sequence[ClusterFindings]) -> Iterator[str]:
-    clusters = max(len(checked.cluster) for checked in found)
-    checks = max(len(finding.check) for checked in found for finding in checked.findings)
-    for checked in found:
-        for finding in checked.findings:
-            yield f"{finding.state:<4}  {checked.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
-    for checked in found:
-        yield from _roles(checked)
-
-
-def _said(finding: Finding) -> str:
-    return f"{finding.text}; {finding.todo}" if finding.todo else finding.text
-
-
-def _roles(one: ClusterFindings) -> Iterator[str]:
-    """Yield the roles that are missing as manifests, a comment saying where they go."""
-    for rules in one.missing:
-        account = rules.account
-        missing = role(f"{_NAME if account is None else account.name}-missing", rules.namespace, rules.rules)
-        yield "---"
-        yield f"# missing in {one.cluster}" + ("; bind it to the identity of the reconciler there" * (account is None))
-        yield from manifest_lines(missing)
-        if account is not None:
-            yield "---"
-            yield from manifest_lines(binding(missing, [account]))
-
-
-def _document(checked: ClusterFindings) -> Mapping[str, Any]:
-    return {
-        "name": checked.cluster,
-        "identity": checked.identity,
-        "answers": checked.answers,
-        "findings": msgspec.to_builtins(checked.findings),
-        "missing": msgspec.to_builtins(checked.missing),
-    }

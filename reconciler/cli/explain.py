@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import argument, offering, option, output_option, policies_option, text_width, verb
-from reconciler.cli.output import show, show_document, show_lines
+from reconciler.cli.output import Formats, document, show
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Workload
@@ -22,6 +23,17 @@ _WIDTH = 100
 """How wide descriptions are in a pipe."""
 
 
+def _lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
+    return wrapped(explanation_lines(plan, found), text_width())
+
+
+def _values(plan: Plan, found: Iterable[ObjectExplanation]) -> dict[str, Any]:
+    return document("Explanation", {"objects": [explanation_values(plan, one) for one in found]})
+
+
+FORMATS: Formats = {"text": _lines, "json": _values, "yaml": _values}
+
+
 def _subjects(begun: str) -> Iterable[str]:
     """Return the kinds, and the fields of the one that `begun` names, for a shell."""
     kind, dot, _ = begun.partition(".")
@@ -33,7 +45,7 @@ def _subjects(begun: str) -> Iterable[str]:
 class ExplainOptions(RunOptions):
     subject: str = argument("OBJECT|KIND[.FIELD]", shell_complete=offering(_subjects))
     recursive: bool = option("With KIND[.FIELD]: list every field below it.", default=False)
-    output: str = output_option("text", "json", "yaml")
+    output: str = output_option(*FORMATS)
     path: str = policies_option()
 
 
@@ -56,16 +68,12 @@ def explain_command(options: ExplainOptions) -> None:
             raise UsageError(
                 f"-o {output}: is for an OBJECT only; `reconciler schema` prints the schema of a kind as JSON"
             )
-        show_lines(_recursive(subject)) if recursive else show(explain_field(subject))
+        show(_recursive(subject)) if recursive else show(explain_field(subject))
         return
     if recursive:
         raise UsageError(f"--recursive: {subject} is an object, expected a KIND or KIND.field")
     plan, found = _explained(options, options.policies(partly=True), subject)
-    if output == "text":
-        show_lines(wrapped(explanation_lines(plan, found), text_width()))
-        return
-    objects = [explanation_values(plan, one) for one in found]
-    show_document("Explanation", {"objects": objects}, output)
+    show(FORMATS[output](plan, found), output)
 
 
 def _names_cluster(options: RunOptions, subject: str) -> bool:

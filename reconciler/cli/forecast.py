@@ -15,16 +15,18 @@ from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import days_option, is_on_command_line, option, output_option, verb
-from reconciler.cli.output import as_text, say_each, show
+from reconciler.cli.output import Formats, say_each, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.criteria import schedules_of
 from reconciler.errors import ExitCode, SnapshotError, UsageError
+from reconciler.forecast.html import render_html
+from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.replay import replay
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation
-from reconciler.forecast.text import ForecastStyle, render_text
+from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
 from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Calendar, PolicySet, Prices
@@ -43,6 +45,19 @@ def price_option() -> Any:
     )
 
 
+def _values(shown: Forecast, style: ForecastStyle) -> dict[str, Any]:
+    return forecast_to_dict(shown, style.by, style.prices)
+
+
+FORMATS: Formats = {
+    "text": render_text,
+    "json": _values,
+    "yaml": _values,
+    "markdown": render_markdown,
+    "html": render_html,
+}
+
+
 class ForecastOptions(RunOptions):
     snapshot: str | None = option("The snapshot to play on; it stays as it is.", metavar="DIR")
     past: timedelta | None = option(
@@ -53,7 +68,7 @@ class ForecastOptions(RunOptions):
     days: int = days_option("How many days to play.")
     by: str = option(f"Group by {', '.join(GROUPS)} or a label, for example team.", metavar="GROUP", default="policy")
     price: tuple[str, ...] = price_option()
-    output: str = output_option("text", "json", "yaml", "markdown", "html")
+    output: str = output_option(*FORMATS)
 
 
 @verb("forecast", ForecastOptions, "path", *REQUESTS, "now", "tick", "tenant", "color_choice", "verbose", "quiet")
@@ -80,7 +95,7 @@ def forecast_command(options: ForecastOptions) -> int:
         with past_snapshot(options, past, policies) as with_history:
             shown = replayed(policies, with_history, past)
     check_grouping(shown, style.by)
-    show(_rendered(shown, options.output, style), options.output)
+    show(FORMATS[options.output](shown, style), options.output)
     lacking = shown.replay is not None and shown.replay.lacking
     return ExitCode.PARTIAL if shown.unknown or lacking else ExitCode.DONE
 
@@ -174,22 +189,6 @@ def prices_of(texts: tuple[str, ...]) -> Prices:
             raise UsageError(f'--price: "{text}" is not a price, expected cpu=NUMBER and memory=NUMBER, each once')
         found[resource] = amount
     return Prices(**found)
-
-
-def _rendered(shown: Forecast, output: str, style: ForecastStyle) -> str:
-    if output == "text":
-        return render_text(shown, style)
-    if output == "markdown":
-        from reconciler.forecast.text import render_markdown
-
-        return render_markdown(shown, style)
-    if output == "html":
-        from reconciler.forecast.html import render_html
-
-        return render_html(shown, style)
-    from reconciler.forecast.json import forecast_to_dict
-
-    return as_text(forecast_to_dict(shown, style.by, style.prices), output)
 
 
 class CalendarOptions(RunOptions):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -14,11 +14,10 @@ from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.object_names import object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, verb
-from reconciler.cli.output import say, show, show_document
+from reconciler.cli.output import Formats, document, say, show
 from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.cli.run_options import WORLD, FleetOptions
-from reconciler.decide.annotations import format_time
-from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freezes_text, read_freezes, scope_of
+from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freeze_values, freezes_text, read_freezes, scope_of
 from reconciler.errors import UsageError, reason_of, reason_on
 from reconciler.messages import counted, nearest
 from reconciler.policy.types import Fleet, Freeze
@@ -31,11 +30,32 @@ FreezesChange = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
 """What becomes of the freezes that one ConfigMap holds."""
 
 
+def _words(freeze: Freeze, records: FreezeRecords, over: str = "") -> str:
+    why = ReasonWords(records.now, names_zone=True).reason((freeze_reason(freeze),))
+    return f"{scope_of(freeze, records.fleet)}: {over}{why}"
+
+
+def _lines(freeze: Freeze, written: Sequence[str], records: FreezeRecords) -> Iterator[str]:
+    yield _words(freeze, records)
+    yield f"Written to {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}."
+
+
+FORMATS: Formats = {
+    "text": _lines,
+    "json": lambda freeze, written, _: document("Freeze", {**freeze_values(freeze), "writtenTo": written}),
+}
+ENDED_FORMATS: Formats = {
+    "text": lambda over, _, records: [_words(freeze, records, "no longer ") for freeze in over],
+    "json": lambda over, written, _: document(
+        "Unfreeze", {"ended": json.loads(freezes_text(over)), "writtenTo": written}
+    ),
+}
+
+
 class ScopeOptions(FleetOptions):
     """What is frozen: the Fleet, a cluster, or a namespace."""
 
     subject: str | None = argument("[CLUSTER|NAMESPACE|CLUSTER/NAMESPACE]", required=False)
-    output: str = output_option("text", "json")
 
 
 class FreezeOptions(ScopeOptions):
@@ -50,6 +70,7 @@ class FreezeOptions(ScopeOptions):
     by: str | None = option(
         "Who freezes; every plan says it.", metavar="NAME", default_words="the user of this machine"
     )
+    output: str = output_option(*FORMATS)
 
 
 @verb("freeze", FreezeOptions, *WORLD)
@@ -63,28 +84,13 @@ def freeze_command(options: FreezeOptions) -> int:
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
     records = FreezeRecords.of(options)
     reason, by = " ".join(options.reason.split()), options.by or user_of_this_machine()
-    until = records.now + options.length
-    freeze = Freeze(records.cluster, records.namespace, until, reason, by)
+    freeze = Freeze(records.cluster, records.namespace, records.now + options.length, reason, by)
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
         return (*(other for other in freezes if not records.is_of(other)), freeze)
 
     written, failures = records.written(change)
-    named = scope_of(freeze, records.fleet)
-    if options.output == "json":
-        value = {
-            "cluster": freeze.cluster,
-            "namespace": freeze.namespace,
-            "until": format_time(until),
-            "reason": reason,
-            "by": by,
-            "writtenTo": written,
-        }
-        show_document("Freeze", value, options.output)
-    else:
-        where = f"{counted(len(written), 'cluster')}: {', '.join(written) or 'none'}"
-        words = ReasonWords(records.now, names_zone=True).reason((freeze_reason(freeze),))
-        show(f"{named}: {words}\nWritten to {where}.\n")
+    show(FORMATS[options.output](freeze, written, records), options.output)
     return exit_of_clusters(written, failures)
 
 
@@ -175,6 +181,7 @@ def _check_namespace(
 
 class UnfreezeOptions(ScopeOptions):
     everything: bool = option("End every freeze, of whatever scope.", "--all", default=False)
+    output: str = output_option(*ENDED_FORMATS)
 
 
 @verb("unfreeze", UnfreezeOptions, *WORLD)
@@ -183,7 +190,7 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
 
     A freeze of another scope goes on; --all ends them all.
     """
-    subject, everything, output = options.subject, options.everything, options.output
+    subject, everything = options.subject, options.everything
     if everything and subject is not None:
         raise UsageError(f"--all: stands beside {subject}, expected one of the two")
     records = FreezeRecords.of(options)
@@ -199,13 +206,5 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
     if not over and not failures:
         frozen = ", ".join(scope_of(freeze, records.fleet) for freeze in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
-    if output == "json":
-        show_document("Unfreeze", {"ended": json.loads(freezes_text(over)), "writtenTo": written}, output)
-    else:
-        words = ReasonWords(records.now, names_zone=True)
-        lines = [
-            f"{scope_of(freeze, records.fleet)}: no longer {words.reason((freeze_reason(freeze),))}\n"
-            for freeze in over
-        ]
-        show("".join(lines), output)
+    show(ENDED_FORMATS[options.output](over, written, records), options.output)
     return exit_of_clusters(written, failures)

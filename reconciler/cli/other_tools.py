@@ -25,7 +25,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import say, say_each, show
 from reconciler.cli.progress import run_progress
 from reconciler.cli.run_limit import cut_by_signals
-from reconciler.cli.run_options import BY_HAND, SERVER, RunOptions
+from reconciler.cli.run_options import BY_HAND, BY_HAND_FORMATS, SERVER, RunOptions
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.adoption import decide_adoption
@@ -190,7 +190,7 @@ class AdoptOptions(RunOptions):
     tool: str = argument("TOOL", type=click.Choice(ADOPTABLE))
     path: str = policies_option()
     auto_approve: bool = auto_approve_option()
-    output: str = output_option("text", "json", "yaml", "markdown")
+    output: str = output_option(*BY_HAND_FORMATS)
 
 
 @verb("adopt", AdoptOptions, "context", *BY_HAND)

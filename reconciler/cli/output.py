@@ -13,6 +13,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -27,21 +28,28 @@ from reconciler.untrusted_text import escaped, one_line
 from reconciler.version import OUTPUT_VERSION
 
 _COLOR = r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)"
-_VALUES = ("json", "yaml")
 _COMMAND = r"^(\s*):(?=:)"
 _OLD_COMMAND = "##["
 """Runners of GitHub read a command of the older form anywhere in a line."""
 
 
-def show(text: str | Iterator[str], output: str = "text", *, color: bool = False) -> None:
-    """Print the artefact, whole or in parts, in the form `output` on stdout; with `color` its colours are ours."""
-    for part in (text,) if isinstance(text, str) else text:
-        _print(_values(part) if output in _VALUES else _text(part, color=color), nl=False, color=color)
+Formats = Mapping[str, Callable[..., str | Iterable[str] | Mapping[str, Any]]]
+"""What renders a result in each form that it has: as text or its lines, as JSON values, or as parts of a text. Its keys
+are what -o takes, the first by default.
+"""
 
 
-def show_lines(lines: Iterable[str]) -> None:
-    """Print each of `lines` on stdout, as one line whatever it holds."""
-    show("".join(f"{escaped(line)}\n" for line in lines))
+def show(found: str | Iterable[str] | Mapping[str, Any], output: str = "text", *, color: bool = False) -> None:
+    """Print on stdout what was rendered in the form `output`, with `color` colours of ours; a line of text stays one
+    line whatever it holds.
+    """
+    if isinstance(found, Mapping):
+        found = as_text(found, output)
+    elif output == "text" and not isinstance(found, str):
+        found = "".join(f"{escaped(line)}\n" for line in found)
+    safe = _SAFE.get(output, partial(_text, color=color))
+    for part in (found,) if isinstance(found, str) else found:
+        _print(safe(part), nl=False, color=color)
 
 
 def show_rows(rows: Iterable[Sequence[str]]) -> None:
@@ -49,13 +57,13 @@ def show_rows(rows: Iterable[Sequence[str]]) -> None:
     _print("".join("\t".join(map(escaped, row)) + "\n" for row in rows), nl=False)
 
 
-def show_workflow_command(command: str, properties: dict[str, object], message: str) -> None:
-    """Print a command to GitHub's runners, which puts `message` beside a line of a file.
+def workflow_command(command: str, properties: dict[str, object], message: str) -> str:
+    """Return a command to GitHub's runners, which puts `message` beside a line of a file, for the form "github".
 
     Source: actions/toolkit packages/core/src/command.ts, escapeData, escapeProperty.
     """
     named = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
-    _print(_bare(f"::{command} {named}::{escaped(_data(message))}"))
+    return f"::{command} {named}::{escaped(_data(message))}\n"
 
 
 def _print(text: str, *, nl: bool = True, color: bool = False) -> None:
@@ -112,6 +120,10 @@ def _values(text: str) -> str:
     return "".join(part if part.isprintable() or part == "\n" else json.dumps(part)[1:-1] for part in text)
 
 
+_SAFE = {"json": _values, "yaml": _values, "gitlab": _values, "sarif": _values, "github": _bare}
+"""What makes the text of a form safe, where that is not `_text`."""
+
+
 def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -130,9 +142,9 @@ def as_text(value: object, output: str) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def show_document(kind: str, values: Mapping[str, Any], output: str) -> None:
-    """Print a document of `kind` with `values`, in the form `output`."""
-    show(as_text({"schemaVersion": OUTPUT_VERSION, "kind": kind, **values}, output), output)
+def document(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` as a document of `kind`."""
+    return {"schemaVersion": OUTPUT_VERSION, "kind": kind, **values}
 
 
 def _markdown(plan: Plan, outcomes: Sequence[Outcome] | None, style: Style) -> str:
@@ -147,34 +159,26 @@ def _html(plan: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
     return render_html(plan, outcomes)
 
 
-def _json(plan: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str | Iterator[str]:
-    from reconciler.plan.json import plan_in_parts
+def _values_of(
+    plan: Plan, outcomes: Sequence[Outcome] | None, _: Style, *, parts: bool = False
+) -> Iterator[str] | dict[str, Any]:
+    if outcomes is not None:
+        from reconciler.report.json import report_to_dict
 
-    return plan_in_parts(plan) if outcomes is None else as_text(_values_of(plan, outcomes), "json")
+        return report_to_dict(plan, outcomes)
+    from reconciler.plan.json import plan_in_parts, plan_to_dict
 
-
-def _yaml(plan: Plan, outcomes: Sequence[Outcome] | None, _: Style) -> str:
-    return as_text(_values_of(plan, outcomes), "yaml")
-
-
-def _values_of(plan: Plan, outcomes: Sequence[Outcome] | None) -> dict[str, Any]:
-    if outcomes is None:
-        from reconciler.plan.json import plan_to_dict
-
-        return plan_to_dict(plan)
-    from reconciler.report.json import report_to_dict
-
-    return report_to_dict(plan, outcomes)
+    return plan_in_parts(plan) if parts else plan_to_dict(plan)
 
 
-FORMATS: dict[str, Callable[[Plan, Sequence[Outcome] | None, Style], str | Iterator[str]]] = {
+FORMATS: Formats = {
     "text": render_text,
-    "json": _json,
-    "yaml": _yaml,
+    "json": partial(_values_of, parts=True),
+    "yaml": _values_of,
     "markdown": _markdown,
     "html": _html,
 }
-"""Each form of a plan, or with outcomes of the report of its apply, and what renders it; the style is that of text."""
+"""The forms of a plan, or with outcomes of the report of its apply; the style is that of text."""
 
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
@@ -185,7 +189,7 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
         with suppress(OSError):  # nobody may be listening any more; the code says it all the same
             problems = error.problems if isinstance(error, ReconcilerError) else ()
             found = {"errors": lines, "problems": [problem_values(problem) for problem in problems]}
-            show_document("Error", {"exitCode": int(code), **found}, "json")
+            show(document("Error", {"exitCode": int(code), **found}), "json")
     say_each("error", lines)
     return code
 

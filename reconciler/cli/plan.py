@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.cli.exit_of_run import exit_of_plan
 from reconciler.cli.options import verb
 from reconciler.cli.output import FORMATS, show
-from reconciler.cli.plan_file import REVIEW_OUTPUTS, PlanOptions, check_out, save
+from reconciler.cli.plan_file import PlanOptions, check_out, save
 from reconciler.cli.progress import TrackedRun, planned_run
 from reconciler.cli.run_options import OF_PLANS, PROGRESS, STYLE, WORLD, RunOptions
 from reconciler.errors import ExitCode, UsageError, first_exit_code
@@ -19,8 +19,11 @@ def plan_command(options: PlanOptions) -> int:
     Nothing is written, and no lock is taken.
     """
     based = options.base is not None
-    if based and options.output not in REVIEW_OUTPUTS:
-        raise UsageError(f"--base: compares as {', '.join(REVIEW_OUTPUTS)}, expected -o with one of them")
+    if based:
+        from reconciler.cli.review import FORMATS as COMPARED
+
+        if options.output not in COMPARED:
+            raise UsageError(f"--base: compares as {', '.join(COMPARED)}, expected -o with one of them")
     if not based and options.fleet_from == "base":
         raise UsageError("--fleet-from: there is no base to take the Fleet from, expected it beside --base")
     if options.out is not None and based and options.snapshot is not None:

@@ -18,8 +18,6 @@ from reconciler.plan.model import Plan
 from reconciler.untrusted_text import parse_json
 from reconciler.yaml.files import write_private
 
-REVIEW_OUTPUTS = ("text", "json", "yaml", "markdown")
-
 
 class PlanOptions(RunOptions):
     output: str = output_option(*FORMATS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from datetime import datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,13 @@ from reconciler.cli.options import (
     verb,
 )
 from reconciler.cli.output import (
+    Formats,
     as_text,
+    document,
     problem_values,
     say_each,
     show,
-    show_document,
-    show_lines,
-    show_workflow_command,
+    workflow_command,
 )
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
@@ -39,17 +39,67 @@ from reconciler.policy.policy_files import overlooked
 from reconciler.policy.policy_kinds import OWN_KINDS, policies_of
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import PolicySet
+from reconciler.report.code_host import Found, code_quality, leveled, problem_words, sarif
 
 if TYPE_CHECKING:
     from reconciler.forecast.reach import FirstNight
 
-_CODE_HOSTS = ("github", "gitlab", "sarif")
 _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
+
+
+def _counts(policies: PolicySet) -> dict[str, int]:
+    return {kind: len(policies_of(policies, kind)) for kind in OWN_KINDS}
+
+
+def _lines(path: str, policies: PolicySet, night: FirstNight | None) -> Iterator[str]:
+    yield f"{path}: valid, {', '.join(f'{count} {name}' for name, count in _counts(policies).items() if count)}"
+    if night is not None:
+        from reconciler.forecast.reach import night_lines
+
+        yield from night_lines(night)
+
+
+def _values(_: str, policies: PolicySet, night: FirstNight | None) -> dict[str, Any]:
+    warnings = [problem_values(problem) for problem in policies.warnings]
+    return document("Validation", {"policies": _counts(policies), "warnings": warnings, **_night(night)})
+
+
+def _night(night: FirstNight | None) -> dict[str, Any]:
+    """Return the first night as a JSON value, nothing without a snapshot."""
+    if night is None:
+        return {}
+    held = [{"what": limited.what, "where": limited.where} for limited in night.held_back]
+    shown = {
+        "start": None if night.start is None else format_time(night.start),
+        "workloads": night.workloads,
+        "idle": dict(night.idle),
+        "idleAlready": night.already,
+        "heldBack": held,
+        "productionLeftOut": dict(night.left_out),
+        "warnings": list(night.warnings),
+    }
+    return {"firstNight": shown}
+
+
+def workflow_commands(found: Found) -> str:
+    """Return what has GitHub put problems and warnings beside their lines of a pull request."""
+    return "".join(
+        workflow_command(level, {"file": one.file, "line": one.line, "col": one.column}, problem_words(one))
+        for level, one in found
+    )
+
+
+FORMATS: Formats = {"text": _lines, "json": _values}
+_CODE_HOSTS: Formats = {
+    "github": workflow_commands,
+    "gitlab": code_quality,
+    "sarif": lambda found: sarif(found, version("reconciler")),
+}
 
 
 class ValidateOptions(Options):
     path: str = path_argument()
-    output: str = output_option("text", "json", *_CODE_HOSTS)
+    output: str = output_option(*FORMATS, *_CODE_HOSTS)
     tenant: str | None = option(
         "Check the files of one tenant of the Fleet, and the platform's.", metavar="NAME", group=GENERAL
     )
@@ -70,18 +120,13 @@ def validate_command(options: ValidateOptions) -> int:
         raise UsageError(f"--snapshot: -o {output} has no place for a first night, expected -o text or json beside it")
     policies, problems = checked(path, options.tenant)
     if output in _CODE_HOSTS:
-        _show_for_code_hosts(problems, () if policies is None else policies.warnings, output)
+        show(_CODE_HOSTS[output](leveled(problems, () if policies is None else policies.warnings)), output)
         return ExitCode.MALFORMED if problems else ExitCode.DONE
     if policies is None or problems:
         raise PolicyError.of(problems)
     night = None if options.snapshot is None else _first_night(policies, options)
     say_each("warning", (*policies.warnings, *(() if night is None else night.warnings)))
-    if output == "json":
-        warnings = [problem_values(problem) for problem in policies.warnings]
-        show_document("Validation", {**_counts(policies), "warnings": warnings, **_night(night)}, output)
-        return ExitCode.DONE
-    counts = ", ".join(f"{count} {name}" for name, count in _counts(policies)["policies"].items() if count)
-    show_lines([f"{path}: valid, {counts}", *_night_lines(night)])
+    show(FORMATS[output](path, policies, night), output)
     return ExitCode.DONE
 
 
@@ -93,31 +138,6 @@ def _first_night(policies: PolicySet, options: ValidateOptions) -> FirstNight:
 
     shown = RunOptions(path=options.path, now=options.now, snapshot=options.snapshot)
     return first_night(Simulation(policies, opened_snapshot(shown, policies)), policies, options.now)
-
-
-def _night_lines(night: FirstNight | None) -> Iterable[str]:
-    if night is None:
-        return ()
-    from reconciler.forecast.reach import night_lines
-
-    return night_lines(night)
-
-
-def _night(night: FirstNight | None) -> dict[str, Any]:
-    """Return the first night as a JSON value, nothing without a snapshot."""
-    if night is None:
-        return {}
-    held = [{"what": limited.what, "where": limited.where} for limited in night.held_back]
-    start = None if night.start is None else format_time(night.start)
-    shown = {"start": start, "workloads": night.workloads, "idle": dict(night.idle), "idleAlready": night.already}
-    return {
-        "firstNight": {
-            **shown,
-            "heldBack": held,
-            "productionLeftOut": dict(night.left_out),
-            "warnings": list(night.warnings),
-        }
-    }
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:
@@ -143,28 +163,6 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
     if policies is None or problems:
         return None, problems
     return policies, policies.conflicts
-
-
-def annotate(problems: Iterable[Problem], warnings: Iterable[Problem]) -> None:
-    """Have GitHub put problems and warnings beside their lines of a pull request."""
-    from reconciler.report.code_host import leveled, problem_words
-
-    for level, one in leveled(problems, warnings):
-        show_workflow_command(level, {"file": one.file, "line": one.line, "col": one.column}, problem_words(one))
-
-
-def _show_for_code_hosts(problems: Iterable[Problem], warnings: Iterable[Problem], output: str) -> None:
-    from reconciler.report.code_host import code_quality, leveled, sarif
-
-    if output == "github":
-        annotate(problems, warnings)
-        return
-    found = leveled(problems, warnings)
-    show(sarif(found, version("reconciler")) if output == "sarif" else code_quality(found), "json")
-
-
-def _counts(policies: PolicySet) -> dict[str, dict[str, int]]:
-    return {"policies": {kind: len(policies_of(policies, kind)) for kind in OWN_KINDS}}
 
 
 class CompileOptions(Options):
@@ -196,12 +194,11 @@ def schema_command(options: SchemaOptions) -> None:
     """
     kind, output, url = options.kind, options.output, options.url
     if kind.lower() == "catalog":
-        show(as_text(_catalog(url), output), output)
+        show(_catalog(url), output)
         return
     if url is not None:
         raise UsageError("--url: stands beside a kind, expected it beside catalog")
-    found = load_schema("Policy") if kind.lower() == "policy" else schema_of(kind)
-    show(as_text(found, output), output)
+    show(load_schema("Policy") if kind.lower() == "policy" else schema_of(kind), output)
 
 
 def _catalog(url: str | None) -> dict[str, object]:

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.cli.object_names import ObjectArgument, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
-from reconciler.cli.output import show_document, show_lines
+from reconciler.cli.output import Formats, document, show
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.decide.downscale.scale_down_preview import PodRanking, RankedPod, pod_ranking_of, pods_to_rank
 from reconciler.errors import UsageError
@@ -18,52 +18,6 @@ from reconciler.model import ObjectRef, ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.workload_kinds import workload_kind
-
-
-class RankOptions(RunOptions):
-    subject: str = argument("OBJECT")
-    to: int | None = option(
-        "Scale down to N replicas.", type=click.IntRange(0), metavar="N", default_words="one fewer than now"
-    )
-    path: str = policies_option()
-    output: str = output_option("text", "json")
-
-
-@verb("rank", RankOptions, "context", *WORLD)
-def rank_command(options: RankOptions) -> None:
-    """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
-    subject, to, output = options.subject, options.to, options.output
-    found = options.policies()
-    world = options.world(found.fleet)
-    state = observe(found, world.sources, scope=options.scope, readers=world.readers)
-    workload = workload_named(state, object_name(subject), subject)
-    state = answer(state, pods_to_rank(workload, state), world.sources)
-    pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
-    there = sum(pod.is_active for pod in pods) or workload.spec_replicas  # as far as any pods are known
-    if to is not None and to > there:
-        raise UsageError(f"--to {to}: {workload.ref} has {counted(there, 'replica')}, expected at most {there}")
-    ranking = pod_ranking_of(workload, found, state, Run(options.now), to)
-    if output == "json":
-        show_document("Ranking", _values(ranking), output)
-    else:
-        show_lines(_lines(ranking))
-
-
-def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Workload:
-    """Return the one workload that `name` names.
-
-    Raises:
-        UsageError: it names none, or several.
-    """
-    if name.cluster not in state.clusters:
-        why = state.unreachable.get(name.cluster, "it is not in the Fleet")
-        raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {why}')
-    found = [workload for workload in state.clusters[name.cluster].workloads if name.matches(workload.ref)]
-    if len(found) != 1:
-        refs: list[ObjectRef] = [workload.ref for workload in found]
-        named = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
-        raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
-    return found[0]
 
 
 def _lines(ranking: PodRanking) -> list[str]:
@@ -99,7 +53,7 @@ def _line(position: int, pod: RankedPod, width: int, domain: int) -> str:
 
 def _values(ranking: PodRanking) -> dict[str, Any]:
     forecast = ranking.forecast
-    return {
+    values = {
         "object": str(ranking.workload.ref),
         "to": ranking.to,
         "count": forecast.count,
@@ -109,3 +63,50 @@ def _values(ranking: PodRanking) -> dict[str, Any]:
         "pods": msgspec.to_builtins(ranking.pods),
         "note": forecast.note,
     }
+    return document("Ranking", values)
+
+
+FORMATS: Formats = {"text": _lines, "json": _values}
+
+
+class RankOptions(RunOptions):
+    subject: str = argument("OBJECT")
+    to: int | None = option(
+        "Scale down to N replicas.", type=click.IntRange(0), metavar="N", default_words="one fewer than now"
+    )
+    path: str = policies_option()
+    output: str = output_option(*FORMATS)
+
+
+@verb("rank", RankOptions, "context", *WORLD)
+def rank_command(options: RankOptions) -> None:
+    """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
+    subject, to = options.subject, options.to
+    found = options.policies()
+    world = options.world(found.fleet)
+    state = observe(found, world.sources, scope=options.scope, readers=world.readers)
+    workload = workload_named(state, object_name(subject), subject)
+    state = answer(state, pods_to_rank(workload, state), world.sources)
+    pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
+    there = sum(pod.is_active for pod in pods) or workload.spec_replicas  # as far as any pods are known
+    if to is not None and to > there:
+        raise UsageError(f"--to {to}: {workload.ref} has {counted(there, 'replica')}, expected at most {there}")
+    ranking = pod_ranking_of(workload, found, state, Run(options.now), to)
+    show(FORMATS[options.output](ranking), options.output)
+
+
+def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Workload:
+    """Return the one workload that `name` names.
+
+    Raises:
+        UsageError: it names none, or several.
+    """
+    if name.cluster not in state.clusters:
+        why = state.unreachable.get(name.cluster, "it is not in the Fleet")
+        raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {why}')
+    found = [workload for workload in state.clusters[name.cluster].workloads if name.matches(workload.ref)]
+    if len(found) != 1:
+        refs: list[ObjectRef] = [workload.ref for workload in found]
+        named = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
+        raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
+    return found[0]

@@ -19,7 +19,7 @@ from reconciler.backends.kubernetes.rights import (
     token_right,
 )
 from reconciler.cli.options import GENERAL, Options, option, path_argument, verb
-from reconciler.cli.output import say, show_lines
+from reconciler.cli.output import say, show
 from reconciler.errors import UsageError
 from reconciler.model import ServiceAccount
 from reconciler.policy.globs import is_pattern
@@ -83,7 +83,7 @@ def rbac_command(options: RbacOptions) -> None:
         raise UsageError(f"--kind: policies name {', '.join(unknown)}, expected {flags}")
     rights = needed_rights(policies, served, keda=not options.no_keda, activator=options.activator)
     found = roles(policies, rights, writes=writes, own_token=options.own_token)
-    show_lines(line for manifest in found for line in ("---", *manifest_lines(manifest)))
+    show(line for manifest in found for line in ("---", *manifest_lines(manifest)))
 
 
 def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.exit_of_run import exit_of_plan
 from reconciler.cli.forecast import histories_in, opened_snapshot
-from reconciler.cli.output import as_text, say, show
+from reconciler.cli.output import Formats, say, show
 from reconciler.cli.plan_file import PlanOptions, save
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
     from reconciler.world import World
 
 
+FORMATS: Formats = {
+    "text": render_text,
+    "json": review_to_dict,
+    "yaml": review_to_dict,
+    "markdown": render_markdown,
+}
+FAILURES: Formats = {form: partial(render_failure, markdown=form == "markdown") for form in ("text", "markdown")}
+
+
 def reviewed(run: TrackedRun[PlanOptions], base: str) -> ExitCode:
     """Show what the policies of this run do that those at `base` do not, and return what the run ends with.
 
@@ -44,12 +54,12 @@ def reviewed(run: TrackedRun[PlanOptions], base: str) -> ExitCode:
         review, unknown = _review(run, base)
     except ReconcilerError as error:
         run.progress.close()
-        if output in ("text", "markdown"):
-            show(render_failure(error, markdown=output == "markdown"), output)
+        if output in FAILURES:
+            show(FAILURES[output](error), output)
         raise
     run.progress.close()
     saved = save(review.next_head, run.options.out)
-    show(_rendered(review, output), output)
+    show(FORMATS[output](review), output)
     codes = _exit_codes(review, run.options.fail_on, detailed=run.options.detailed_exitcode)
     return first_exit_code([saved, unknown, *codes])
 
@@ -66,14 +76,6 @@ def _exit_codes(review: Review, fail_on: frozenset[FailOn], *, detailed: bool) -
         yield ExitCode.HELD_BACK
     if detailed and (review.effect or review.next_head.unknown or review.next_head.unanswered):
         yield ExitCode.CHANGES_PENDING
-
-
-def _rendered(review: Review, output: str) -> str:
-    if output == "text":
-        return render_text(review)
-    if output == "markdown":
-        return render_markdown(review)
-    return as_text(review_to_dict(review), output)
 
 
 def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:

@@ -30,7 +30,7 @@ from reconciler.cli.options import (
     text_width,
     unread,
 )
-from reconciler.cli.output import say, say_each
+from reconciler.cli.output import FORMATS, say, say_each
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
 from reconciler.errors import ClusterError, FailOn, Problem, UnreadPoliciesError, UsageError, reason_of
@@ -388,7 +388,10 @@ class FleetOptions(RunOptions):
                 )
 
 
+BY_HAND_FORMATS = tuple(form for form in FORMATS if form != "html")
+
+
 class ByHandOptions(FleetOptions):
     """Those of a verb that writes what a person asks for, and reads of the policies the Fleet alone."""
 
-    output: str = output_option("text", "json", "yaml", "markdown")
+    output: str = output_option(*BY_HAND_FORMATS)

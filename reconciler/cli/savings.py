@@ -14,7 +14,7 @@ from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import option, output_option, verb
-from reconciler.cli.output import say_each, show_document, show_lines
+from reconciler.cli.output import Formats, document, say_each, show
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
@@ -32,53 +32,6 @@ from reconciler.untrusted_text import one_line
 
 _NONE = "(none)"
 GROUPS = ("policy", "tenant", "namespace", "cluster")
-
-
-class SavingsOptions(RunOptions):
-    since: timedelta = option("How far back; 35 days are kept.", type=duration(), default=timedelta(days=30))
-    by: str = option(f"Group by {', '.join(GROUPS)}.", metavar="GROUP", default="policy")
-    price: tuple[str, ...] = price_option()
-    output: str = output_option("text", "json")
-
-
-@verb("savings", SavingsOptions, "path", "context", *WORLD)
-def savings_command(options: SavingsOptions) -> int:
-    """Show what idling saved: the replicas that did not run, for how long, and what their pods request.
-
-    The periods in which workloads were idle come from the history, and those that last from the clusters. Nothing is
-    written.
-    """
-    by, length = options.by, options.since
-    if by not in GROUPS:
-        raise UsageError(f'--by: "{by}" is no group, expected one of {", ".join(GROUPS)}')
-    if not timedelta() < length <= KEPT:
-        raise UsageError(
-            f"--since: is {spelt_duration(length)}, expected more than 0 and at most {KEPT.days}d, which are kept"
-        )
-    stated, read = prices_of(options.price), options.policies()
-    world = options.world(read.fleet)
-    current_plan = plan(read, world, options.request())
-    start = current_plan.made_at - length
-    days, failures = read_history(read.fleet, world, (current_plan.made_at - KEPT).astimezone(UTC).date())
-    say_each("error", map(one_line, failures))
-    changes = [change for day in days for change in day.changes]
-    ended = tuple(one for one in ended_periods(changes) if one.until > start and one.since <= current_plan.made_at)
-    lasting = (one for one in lasting_periods(current_plan, ended) if one.since <= one.until)
-    found = RealisedSavings(
-        current_plan,
-        start,
-        min((scaled.time for scaled in changes), default=None),
-        _grouped((*ended, *lasting), _group(by, read.fleet)),
-        stated.over(read.fleet.prices),
-        complete=not failures and not current_plan.unknown,
-    )
-    if options.output == "json":
-        show_document("Savings", found.values(by), options.output)
-    else:
-        show_lines(found.lines(by))
-    if no_cluster_read(current_plan):
-        return ExitCode.NOTHING_DONE
-    return ExitCode.DONE if found.complete else ExitCode.PARTIAL
 
 
 class RealisedSavings(Struct, frozen=True):
@@ -117,7 +70,7 @@ class RealisedSavings(Struct, frozen=True):
 
     def values(self, by: str) -> dict[str, Any]:
         """Return the same as JSON values."""
-        return {
+        values = {
             "fleet": self.plan.fleet,
             "from": format_time(self.start),
             "to": format_time(self.plan.made_at),
@@ -126,6 +79,7 @@ class RealisedSavings(Struct, frozen=True):
             "groups": [{"name": name, **self._values(periods)} for name, periods in self._ordered()],
             "all": self._values(self._all),
         }
+        return document("Savings", values)
 
     @property
     def _all(self) -> tuple[IdlePeriod, ...]:
@@ -150,6 +104,53 @@ class RealisedSavings(Struct, frozen=True):
         hours = self._hours(periods)
         money = {"money": round(self.prices.cost(hours), 4)} if self.prices.known else {}
         return {"workloads": len({period.object for period in periods}), **hours_values(hours), **money}
+
+
+FORMATS: Formats = {"text": RealisedSavings.lines, "json": RealisedSavings.values}
+
+
+class SavingsOptions(RunOptions):
+    since: timedelta = option("How far back; 35 days are kept.", type=duration(), default=timedelta(days=30))
+    by: str = option(f"Group by {', '.join(GROUPS)}.", metavar="GROUP", default="policy")
+    price: tuple[str, ...] = price_option()
+    output: str = output_option(*FORMATS)
+
+
+@verb("savings", SavingsOptions, "path", "context", *WORLD)
+def savings_command(options: SavingsOptions) -> int:
+    """Show what idling saved: the replicas that did not run, for how long, and what their pods request.
+
+    The periods in which workloads were idle come from the history, and those that last from the clusters. Nothing is
+    written.
+    """
+    by, length = options.by, options.since
+    if by not in GROUPS:
+        raise UsageError(f'--by: "{by}" is no group, expected one of {", ".join(GROUPS)}')
+    if not timedelta() < length <= KEPT:
+        raise UsageError(
+            f"--since: is {spelt_duration(length)}, expected more than 0 and at most {KEPT.days}d, which are kept"
+        )
+    stated, read = prices_of(options.price), options.policies()
+    world = options.world(read.fleet)
+    current_plan = plan(read, world, options.request())
+    start = current_plan.made_at - length
+    days, failures = read_history(read.fleet, world, (current_plan.made_at - KEPT).astimezone(UTC).date())
+    say_each("error", map(one_line, failures))
+    changes = [change for day in days for change in day.changes]
+    ended = tuple(one for one in ended_periods(changes) if one.until > start and one.since <= current_plan.made_at)
+    lasting = (one for one in lasting_periods(current_plan, ended) if one.since <= one.until)
+    found = RealisedSavings(
+        current_plan,
+        start,
+        min((scaled.time for scaled in changes), default=None),
+        _grouped((*ended, *lasting), _group(by, read.fleet)),
+        stated.over(read.fleet.prices),
+        complete=not failures and not current_plan.unknown,
+    )
+    show(FORMATS[options.output](found, by), options.output)
+    if no_cluster_read(current_plan):
+        return ExitCode.NOTHING_DONE
+    return ExitCode.DONE if found.complete else ExitCode.PARTIAL
 
 
 def _grouped(periods: Iterable[IdlePeriod], group: Callable[[IdlePeriod], str]) -> Mapping[str, tuple[IdlePeriod, ...]]:

@@ -19,7 +19,7 @@ from reconciler.backends.snapshot.query_history import recorded_history
 from reconciler.backends.snapshot.recorder import RecordedMetrics, Recorder
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import GENERAL, argument, option, policies_option, verb
-from reconciler.cli.output import say, show_lines
+from reconciler.cli.output import say, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ClusterError, ExitCode, UsageError
@@ -79,7 +79,7 @@ def snapshot_command(options: SnapshotOptions) -> int:
     at = format_time(options.now)
     write_snapshot(target, {name: recorder.files(at) for name, recorder in recorders.items()})
     if not options.quiet:
-        show_lines(_told(target, recorders, at))
+        show(_told(target, recorders, at))
     return ExitCode.PARTIAL if current_plan.unknown else ExitCode.DONE
 
 

@@ -16,7 +16,7 @@ from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
-from reconciler.cli.output import as_text, say, say_each, show, show_document, show_lines
+from reconciler.cli.output import Formats, document, say, say_each, show
 from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
 from reconciler.errors import ExitCode, reason_of, reason_on
 from reconciler.model import ObjectRef
@@ -40,13 +40,35 @@ from reconciler.workload_kinds import BY_KIND, workload_kind
 from reconciler.world import World
 
 
+def _lines_of(status: FleetStatus, options: StatusOptions) -> Iterable[str]:
+    subject = options.subject
+    if subject is None:
+        return status_lines(status)
+    view = next((placement for placement in status.plan.placements if placement.key == subject.strip("/")), None)
+    if view is not None:
+        return placement_lines(view, status.plan)
+    name = object_name(subject)
+    known_cluster(options.policies().fleet, name, subject)
+    found = [idle for idle in status.idle if name.matches(idle.ref)]
+    foreign = [idle for idle in status.foreign if name.matches(idle.ref)]
+    return idle_lines(found, foreign, status.plan) if found or foreign else [f"Nothing is idle below {subject}."]
+
+
+FORMATS: Formats = {
+    "text": _lines_of,
+    "json": lambda status, _: status_values(status),
+    "yaml": lambda status, _: status_values(status),
+    "html": lambda status, options: render_status_page(status, options.wake_form or ""),
+}
+
+
 class StatusOptions(RunOptions):
     subject: str | None = argument("[OBJECT]", required=False)
     path: str = policies_option()
     wake_form: str | None = option(
         "With -o html: the form that wakes, with {object} and {for} where these go.", metavar="URL"
     )
-    output: str = output_option("text", "json", "yaml", "html")
+    output: str = output_option(*FORMATS)
 
 
 @verb("status", StatusOptions, *WORLD)
@@ -56,15 +78,10 @@ def status_command(options: StatusOptions) -> int:
     OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or
     CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON, YAML and HTML always have everything.
     """
-    form = "" if options.wake_form is None else check_wake_form(options.wake_form)
-    subject, output = options.subject, options.output
+    if options.wake_form is not None:
+        check_wake_form(options.wake_form)
     found = _status(options, options.policies())
-    if output == "text":
-        show_lines(status_lines(found) if subject is None else _lines_of(found, options, subject))
-    elif output == "html":
-        show(render_status_page(found, form), output)
-    else:
-        show(as_text(status_values(found), output), output)
+    show(FORMATS[options.output](found, options), options.output)
     return ExitCode.NOTHING_DONE if no_cluster_read(found.plan) else ExitCode.DONE
 
 
@@ -106,17 +123,6 @@ def _runs(changes: Sequence[Change]) -> list[RunSummary]:
     return sorted((RunSummary(run, last[run], found) for run, found in verbs.items()), key=lambda one: one.at)[::-1]
 
 
-def _lines_of(status: FleetStatus, options: RunOptions, subject: str) -> list[str]:
-    view = next((placement for placement in status.plan.placements if placement.key == subject.strip("/")), None)
-    if view is not None:
-        return list(placement_lines(view, status.plan))
-    name = object_name(subject)
-    known_cluster(options.policies().fleet, name, subject)
-    found = [idle for idle in status.idle if name.matches(idle.ref)]
-    foreign = [idle for idle in status.foreign if name.matches(idle.ref)]
-    return list(idle_lines(found, foreign, status.plan)) if found or foreign else [f"Nothing is idle below {subject}."]
-
-
 # History.
 
 
@@ -125,13 +131,24 @@ _WIDTH = 100
 """How wide lines are in a pipe, but for names, which are never broken."""
 
 
+def _history_lines(changes: Sequence[Change], failures: Sequence[str]) -> Iterable[str]:
+    nothing = f"No changes recorded{' in what could be read' if failures else ''}."
+    return wrapped(change_lines(changes), text_width() or _WIDTH) if changes else [nothing]
+
+
+HISTORY_FORMATS: Formats = {
+    "text": _history_lines,
+    "json": lambda changes, _: document("History", {"changes": msgspec.to_builtins(changes)}),
+}
+
+
 class HistoryOptions(FleetOptions):
     subject: str | None = argument("[OBJECT]", required=False)
     folder: str | None = option("Read the files of --report-dir in DIR, in place of clusters.", "--from", metavar="DIR")
     since: timedelta = option(
         "How far back, like 36h or 7d; 35 days are kept.", type=duration(), default=timedelta(days=7)
     )
-    output: str = output_option("text", "json")
+    output: str = output_option(*HISTORY_FORMATS)
 
 
 @verb("history", HistoryOptions, *WORLD)
@@ -156,11 +173,7 @@ def history_command(options: HistoryOptions) -> int:
     dropped = sum(day.dropped for day in days)
     if dropped:
         say(f"warning: {dropped} older changes of these days are not kept")
-    if options.output == "json":
-        show_document("History", {"changes": msgspec.to_builtins(found)}, options.output)
-    else:
-        nothing = f"No changes recorded{' in what could be read' if failures else ''}."
-        show_lines(wrapped(change_lines(found), text_width() or _WIDTH) if found else [nothing])
+    show(HISTORY_FORMATS[options.output](found, failures), options.output)
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 

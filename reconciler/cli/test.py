@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from reconciler.cli.forecast import opened_snapshot
 from reconciler.cli.options import GENERAL, Options, option, output_option, path_argument, policies_option, verb
-from reconciler.cli.output import as_text, say, show, show_lines
+from reconciler.cli.output import Formats, say, show
 from reconciler.cli.run_options import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
@@ -25,6 +25,8 @@ from reconciler.policy_tests.render import Results, as_dict, as_junit, as_lines
 from reconciler.yaml.files import is_inside, spelt, write_new
 from reconciler.yaml.writer import block_text
 
+FORMATS: Formats = {"text": as_lines, "json": as_dict, "junit": as_junit}
+
 
 class TestOptions(Options):
     path: str = path_argument()
@@ -35,7 +37,7 @@ class TestOptions(Options):
         envvar=None,  # its variable is that of PATH, and would win over a PATH that is given
     )
     coverage: bool = option("List policies, and decisions of policies, that no case looks at.", default=False)
-    output: str = output_option("text", "json", "junit")
+    output: str = output_option(*FORMATS)
 
 
 @verb("test", TestOptions, "path")
@@ -44,19 +46,14 @@ def test_command(options: TestOptions) -> int:
 
     PATH may be one test file; the policies are those of its folder. Ends with 1 where a case fails.
     """
-    path, output = options.path, options.output
+    path = options.path
     _check_path(path)
     folder = options.policies_path or (path if os.path.isdir(path) else os.path.dirname(path) or ".")
     files, policies = _read(path, folder)
     cases: list[CaseResult] = [result for file in files for result in case_results(file, policies)]
     touched = {row for result in cases for row in result.touched}
     results = Results(cases, coverage(policies, touched) if options.coverage else None)
-    if output == "junit":
-        show(as_junit(results))
-    elif output == "json":
-        show(as_text(as_dict(results), output), output)
-    else:
-        show_lines(as_lines(results))
+    show(FORMATS[options.output](results), options.output)
     return ExitCode.NOTHING_DONE if results.failed else ExitCode.DONE
 
 
@@ -126,7 +123,7 @@ def init_command(options: InitOptions) -> int:
     simulation = Simulation(policies, opened_snapshot(options, policies))
     step = next(iter(simulation.play(options.now, options.now + timedelta(seconds=1))))
     reaches = reach_of(policies.fleet, step)
-    show_lines([*reach_lines(reaches), *left_out_lines(left_out_by(step.plan), step.plan.places)])
+    show([*reach_lines(reaches), *left_out_lines(left_out_by(step.plan), step.plan.places)])
     expected = guards(policies.fleet, reaches)
     if expected:
         case = {"name": "production is not selected", "at": format_time(options.now), "expect": expected}
@@ -134,7 +131,7 @@ def init_command(options: InitOptions) -> int:
         if overwrite and os.path.lexists(target):
             os.unlink(target)
         write_new(target, f"{_HEAD}{block_text({'snapshot': snapshot, 'cases': [case]})}", 0o644)
-    show_lines(_written(target, reaches, written=bool(expected)))
+    show(_written(target, reaches, written=bool(expected)))
     for name, why in sorted(step.plan.unknown.items()):
         say(f"warning: {name}: {why}; nothing is known of it")
     return ExitCode.PARTIAL if step.plan.unknown else ExitCode.DONE

@@ -46,20 +46,16 @@ def _freeze(entry: Any) -> Freeze:
     return Freeze(until=until, **texts)
 
 
+def freeze_values(freeze: Freeze) -> dict[str, str]:
+    """Return `freeze` as JSON values."""
+    until = "" if freeze.until is None else format_time(freeze.until)
+    values = {"cluster": freeze.cluster, "namespace": freeze.namespace, "until": until}
+    return {**values, "reason": freeze.reason, "by": freeze.by}
+
+
 def freezes_text(freezes: Iterable[Freeze]) -> str:
     """Return `freezes` as the ConfigMap holds them."""
-    return compact(
-        [
-            {
-                "cluster": freeze.cluster,
-                "namespace": freeze.namespace,
-                "until": "" if freeze.until is None else format_time(freeze.until),
-                "reason": freeze.reason,
-                "by": freeze.by,
-            }
-            for freeze in freezes
-        ]
-    )
+    return compact(list(map(freeze_values, freezes)))
 
 
 def freezes_in_force(data: Mapping[str, str], now: datetime) -> tuple[Freeze, ...]:
