@@ -50,8 +50,8 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         )
         decided = placed | {ref: decision.cause.policy for ref, decision in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)
-        changed = _after_changes(idling.desired.decisions, placement.decisions, not_now)
-        idled = replace(idling.desired, decisions=changed)
+        made = _without_made_anew(idling.desired.decisions, placement.decisions, not_now)
+        idled = replace(idling.desired, decisions=made)
         joined = recovery.joined(idled, placement, downscale)
         found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
         desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
@@ -60,39 +60,29 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
 
 
 def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
-    """Return the decisions of `desired` that wake what `due` wakes too, with the repairs of their groups."""
+    """Return the decisions of `desired` that wake what `due` wakes too, the repairs of their groups, and the changes of
+    their pod templates.
+    """
     woken = {decision.ref for decision in due.decisions if decision.verb is Verb.WAKE}
     groups = {decision.group for decision in desired.decisions if decision.verb is Verb.WAKE and decision.ref in woken}
     kept = [decision for decision in desired.decisions if decision.group in groups and decision.phase <= Phase.REPAIR]
-    needed = {key for decision in kept for key in decision.needs} - {decision.key for decision in kept}
-    first = [decision for decision in desired.decisions if decision.key in needed and decision.phase <= Phase.REPAIR]
-    return DesiredState(decisions=(*first, *kept))
+    waking = {decision.ref for decision in kept if decision.verb is Verb.WAKE}
+    kept += [decision for decision in desired.decisions if decision.verb is Verb.OVERWRITE and decision.ref in waking]
+    return DesiredState(decisions=tuple(kept))
 
 
-def _after_changes(
+def _without_made_anew(
     idling: Sequence[Decision], placement: Sequence[Decision], not_now: frozenset[ObjectRef]
 ) -> tuple[Decision, ...]:
-    """Return the decisions of idling where a wake needs what placement changes of the same object first.
-
-    An object that is created anew is woken by the next run, which finds its record on it. The idle of one of `not_now`
-    stays, to be held back with all that is bound to it.
+    """Return the decisions of idling without those on objects that placement makes anew, and what needs these: the next
+    run wakes them, as it finds their record. The idle of one of `not_now` stays, to be held back with what is bound to
+    it.
     """
-    changed = {decision.ref: decision.key for decision in placement if decision.verb is Verb.OVERWRITE}
     anew = {decision.ref for decision in placement if decision.verb is Verb.DELETE} - not_now
-    if not changed and not anew:
-        return tuple(idling)
     dropped = {decision.key for decision in idling if decision.ref in anew}
-    while more := {
-        decision.key for decision in idling if decision.key not in dropped and dropped.intersection(decision.needs)
-    }:
+    while more := {decision.key for decision in idling if dropped.intersection(decision.needs)} - dropped:
         dropped |= more
-    return tuple(
-        replace(decision, needs=(*decision.needs, changed[decision.ref]))
-        if decision.verb is Verb.WAKE and decision.ref in changed
-        else decision
-        for decision in idling
-        if decision.key not in dropped
-    )
+    return tuple(decision for decision in idling if decision.key not in dropped)
 
 
 def placed_workloads(policies: PolicySet, state: ObservedState = _UNSEEN) -> dict[ObjectRef, str]:

@@ -1,4 +1,5 @@
-"""Facts of a workload for all three jobs: its owner and what it owns, and what its status says about its rollout.
+"""Facts of a workload for all three jobs: its owner and what it owns, what its status says about its rollout, and what
+idling leaves of it to the other two.
 
 An owner reference has a uid and no namespace, and whoever may create a ReplicaSet or a Pod may write any uid into it.
 Kubernetes takes an owner in another namespace for absent; to follow it would let one namespace scale another one. So
@@ -8,6 +9,8 @@ owners are looked up within one namespace only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct
 
@@ -76,3 +79,26 @@ def in_rollout(workload: Workload) -> bool:
 def replaces_replica_sets(workload: Workload) -> bool:
     """Return whether a rollout moves the pods of `workload` from one ReplicaSet to another now."""
     return workload.kind.pods == "ReplicaSets" and in_rollout(workload)
+
+
+class Settled(Struct, frozen=True):
+    """What idling leaves of one workload after this run: what is asked for, never what is ready.
+
+    "Asleep": a record of ours says that it is idle, or cannot be read; "Foreign": somebody else's. "HandsOff": it is
+    not idle, and idling decides it all the same. "ScaledDown": `owner` scaled it down while it was idle. "Waking": this
+    run changes it, and it is not idle then. `replicas` is spec.replicas after this run, `awake_replicas` what it has
+    awake, as recorded where it is or was idle, `until` when it is due to wake. `owner` is the policy, or what else says
+    so; `needs` are the keys of the decisions that change it in this run.
+    """
+
+    state: Literal["Asleep", "Foreign", "HandsOff", "ScaledDown", "Waking"]
+    replicas: int
+    awake_replicas: int
+    owner: str
+    until: datetime | None = None
+    needs: tuple[str, ...] = ()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether idling decides it in this run: not what only stays idle, or is somebody else's."""
+        return self.state != "Foreign" and (self.state in ("HandsOff", "Waking") or bool(self.needs))

@@ -81,13 +81,13 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
 def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tuple[Decision, ...]:
     """Return those of `decisions` for which everything of `wanted` that they need is left.
 
-    A wake stays where only the change of the pod template that it needs is filtered out: it is then done without it.
+    A wake needs the change of the pod template of its object too, where that is not filtered out.
     """
     missing = {decision.key for decision in wanted} - {decision.key for decision in decisions}
-    templates = {decision.key for decision in wanted if decision.verb is Verb.OVERWRITE and decision.key in missing}
+    templates = {decision.ref: decision.key for decision in decisions if decision.verb is Verb.OVERWRITE}
     kept = [
-        replace(decision, needs=tuple(key for key in decision.needs if key not in templates))
-        if decision.verb is Verb.WAKE
+        replace(decision, needs=(*decision.needs, templates[decision.ref]))
+        if decision.verb is Verb.WAKE and decision.ref in templates
         else decision
         for decision in decisions
     ]

@@ -21,7 +21,8 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decide import decide, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
-from reconciler.decide.idling.idling_outcome import IdlingOutcome, Settled
+from reconciler.decide.idling.idling_outcome import IdlingOutcome
+from reconciler.decide.workloads import Settled
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector, TargetRef
 from tests.builders import (
@@ -199,6 +200,8 @@ class TestWhatIdlingLeaves:
         pytest.param({"verb": Verb.IDLE, "phase": Phase.DECREASE}, False, id="a decrease in its group"),
         pytest.param({"verb": Verb.REPAIR, "phase": Phase.REPAIR, "group": "other"}, False, id="a repair elsewhere"),
         pytest.param({"verb": Verb.WAKE, "phase": Phase.WAKE, "group": "other"}, False, id="a wake that is not due"),
+        pytest.param({"verb": Verb.OVERWRITE, "group": "other", "ref": WEB}, True, id="the template of what wakes"),
+        pytest.param({"verb": Verb.OVERWRITE, "group": "other"}, False, id="the template of another"),
     ],
 )
 def test_what_cannot_wait_is_what_is_due_and_the_repairs_of_its_group(fields, is_urgent):

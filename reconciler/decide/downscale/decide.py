@@ -28,7 +28,6 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import change_if_restricted, restriction
-from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (
@@ -40,7 +39,7 @@ from reconciler.decide.selectors import (
     namespace_labels,
     of_highest_priority,
 )
-from reconciler.decide.workloads import replaces_replica_sets
+from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.messages import counted
 from reconciler.model import (
     NOTHING,
@@ -203,7 +202,7 @@ def _excluded(case: WorkloadTarget) -> Iterator[Result]:
 
 def _claimed(case: WorkloadTarget) -> Iterator[Result]:
     settled = case.inputs.settled.get(case.ref)
-    idling = settled is not None and settled.state != "Foreign"
+    idling = settled is not None and (settled.state == "Asleep" or settled.is_decided)
     winner = settled.owner if settled is not None and idling else case.inputs.placed.get(case.ref)
     if winner is None:
         return

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState
-from reconciler.decide.idling.records import read_record
+from reconciler.decide.idling.records import read_record, scaled_down_by_others
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import IdleState
+from reconciler.decide.workloads import Settled
 from reconciler.model import ObjectRef, ObservedState, Workload
 
 _CHANGED = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
-
-
-class Settled(Struct, frozen=True):
-    """What idling leaves of one workload after this run: what is asked for, never what is ready.
-
-    "Asleep": a record of ours says that it is idle, or cannot be read; "Foreign": somebody else's. "Waking": this run
-    changes it, and it is not idle then. "HandsOff": it is not idle, and idling decides it all the same. `replicas` is
-    spec.replicas after this run, `awake_replicas` what it has awake, as recorded where it is or was idle, `until` when
-    it is due to wake. `owner` is the policy, or what else says so; `needs` are the keys of the decisions that change it
-    in this run.
-    """
-
-    state: Literal["Asleep", "Foreign", "Waking", "HandsOff"]
-    replicas: int
-    awake_replicas: int
-    owner: str
-    until: datetime | None = None
-    needs: tuple[str, ...] = ()
 
 
 class IdlingOutcome(Struct, frozen=True):
@@ -88,27 +69,23 @@ def _settled(
     written = _written(workload, decisions)
     reading = read_record(written, fleets)
     record = None if reading is None else reading.record
-    asleep = reading is not None and (record is None or written.spec_replicas <= record.idled_to)
-    if claim is None and not decisions and not asleep:
-        return None
     owner = claim or (record.policy if record is not None else "") or "its idle record"
     needs = tuple(decision.key for decision in decisions)
-    until = None if record is None else record.wake_due
-    if asleep and reading is not None:
-        awake = written.spec_replicas if record is None else record.replicas
+    until, replicas = None if record is None else record.wake_due, written.spec_replicas
+    if reading is not None and (record is None or replicas <= record.idled_to):
+        awake = replicas if record is None else record.replicas
         ours = claim is not None or reading.ours
-        return Settled("Asleep" if ours else "Foreign", written.spec_replicas, awake, owner, until, needs)
+        return Settled("Asleep" if ours else "Foreign", replicas, awake, owner, until, needs)
+    if claim is not None and not decisions:
+        return Settled("HandsOff", replicas, replicas, owner, until)
+    theirs = scaled_down_by_others(workload)
+    if theirs is not None:
+        return Settled("ScaledDown", replicas, *theirs, needs=needs)
     if not decisions:
-        return Settled("HandsOff", written.spec_replicas, written.spec_replicas, owner, until)
+        return None
     before = _settled(workload, claim, (), fleets)
-    return Settled(
-        "Waking",
-        written.spec_replicas,
-        workload.spec_replicas if before is None else before.awake_replicas,
-        owner,
-        None if before is None else before.until,
-        needs,
-    )
+    awake = workload.spec_replicas if before is None else before.awake_replicas
+    return Settled("Waking", replicas, awake, owner, None if before is None else before.until, needs)
 
 
 def _written(workload: Workload, decisions: Iterable[Decision]) -> Workload:

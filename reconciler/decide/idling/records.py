@@ -252,15 +252,9 @@ def reason_of_others(workload: Workload, record: Record) -> str | None:
     return reason or ""
 
 
-class ScaledDownByOthers(Struct, frozen=True):
-    """What idling released because somebody else scaled it down: the replicas it had, their reason, "" for none."""
-
-    previous: int
-    reason: str
-
-
-def scaled_down_by_others(workload: Workload) -> ScaledDownByOthers | None:
-    """Return by whom `workload` was scaled down while it was idle, None once they scaled it up again.
+def scaled_down_by_others(workload: Workload) -> tuple[int, str] | None:
+    """Return the replicas of what idling released because somebody else scaled it down, and by whom or for what reason;
+    None once they scaled it up again.
 
     It lasts until its writer scales it up again: where they gave no reason, to any number of replicas.
     """
@@ -269,7 +263,7 @@ def scaled_down_by_others(workload: Workload) -> ScaledDownByOthers | None:
     reason = annotations.get(SCALE_REASON, "")
     if previous is None or reason == IDLED or IDLED_AT in annotations or workload.spec_replicas >= previous:
         return None
-    return ScaledDownByOthers(previous, reason) if reason or workload.spec_replicas == 0 else None
+    return (previous, reason or SOMEBODY_ELSE) if reason or workload.spec_replicas == 0 else None
 
 
 def scaled_at(workload: Workload, record: Record) -> datetime:

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, ClusterAutoscalers, autoscalers_of, first_unread
-from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.placement.home import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
 from reconciler.decide.placement.status import Rejection, read_rejection, rejection_key
 from reconciler.decide.selectors import key_of, local_key, namespace_labels
+from reconciler.decide.workloads import Settled
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
 

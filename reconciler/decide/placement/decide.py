@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reconciler.decide.decisions import Cause, DesiredState
-from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.placement.clusters import PlacementInputs, placement_inputs
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, read_unreachable, unreachable_text
 from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.status import REJECTED, rejection_key
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import local_ref
+from reconciler.decide.workloads import Settled
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
 

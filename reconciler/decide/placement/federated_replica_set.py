@@ -19,7 +19,6 @@ from reconciler.decide.decisions import (
     Undecided,
     Verb,
 )
-from reconciler.decide.idling.idling_outcome import Settled
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
@@ -38,6 +37,7 @@ from reconciler.decide.placement.status import (
 from reconciler.decide.placement.writes import asleep_writes, local_writes
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.decide.selectors import left_out, local_ref, named_by
+from reconciler.decide.workloads import Settled
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.policy.types import FederatedReplicaSet

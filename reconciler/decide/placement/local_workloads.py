@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.decisions import FOREIGN_RECORD, Notice, Undecided
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.idling_outcome import Settled
-from reconciler.decide.idling.records import scaled_down_by_others
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.local_replica_sets import (
     PodCounts,
@@ -26,7 +24,7 @@ from reconciler.decide.placement.local_replica_sets import (
 from reconciler.decide.placement.status import IN_A_ROW, PlacementStatus, Rejection
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import left_out, local_ref
-from reconciler.decide.workloads import replaces_replica_sets
+from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
 from reconciler.policy.types import FederatedReplicaSet
 
@@ -185,24 +183,18 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
 
 
 def _idle(case: _Case) -> LocalWorkload | None:
-    """What idling decides, or keeps idle, is left alone; what it had is taken off the total."""
+    """What idling decides, keeps idle, or leaves to who scaled it down is left alone; what it had is taken off the
+    total.
+    """
     settled = case.settled
     if settled is None or settled.state == "Waking":
         return None
     if settled.state == "HandsOff" and settled.needs:
         return case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner))
     why, awake = reason(ReasonCode.IDLE, policy=settled.owner), settled.awake_replicas
+    if settled.state == "ScaledDown":
+        why = reason(ReasonCode.SCALED_DOWN_BY_OTHERS, by=settled.owner)
     return case.held(why, spec_replicas=awake, idle_by=settled.owner, idle_until=settled.until)
-
-
-def _scaled_down_by_others(case: _Case) -> LocalWorkload | None:
-    """Somebody else scaled it down while it was idle, so it stays theirs; what it had is taken off the total."""
-    found = None if case.workload is None else scaled_down_by_others(case.workload)
-    if found is None:
-        return None
-    who = found.reason or "somebody else"
-    why = reason(ReasonCode.SCALED_DOWN_BY_OTHERS, by=who)
-    return case.held(why, spec_replicas=found.previous, idle_by=who)
 
 
 def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
@@ -313,7 +305,6 @@ _GUARDS: tuple[Callable[[_Case], LocalWorkload | None], ...] = (
     _unreadable,
     _not_ours,
     _idle,  # before the next ones: what is idle stays idling's, and starts nowhere else
-    _scaled_down_by_others,
     _autoscalers_unreadable,
     _restricted,
     _production,

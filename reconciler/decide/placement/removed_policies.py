@@ -119,7 +119,7 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
             owner = placement_owner(annotations) or capacity_owner(annotations) or _placed_owner(workload)
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
             settled = inputs.settled.get(workload.ref)
-            idling = settled is not None and settled.state != "Foreign" and (settled.state != "Asleep" or settled.needs)
+            idling = settled is not None and settled.is_decided
             untouched = idling or workload.owner is not None or workload.terminating
             if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
                 continue

@@ -10,7 +10,6 @@ import pytest
 from reconciler.decide.annotations import SCALE_PREVIOUS
 from reconciler.decide.idling.records import (
     Record,
-    ScaledDownByOthers,
     evidence_on,
     lost_records,
     most_by_owner,
@@ -459,7 +458,7 @@ def test_for_which_reason_others_scaled_it(texts, reason):
         pytest.param(2, {"reason": "Maintenance"}, "Maintenance", id="lower than it was, for a reason"),
         pytest.param(3, {"reason": "Maintenance"}, None, id="as it was"),
         pytest.param(4, {"reason": "Maintenance"}, None, id="higher"),
-        pytest.param(0, {}, "", id="at zero, for none"),
+        pytest.param(0, {}, "somebody else", id="at zero, for none"),
         pytest.param(1, {}, None, id="at one, for none"),
         pytest.param(0, {"reason": "Idled"}, None, id="ours"),
         pytest.param(0, {"reason": "Maintenance", "at": AT}, None, id="idle with a record"),
@@ -475,7 +474,7 @@ def test_what_others_scaled_down_while_it_was_idle(replicas, texts, expected):
     }
     found = {keys[key]: text for key, text in ({"previous": "3"} | texts).items() if text is not None}
     told = scaled_down_by_others(a_workload(replicas=replicas, annotations=found))
-    assert told == (None if expected is None else ScaledDownByOthers(3, expected))
+    assert told == (None if expected is None else (3, expected))
 
 
 @pytest.mark.parametrize(

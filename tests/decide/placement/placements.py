@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Decision, DesiredState
-from reconciler.decide.idling.idling_outcome import IdlingOutcome, Settled
+from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
+from reconciler.decide.workloads import Settled
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, TargetRef
 from tests.builders import (

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import PLACED
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.idling_outcome import Settled
+from reconciler.decide.workloads import Settled
 from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload

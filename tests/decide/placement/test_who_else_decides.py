@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import ABOVE_SHARE, Verb
-from reconciler.decide.idling.idling_outcome import Settled
+from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
 
