@@ -1,4 +1,5 @@
-"""Writes into deploy/ what follows from the table of kinds, and the chart: `python -m tests.live.write_deploy`.
+"""Writes into deploy/ and the page on rights what follows from the table of kinds, and the chart:
+`python -m tests.live.write_deploy`.
 
 A section begins with a comment that names it and ends with another one; all between them is written.
 """
@@ -6,14 +7,15 @@ A section begins with a comment that names it and ends with another one; all bet
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES
+from reconciler.workload_kinds import BY_KIND, SCALABLE_KINDS, SWITCHES, WorkloadKind
 from tests.live import chart
 from tests.live.deployed import DEPLOY
 
-BEGIN, END = "# From reconciler/", "# To here."
+BEGIN, END = "From reconciler/", "To here."
 OWN_VALUES = {"horizontalpodautoscalers": "spec[.](minReplicas|maxReplicas|behavior)"}
 """What admission lets us write on kinds that are scaled and are no workloads."""
 
@@ -22,12 +24,14 @@ _COUNTED_BY_SERVER = {"DaemonSet": ("metadata[.]annotations[.]deprecated[.]daemo
 """What the API server itself changes with a switch."""
 
 Section = Callable[[], Iterator[str]]
+_WORKLOADS, _SWITCHES = tuple(SCALABLE_KINDS.values()), tuple(SWITCHES.values())
+_CLONE_SETS = (BY_KIND["CloneSet"],)
 
 
-def resources(subresource: str = "") -> dict[str, list[str]]:
-    """Return the resources of all kinds by API group; with "/scale" only of those that have it."""
+def resources(kinds: Sequence[WorkloadKind], subresource: str = "") -> dict[str, list[str]]:
+    """Return the resources of `kinds` by API group; with "/scale" only of those that have it."""
     found: dict[str, list[str]] = {}
-    for kind in SCALABLE_KINDS.values():
+    for kind in kinds:
         if not subresource or kind.status_path:
             found.setdefault(kind.group, []).append(f"{kind.plural}{subresource}")
     return {group: sorted(found[group]) for group in sorted(found)}
@@ -42,62 +46,44 @@ def rule(group: str, names: Sequence[str], **more: str) -> Iterator[str]:
             yield f"  {field}: {fields[field]}"
 
 
-def role(verbs: str, on_scale: str = "") -> Section:
-    """Return the rules of a role that has `verbs` on all kinds, and others on their /scale."""
+def role(kinds: Sequence[WorkloadKind], verbs: str, on_scale: str = "") -> Section:
+    """Return the rules of a role that has `verbs` on `kinds`, and others on their /scale."""
 
     def lines() -> Iterator[str]:
         for subresource, chosen in (("", verbs), ("/scale", on_scale)):
-            for group, names in resources(subresource).items() if chosen else ():
+            for group, names in resources(kinds, subresource).items() if chosen else ():
                 yield from rule(group, names, verbs=f"[{chosen}]")
 
     return lines
 
 
-def looked_at() -> Iterator[str]:
+def looked_at(kinds: Sequence[WorkloadKind]) -> Iterator[str]:
     """Yield the rules of what an admission policy looks at."""
-    scales = resources("/scale")
-    for group, names in resources().items():
+    scales = resources(kinds, "/scale")
+    for group, names in resources(kinds).items():
         yield from rule(group, [*names, *scales.get(group, [])], apiVersions='["*"]', operations="[UPDATE]")
+
+
+def exemptions(kinds: Sequence[WorkloadKind]) -> Iterator[str]:
+    """Yield the operations that take them out of the policy of everything else."""
+    for line in looked_at(kinds):
+        if line.startswith("- "):
+            yield from ("- op: add", "  path: /spec/matchConstraints/excludeResourceRules/-", "  value:")
+        yield f"    {line[2:]}"
 
 
 def scale_fields() -> Iterator[str]:
     """Yield the variable that says which field of a kind is its scale, as a regular expression."""
-    fields = {kind.plural: ".".join(kind.replicas_path).replace(".", "[.]") for kind in SCALABLE_KINDS.values()}
+    fields = {kind.plural: ".".join(kind.replicas_path).replace(".", "[.]") for kind in _WORKLOADS}
     rows = [f"    '{plural}': '|{path}'" for plural, path in sorted((fields | OWN_VALUES).items())]
     yield from ("- name: fields", "  expression: >-", "    {", *",\n".join(rows).split("\n"), "    }")
 
 
-def switches() -> dict[str, list[str]]:
-    """Return the resources of all switches that are known, by API group."""
-    found: dict[str, list[str]] = {}
-    for group, kind in SWITCHES:
-        found.setdefault(group, []).append(SWITCHES[group, kind].plural)
-    return {group: sorted(found[group]) for group in sorted(found)}
-
-
-def role_of_switches(verbs: str) -> Section:
-    """Return the rules of a role that has `verbs` on everything with a switch."""
-    return lambda: (line for group, names in switches().items() for line in rule(group, names, verbs=f"[{verbs}]"))
-
-
-def switches_looked_at() -> Iterator[str]:
-    """Yield the rules of what the admission policy of switches looks at."""
-    for group, names in switches().items():
-        yield from rule(group, names, apiVersions='["*"]', operations="[UPDATE]")
-
-
-def exemptions() -> Iterator[str]:
-    """Yield the operations that take them out of the policy of everything else."""
-    for group, names in switches().items():
-        yield from ("- op: add", "  path: /spec/matchConstraints/excludeResourceRules/-", "  value:")
-        (first, *others) = rule(group, names, apiVersions='["*"]', operations="[UPDATE]")
-        yield from (f"    {line[2:]}" for line in (first, *others))
-
-
-def switch_paths() -> Iterator[str]:
-    """Yield the variables that hold the parts of objects in which switches stand, and the paths of each kind."""
-    parents = {kind.replicas_path[:depth] for kind in SWITCHES.values() for depth in range(1, len(kind.replicas_path))}
-    parents |= {(), ("metadata",), ("metadata", "labels")}
+def parts(kinds: Sequence[WorkloadKind]) -> Iterator[str]:
+    """Yield the variable with the parts of objects in which something is written."""
+    paths = [path for kind in kinds for path in (kind.replicas_path, kind.victims_path)]
+    parents = {path[:depth] for path in paths for depth in range(1, len(path))}
+    parents |= {(), ("metadata",), ("metadata", "labels"), ("metadata", "annotations")}
     yield from ("- name: parts", "  expression: >-", "    [")
     rows = []
     for parent in sorted(parents, key=lambda one: (len(one), one)):
@@ -107,37 +93,92 @@ def switch_paths() -> Iterator[str]:
         value = value.replace("{{}}", "\0").replace("{}", "%s").replace("\0", "{}")
         rows.append(f"    {{'path': dyn('{path}'), 'now': {value % 'object'},\n    'was': {value % 'oldObject'}}}")
     yield from ",\n".join(rows).split("\n")
-    yield from ("    ]", "- name: switches", "  expression: >-", "    {")
-    allowed = []
-    for (group, _), kind in sorted(SWITCHES.items(), key=lambda one: one[1].plural):
-        path = kind.replicas_path
+    yield "    ]"
+
+
+def fields_of(kind: WorkloadKind) -> str:
+    """Return the fields that may be written of a kind, each with its parents, as parts of a regular expression."""
+    found = list(_COUNTED_BY_SERVER.get(kind.kind, ()))
+    for path in filter(None, (kind.replicas_path, kind.victims_path)):
         least = 2 if path[0] == "spec" else 3
-        counted = _COUNTED_BY_SERVER.get(kind.kind, ())
-        paths = (*counted, *(".".join(path[:depth]).replace(".", "[.]") for depth in range(least, len(path) + 1)))
-        allowed.append(f"    '{kind.plural}.{group}': '{''.join(f'|{one}' for one in paths)}'")
-    yield from ",\n".join(allowed).split("\n")
+        found += [".".join(path[:depth]).replace(".", "[.]") for depth in range(least, len(path) + 1)]
+    return "".join(f"|{one}" for one in found)
+
+
+def switch_paths() -> Iterator[str]:
+    """Yield the variables that hold the parts of objects in which switches stand, and the paths of each kind."""
+    yield from parts(_SWITCHES)
+    yield from ("- name: switches", "  expression: >-", "    {")
+    kinds = sorted(_SWITCHES, key=lambda kind: kind.plural)
+    yield from ",\n".join(f"    '{kind.plural}.{kind.group}': '{fields_of(kind)}'" for kind in kinds).split("\n")
     yield "    }"
 
 
+def allowed() -> Iterator[str]:
+    """Yield the variable with what may be written of a CloneSet."""
+    yield from ("- name: allowed", f"  expression: variables.marks + '{''.join(map(fields_of, _CLONE_SETS))}'")
+
+
+def table(name: str, kinds: Sequence[WorkloadKind], why: str) -> Section:
+    """Return the rows of the roles `name`, which read `kinds` and write what `why` says."""
+
+    def row(role: str, verbs: str, resources: Iterable[str], what: str) -> str:
+        return f"| {role}-{name} | {verbs} | {', '.join(resources)} | {what} |"
+
+    def lines() -> Iterator[str]:
+        names = [f"{kind.plural}.{kind.group}" for kind in kinds]
+        scales = [f"{kind.plural}.{kind.group}/scale" for kind in kinds if kind.status_path]
+        yield from ("", "| role | verbs | resources | for |", "|---|---|---|---|")
+        yield row("plan", "list", names, "the workloads")
+        yield row("apply", "get, patch", names, why)
+        if scales:
+            yield row("apply", "patch", scales, "replicas alone")
+        yield ""
+
+    return lines
+
+
 SECTIONS: Mapping[str, Mapping[str, Section]] = {
-    "member/plan.yaml": {f"{_KINDS}: the workloads": role("list")},
-    "member/apply.yaml": {f"{_KINDS}: the workloads": role("get, patch", on_scale="patch")},
-    "one-namespace/rights.yaml": {f"{_KINDS}: the workloads": role("list")},
-    "components/activator/rights.yaml": {f"{_KINDS}: the workloads": role("get, list, patch")},
+    "member/plan.yaml": {f"{_KINDS}: the workloads": role(_WORKLOADS, "list")},
+    "member/apply.yaml": {f"{_KINDS}: the workloads": role(_WORKLOADS, "get, patch", on_scale="patch")},
+    "one-namespace/rights.yaml": {f"{_KINDS}: the workloads": role(_WORKLOADS, "list")},
+    "components/activator/rights.yaml": {f"{_KINDS}: the workloads": role(_WORKLOADS, "get, list, patch")},
     "member/admission/scaled.yaml": {
-        f"{_KINDS}: the workloads": looked_at,
+        f"{_KINDS}: the workloads": partial(looked_at, _WORKLOADS),
         f"{_KINDS}: where their scale stands": scale_fields,
     },
-    "member/admission/others.yaml": {f"{_KINDS}: the workloads": looked_at},
+    "member/admission/others.yaml": {f"{_KINDS}: the workloads": partial(looked_at, _WORKLOADS)},
     "components/switches/rights.yaml": {
-        "workload_kinds.py: the kinds": role_of_switches("list"),
-        "workload_kinds.py: the kinds that runs write": role_of_switches("get, patch"),
+        f"{_KINDS}: the kinds": role(_SWITCHES, "list"),
+        f"{_KINDS}: the kinds that runs write": role(_SWITCHES, "get, patch"),
     },
     "components/switches/admission.yaml": {
-        "workload_kinds.py: the kinds": switches_looked_at,
-        "workload_kinds.py: where their switches stand": switch_paths,
+        f"{_KINDS}: the kinds": partial(looked_at, _SWITCHES),
+        f"{_KINDS}: where their switches stand": switch_paths,
     },
-    "components/switches/kustomization.yaml": {"workload_kinds.py: what another policy looks at": exemptions},
+    "components/switches/kustomization.yaml": {
+        f"{_KINDS}: what another policy looks at": partial(exemptions, _SWITCHES)
+    },
+    "components/clone-sets/rights.yaml": {
+        f"{_KINDS}: the kind": role(_CLONE_SETS, "list"),
+        f"{_KINDS}: the kind that runs write": role(_CLONE_SETS, "get, patch", on_scale="patch"),
+    },
+    "components/clone-sets/admission.yaml": {
+        f"{_KINDS}: the kind": partial(looked_at, _CLONE_SETS),
+        f"{_KINDS}: what is written in": partial(parts, _CLONE_SETS),
+        f"{_KINDS}: where its replicas and victims stand": allowed,
+    },
+    "../docs/reference/rights.md": {
+        f"{_KINDS}: the rights on CloneSets": table(
+            "clone-sets", _CLONE_SETS, "replicas together with the record of what they were"
+        ),
+        f"{_KINDS}: the rights on switches": table(
+            "switches", _SWITCHES, "the switch together with the record of what it was"
+        ),
+    },
+    "components/clone-sets/kustomization.yaml": {
+        f"{_KINDS}: what another policy looks at": partial(exemptions, _CLONE_SETS)
+    },
 }
 
 
@@ -148,10 +189,11 @@ def written(text: str, sections: Mapping[str, Section]) -> str:
         ValueError: the file has one of them not once.
     """
     for name, lines in sections.items():
-        pattern = rf"^( *){re.escape(BEGIN + name)}\.\n.*?^ *{re.escape(END)}\n"
+        pattern = rf"^( *)(# |<!-- ){re.escape(BEGIN + name)}\.( -->|)\n.*?^ *\2{re.escape(END)}\3\n"
 
         def made(match: re.Match[str], name: str = name, lines: Section = lines) -> str:
-            inner = (f"{BEGIN}{name}.", *lines(), END)
+            comments = (f"{match[2]}{text}{match[3]}" for text in (f"{BEGIN}{name}.", END))
+            inner = (next(comments), *lines(), *comments)
             return "".join(f"{match[1]}{line}\n" for line in inner)
 
         text, count = re.subn(pattern, made, text, flags=re.MULTILINE | re.DOTALL)
