@@ -1,14 +1,14 @@
 """How clusters, their Prometheus and pod pickers are reached, as policies say it, without any secret; and the headers
-that no such request may set.
+that no such request may set. What a saved plan has of them is described here, as its schema says it.
 
 Policies are checked for these, and each request once more before it is sent: Secrets are read later.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class PrometheusConnection(Struct, frozen=True):
@@ -50,36 +50,52 @@ class ClusterConnection(Struct, frozen=True):
     sources: CredentialSources = CredentialSources()
 
 
-class SecretKey(Struct, frozen=True):
+class SecretKey(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A reference to a value in a Secret. The value itself is never written anywhere."""
 
     name: str
+    """The Secret's name, in the workload's namespace."""
     key: str
+    """The key in that Secret."""
 
 
-class PickerHeader(Struct, frozen=True):
+class PickerHeader(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A header of the request to a pod picker."""
 
     name: str
-    value: str | None = None
-    secret: SecretKey | None = None
+    """The header's name."""
+    value: str | None
+    """Its value; null: it comes from secret."""
+    secret: SecretKey | None
+    """The source of its value; null: value has it."""
 
 
-class PodPicker(Struct, frozen=True):
+class PodPicker(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The request to a pod picker."""
 
     # Source: seed downscale-pod-picker.md, K8S API Changes.
     host: str
-    port: int = 443
-    scheme: Literal["http", "https"] = "https"
-    path: str = "/"
-    headers: tuple[PickerHeader, ...] = ()
-    ca_bundle: str | None = None
-    allow_insecure_auth: bool = False
-    max_retries: int = 3
-    timeout_seconds: float = 5
-    on_error: Literal["fallback", "skip"] = "fallback"
-    on_too_few: Literal["fill", "reject"] = "fill"
+    """The picker's host."""
+    port: Annotated[int, Meta(ge=0)]
+    """The picker's port."""
+    scheme: Literal["http", "https"]
+    """The protocol of the request."""
+    path: str
+    """The path of the request."""
+    headers: tuple[PickerHeader, ...]
+    """The request's headers."""
+    ca_bundle: str | None
+    """The PEM certificates to trust; null: those of the system."""
+    allow_insecure_auth: bool
+    """Whether a header from a Secret may be sent over plain http."""
+    max_retries: Annotated[int, Meta(ge=0)]
+    """How often a failed request is repeated."""
+    timeout_seconds: float
+    """The time limit of one attempt, in seconds."""
+    on_error: Literal["fallback", "skip"]
+    """What happens without an answer: the default order, or no scale-down in this run."""
+    on_too_few: Literal["fill", "reject"]
+    """What happens if the answer has too few pods: others are added, or it is a failed request."""
 
     def __str__(self) -> str:
         return f"pod picker {self.scheme}://{self.host}:{self.port}"

@@ -8,8 +8,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.connection_settings import ClusterConnection
-from reconciler.decide.decisions import PolicyExplanation
+from reconciler.connection_settings import ClusterConnection, PodPicker
+from reconciler.decide.decisions import (
+    NO_VICTIMS,
+    DownscaleSettings,
+    LimitUse,
+    PolicyExplanation,
+    Strategy,
+    VictimForecast,
+)
+from reconciler.decide.downscale.victim_choice import DEFAULT
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.labels import LabelSelector
 from reconciler.model import (
@@ -221,6 +229,26 @@ def fleet_limits(workloads: int = 10**6, *, share: float = 0.0, fleet: int = 10*
 
 
 NO_LIMITS = fleet_limits()
+
+
+def a_picker(host: str = "picker.svc", **fields: Any) -> PodPicker:
+    return replace(PodPicker(host, 443, "https", "/", (), None, False, 3, 5.0, "fallback", "fill"), **fields)
+
+
+def a_forecast(
+    pods: tuple[str, ...] = (), certain: bool = True, strategy: str = "Logarithmic", **fields: Any
+) -> VictimForecast:
+    return replace(NO_VICTIMS, pods=pods, certain=certain, strategy=strategy, **fields)
+
+
+def the_settings(policy: str, strategy: Strategy, picker: PodPicker | None = None, **fields: Any) -> DownscaleSettings:
+    return replace(DEFAULT, policy=policy, strategy=strategy, picker=picker, **fields)
+
+
+def a_limit_use(
+    name: str, unit: str, used: int, allowed: int, base: int, cluster: str = "", policy: str = ""
+) -> LimitUse:
+    return LimitUse(name, unit, used, allowed, base, cluster, policy)
 
 
 def a_fleet(*names: str, **fields: Any) -> Fleet:

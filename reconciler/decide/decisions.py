@@ -1,6 +1,6 @@
 """What decisions consist of. A decision carries its reason as a value; plan/ turns decisions into actions.
 
-What a saved plan has of them is described field by field in plan/documents.py.
+What a saved plan has of them is described field by field, here where it has just the same, else in plan/documents.py.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.change_codes import ChangeIf, ChangeIfWhenAsked
@@ -134,37 +134,62 @@ class Cause(_Reasoned, Struct, frozen=True):
     tenant: str = ""
 
 
-class VictimForecast(Struct, frozen=True):
+PlanNumber = Annotated[int, Meta(ge=0)]
+
+
+class VictimForecast(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The pods that are deleted when a workload is scaled down."""
 
-    pods: tuple[str, ...] = ()
-    certain: bool = True
-    strategy: str = "Logarithmic"
-    rules: tuple[str, ...] = ()
-    chosen_at_apply: bool = False
-    count: int = 0
-    requested: int = 0
-    candidates: int = 0
-    age_ratios: tuple[float | None, ...] = ()
-    note: str = ""
-    deferred: bool = False
+    count: PlanNumber
+    """The number of pods that are deleted."""
+    pods: tuple[str, ...]
+    """Their names, in the order in which they are deleted; empty if they are chosen during apply."""
+    rules: tuple[str, ...]
+    """For each of the pods, the rule that decided its place."""
+    certain: bool
+    """The controller deletes exactly these pods."""
+    strategy: str
+    """The strategy by which the pods are chosen."""
+    chosen_at_apply: bool
+    """A pod picker is asked during apply."""
+    requested: PlanNumber
+    """The number of pods that the pod picker is asked for."""
+    candidates: PlanNumber
+    """The number of pods that it can choose from."""
+    age_ratios: tuple[float | None, ...]
+    """For each of the pods, where the controller chooses, the metric sorting_deletion_age_ratio of KEP-2185; null where
+    age did not decide."""
+    note: str
+    """Remarks about the choice, for people."""
+    deferred: bool
+    """The scale-down is deferred to a later run; the note has the reason."""
 
+
+NO_VICTIMS = VictimForecast(0, (), (), True, "Logarithmic", False, 0, 0, (), "", False)
 
 Strategy = Literal["Logarithmic", "NewestFirst", "ZoneBalanced", "PodPicker"]
 """How the victims of a scale-down are chosen: by the policy's `strategy`, or by its pod picker."""
 
 
-class DownscaleSettings(Struct, frozen=True):
+class DownscaleSettings(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """What apply needs to choose the pods of a scale-down."""
 
     policy: str
+    """The policy, or what else orders the pods."""
     strategy: Strategy
-    picker: PodPicker | None = None
-    logarithm_base: float = 2
-    topology_key: str = ""
-    on_foreign_cost: Literal["Skip", "Override"] = "Skip"
-    settle_seconds: float = 2
-    verify_seconds: float = 30
+    """The strategy by which pods are chosen."""
+    picker: PodPicker | None
+    """The pod picker; null: none."""
+    logarithm_base: float
+    """Ages are compared by their logarithm to this base."""
+    topology_key: str
+    """The node label whose values are the zones, for ZoneBalanced."""
+    on_foreign_cost: Literal["Skip", "Override"]
+    """What happens to a deletion cost that something else set."""
+    settle_seconds: float
+    """The time between annotating the pods and scaling, in seconds."""
+    verify_seconds: float
+    """The time to wait until the pods are deleted, in seconds."""
 
 
 def group_name(job: Job, ref: ObjectRef) -> str:
@@ -290,16 +315,23 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
         yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0])
 
 
-class LimitUse(Struct, frozen=True):
+class LimitUse(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A limit, and how much of it the plan uses."""
 
     name: str
+    """The policy that states the limit, "fleet default" or "tenant NAME"."""
     unit: str
-    used: int
-    allowed: int
-    base: int
-    cluster: str = ""
-    policy: str = ""
+    """What is counted: "workloads" or "replicas"."""
+    used: PlanNumber
+    """The number of this run and of the last 24 hours, held back or not."""
+    allowed: PlanNumber
+    """The number that is allowed."""
+    base: PlanNumber
+    """The base of the share: workloads, or running replicas; 0: no share."""
+    cluster: str
+    """The cluster that the limit applies to; "": all clusters."""
+    policy: str
+    """The policy that it holds back; "": none."""
 
 
 class HeldBack(Struct, frozen=True):

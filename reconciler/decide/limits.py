@@ -280,7 +280,7 @@ def _fitted(pool: LimitPool, counted: CountedDecisions, remaining: RemainingDeci
     taking = {owner: remaining.left_of(found) for owner, found in counted.in_pool(pool)}
     takes = {owner: counted.sum(found, pool.unit) for owner, found in taking.items()}
     used = sum(takes.values()) + counted.spent(pool)
-    use = LimitUse(pool.name, pool.unit, used, pool.allowed, pool.base, pool.cluster)
+    use = LimitUse(pool.name, pool.unit, used, pool.allowed, pool.base, pool.cluster, "")
     if used <= pool.allowed:
         return use, []
     taken: list[_Taken] = []

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
-from reconciler.decide.decisions import Job, Strategy, Verb
+from reconciler.decide.decisions import DownscaleSettings, Job, LimitUse, PlanNumber, Verb, VictimForecast
 from reconciler.decide.reasons import ReasonCode
 from reconciler.plan.model import json_value
 
@@ -19,7 +19,6 @@ PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
 PLAN_SCHEMA = Meta(
     description="schemaVersion is the version of the schema of this document. Documents of other versions are refused."
 )
-PlanNumber = Annotated[int, Meta(ge=0)]
 PhaseName = Literal["wake", "repair", "increase", "move", "annotate", "decrease", "record"]
 
 
@@ -97,97 +96,6 @@ class ReplicasDocument(JsonObject, frozen=True):
     after: Annotated[PlanNumber | None, Meta(description="spec.replicas after the change; null: unchanged.")]
 
 
-class SecretKeyDocument(JsonObject, frozen=True):
-    """A reference to a value in a Secret. The value itself is never written anywhere."""
-
-    name: Annotated[str, Meta(description="The Secret's name, in the workload's namespace.")]
-    key: Annotated[str, Meta(description="The key in that Secret.")]
-
-
-class HeaderDocument(JsonObject, frozen=True):
-    """A header of the request to a pod picker."""
-
-    name: Annotated[str, Meta(description="The header's name.")]
-    value: Annotated[str | None, Meta(description="Its value; null: it comes from secret.")]
-    secret: Annotated[SecretKeyDocument | None, Meta(description="The source of its value; null: value has it.")]
-
-
-class PodPickerDocument(JsonObject, frozen=True):
-    """The request to a pod picker."""
-
-    host: Annotated[str, Meta(description="The picker's host.")]
-    port: Annotated[int, Meta(ge=0, description="The picker's port.")]
-    scheme: Annotated[Literal["http", "https"], Meta(description="The protocol of the request.")]
-    path: Annotated[str, Meta(description="The path of the request.")]
-    headers: Annotated[list[HeaderDocument], Meta(description="The request's headers.")]
-    ca_bundle: Annotated[str | None, Meta(description="The PEM certificates to trust; null: those of the system.")]
-    allow_insecure_auth: Annotated[
-        bool, Meta(description="Whether a header from a Secret may be sent over plain http.")
-    ]
-    max_retries: Annotated[int, Meta(ge=0, description="How often a failed request is repeated.")]
-    timeout_seconds: Annotated[float, Meta(description="The time limit of one attempt, in seconds.")]
-    on_error: Annotated[
-        Literal["fallback", "skip"],
-        Meta(description="What happens without an answer: the default order, or no scale-down in this run."),
-    ]
-    on_too_few: Annotated[
-        Literal["fill", "reject"],
-        Meta(description="What happens if the answer has too few pods: others are added, or it is a failed request."),
-    ]
-
-
-class VictimsDocument(JsonObject, frozen=True):
-    """The pods that are deleted when a workload is scaled down."""
-
-    count: Annotated[PlanNumber, Meta(description="The number of pods that are deleted.")]
-    pods: Annotated[
-        list[str],
-        Meta(description="Their names, in the order in which they are deleted; empty if they are chosen during apply."),
-    ]
-    rules: Annotated[list[str], Meta(description="For each of the pods, the rule that decided its place.")]
-    certain: Annotated[bool, Meta(description="The controller deletes exactly these pods.")]
-    strategy: Annotated[str, Meta(description="The strategy by which the pods are chosen.")]
-    chosen_at_apply: Annotated[bool, Meta(description="A pod picker is asked during apply.")]
-    requested: Annotated[PlanNumber, Meta(description="The number of pods that the pod picker is asked for.")]
-    candidates: Annotated[PlanNumber, Meta(description="The number of pods that it can choose from.")]
-    age_ratios: Annotated[
-        list[float | None],
-        Meta(
-            description="For each of the pods, where the controller chooses, the metric sorting_deletion_age_ratio of "
-            "KEP-2185; null where age did not decide."
-        ),
-    ]
-    note: Annotated[str, Meta(description="Remarks about the choice, for people.")]
-    deferred: Annotated[bool, Meta(description="The scale-down is deferred to a later run; the note has the reason.")]
-
-
-class DownscaleDocument(JsonObject, frozen=True):
-    """What apply needs to choose the pods of a scale-down."""
-
-    policy: Annotated[str, Meta(description="The policy, or what else orders the pods.")]
-    strategy: Annotated[Strategy, Meta(description="The strategy by which pods are chosen.")]
-    picker: Annotated[PodPickerDocument | None, Meta(description="The pod picker; null: none.")]
-    logarithm_base: Annotated[float, Meta(description="Ages are compared by their logarithm to this base.")]
-    topology_key: Annotated[str, Meta(description="The node label whose values are the zones, for ZoneBalanced.")]
-    on_foreign_cost: Annotated[
-        Literal["Skip", "Override"], Meta(description="What happens to a deletion cost that something else set.")
-    ]
-    settle_seconds: Annotated[float, Meta(description="The time between annotating the pods and scaling, in seconds.")]
-    verify_seconds: Annotated[float, Meta(description="The time to wait until the pods are deleted, in seconds.")]
-
-
-class LimitDocument(JsonObject, frozen=True):
-    """A limit, and how much of it the plan uses."""
-
-    name: Annotated[str, Meta(description='The policy that states the limit, "fleet default" or "tenant NAME".')]
-    unit: Annotated[str, Meta(description='What is counted: "workloads" or "replicas".')]
-    used: Annotated[PlanNumber, Meta(description="The number of this run and of the last 24 hours, held back or not.")]
-    allowed: Annotated[PlanNumber, Meta(description="The number that is allowed.")]
-    base: Annotated[PlanNumber, Meta(description="The base of the share: workloads, or running replicas; 0: no share.")]
-    cluster: Annotated[str, Meta(description='The cluster that the limit applies to; "": all clusters.')]
-    policy: Annotated[str, Meta(description='The policy that it holds back; "": none.')]
-
-
 class UndecidedDocument(ReasonedDocument, frozen=True):
     """An object or cluster that nothing is decided for."""
 
@@ -261,9 +169,9 @@ class ChangeDocument(JsonObject, frozen=True):
     ]
     manifest: Annotated[dict[str, Any] | None, Meta(description="The object that is created; null: none.")]
     orphan: Annotated[bool, Meta(description="Whether the pods keep running when the object is deleted.")]
-    victims: Annotated[VictimsDocument | None, Meta(description="The pods that are deleted; null: none, or not known.")]
+    victims: Annotated[VictimForecast | None, Meta(description="The pods that are deleted; null: none, or not known.")]
     downscale: Annotated[
-        DownscaleDocument | None, Meta(description="How the pods to delete are chosen; null: by the controller.")
+        DownscaleSettings | None, Meta(description="How the pods to delete are chosen; null: by the controller.")
     ]
     group: Annotated[str, Meta(description="The group of the change. Filters and limits apply to whole groups.")]
     order: Annotated[list[int], Meta(description="The order inside the phase and the group.")]
@@ -290,7 +198,7 @@ class HeldBackDocument(JsonObject, frozen=True):
 
     allow: Annotated[str, Meta(description='The name for --allow-exceed, which allows them once; "": a guard.')]
     why: Annotated[str, Meta(description="What exceeds which limit, and what allows it.")] = field(name="reason")
-    limits: Annotated[list[LimitDocument], Meta(description="The limits that are exceeded; none: a guard.")]
+    limits: Annotated[tuple[LimitUse, ...], Meta(description="The limits that are exceeded; none: a guard.")]
     changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 
@@ -362,7 +270,7 @@ class PlanDocument(JsonObject, frozen=True):
         Meta(description="The clusters that answered, each with its identity: the uid of its Namespace kube-system."),
     ]
     counts: Annotated[Counts, Meta(description="The plan in numbers.")]
-    limits: Annotated[list[LimitDocument], Meta(description="The limits, and how much of each is used.")]
+    limits: Annotated[tuple[LimitUse, ...], Meta(description="The limits, and how much of each is used.")]
     actions: Annotated[list[ChangeDocument], Meta(description="The changes, in the order in which they are made.")]
     held_back: Annotated[list[HeldBackDocument], Meta(description="The changes that limits and guards hold back.")]
     observed: Annotated[

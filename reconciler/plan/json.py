@@ -18,10 +18,8 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import (
     Cause,
     Decision,
-    DownscaleSettings,
     FieldChange,
     HeldBack,
-    LimitUse,
     Notice,
     Overridden,
     Phase,
@@ -40,9 +38,8 @@ from reconciler.plan.documents import (
     ChangeDocument,
     Counts,
     DigestsDocument,
-    DownscaleDocument,
     HeldBackDocument,
-    LimitDocument,
+    JsonObject,
     NoticeDocument,
     ObjectDocument,
     OverriddenDocument,
@@ -51,7 +48,6 @@ from reconciler.plan.documents import (
     ReasonDocument,
     ReplicasDocument,
     UndecidedDocument,
-    VictimsDocument,
 )
 from reconciler.plan.effects import Effect, effect_of, fewer, more
 from reconciler.plan.model import Action, Plan, json_value
@@ -91,7 +87,18 @@ def _indented(document: Struct | list[list[ChangeDocument]]) -> str:
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return `plan` as JSON values, as schemas/plan.schema.json says. `explanations` is left out."""
-    return cast("dict[str, Any]", msgspec.to_builtins(plan_document(plan)))
+    return values_of(plan_document(plan))
+
+
+def values_of(document: JsonObject) -> dict[str, Any]:
+    """Return `document` as JSON values."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(inside) for key, inside in value.items()}
+        return [plain(inside) for inside in value] if isinstance(value, tuple | list) else value
+
+    return cast("dict[str, Any]", plain(msgspec.to_builtins(document)))
 
 
 def counts_of(plan: Plan) -> Counts:
@@ -136,7 +143,7 @@ def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
         digests=DigestsDocument(policies=plan.policy_digest, inputs=plan.input_digest),
         clusters={name: plan.clusters[name] for name in sorted(plan.clusters)},
         counts=counts_of(plan),
-        limits=_same(plan.limits, list[LimitDocument]),
+        limits=plan.limits,
         actions=actions,
         held_back=[_held_back(held) for held in plan.held_back],
         observed=_changes(plan.observed),
@@ -155,17 +162,13 @@ def _same(value: object, kind: type[T]) -> T:
     return msgspec.convert(value, kind, from_attributes=True)
 
 
-def _same_or_none(value: object | None, kind: type[T]) -> T | None:
-    return None if value is None else _same(value, kind)
-
-
 def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
     return [change_document(action) for action in numbered_actions(decisions)]
 
 
 _TEXTS = ("key", "job", "verb", "group", "wake_tier", "event")
 _FLAGS = ("orphan", "idles", "known", "has_annotations", "has_labels", "wait_activator")
-_ALIKE = (*_TEXTS, *_FLAGS)
+_ALIKE = (*_TEXTS, *_FLAGS, "downscale")
 """What a change and a decision say alike."""
 
 
@@ -190,8 +193,7 @@ def change_document(action: Action) -> ChangeDocument:
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
         after=_after(decision.changes),
         manifest=None if decision.manifest is None else json_value(decision.manifest),
-        victims=_same_or_none(_finite(decision.victims), VictimsDocument),
-        downscale=_same_or_none(decision.downscale, DownscaleDocument),
+        victims=_finite(decision.victims),
         order=list(decision.order),
         needs=list(action.needs),
         wait_ready=action.wait_ready,
@@ -223,8 +225,8 @@ def _finite(victims: VictimForecast | None) -> VictimForecast | None:
 
 
 def _held_back(held: HeldBack) -> HeldBackDocument:
-    limits = _same(held.limits, list[LimitDocument])
-    return HeldBackDocument(allow=held.policy, why=held.why, limits=limits, changes=_changes(held.decisions))
+    changes = _changes(held.decisions)
+    return HeldBackDocument(allow=held.policy, why=held.why, limits=held.limits, changes=changes)
 
 
 def _overridden(lost: Overridden) -> OverriddenDocument:
@@ -303,7 +305,7 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
         overridden=tuple(_lost(overridden) for overridden in document.overridden),
         unknown=document.unknown,
         notices=_same(document.notices, tuple[Notice, ...]),
-        limits=_same(document.limits, tuple[LimitUse, ...]),
+        limits=document.limits,
         placements=_same(document.placements, tuple[PlacementView, ...]),
         dropped=document.dropped,
         revision=document.revision,
@@ -386,8 +388,7 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         manifest=change.manifest,
         replicas_before=None if change.replicas is None else change.replicas.before,
         replicas_after=None if change.replicas is None else change.replicas.after,
-        victims=_same_or_none(change.victims, VictimForecast),
-        downscale=_same_or_none(change.downscale, DownscaleSettings),
+        victims=change.victims,
         wait_ready=change.wait_ready,
     )
 
@@ -397,7 +398,7 @@ def _held_actions(document: HeldBackDocument) -> HeldBack:
         policy=document.allow,
         why=document.why,
         decisions=_decisions(document.changes),
-        limits=_same(document.limits, tuple[LimitUse, ...]),
+        limits=document.limits,
     )
 
 

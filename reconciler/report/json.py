@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.decide.decisions import PlanNumber
 from reconciler.errors import PlanFileError
-from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument, PlanNumber
+from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument
 from reconciler.plan.effects import fewer, more
-from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of
+from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of, values_of
 from reconciler.plan.model import Plan
 from reconciler.untrusted_text import one_line
 
@@ -96,7 +97,7 @@ def report_to_dict(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         outcomes=msgspec.convert(outcomes, list[OutcomeDocument], from_attributes=True),
         plan=plan_document(plan),
     )
-    return cast("dict[str, Any]", msgspec.to_builtins(document))
+    return values_of(document)
 
 
 def plan_and_outcomes(value: Any, *, where: str) -> tuple[Plan, tuple[Outcome, ...] | None]:

@@ -23,6 +23,7 @@ from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerReq
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
 from reconciler.forbidden_addresses import is_forbidden
 from reconciler.time_limit import TimeLimit
+from tests import builders
 from tests.backends.servers import PickerServer, drip, raw, reply, says, silent
 
 SECRET = "s3cr3t-T0ken"
@@ -56,7 +57,7 @@ def secrets(namespace: str, name: str, key: str) -> str:
 
 def a_picker(server: PickerServer, **fields: Any) -> PodPicker:
     defaults = {"host": "127.0.0.1", "port": server.port, "scheme": "http", "path": "/pick", "max_retries": 0}
-    return PodPicker(**(defaults | {"timeout_seconds": 20} | fields))
+    return builders.a_picker(**(defaults | {"timeout_seconds": 20} | fields))
 
 
 def ask(
@@ -237,7 +238,7 @@ def token(**fields: Any) -> PickerHeader:
 
 def test_headers_are_sent_with_the_secret() -> None:
     with PickerServer(says(["web-1"])) as server:
-        headers = (token(), PickerHeader("X-Plain", "a b"), PickerHeader("accept", "text/json"))
+        headers = (token(), PickerHeader("X-Plain", "a b", None), PickerHeader("accept", "text/json", None))
         ask(a_picker(server, headers=headers, allow_insecure_auth=True))
         [received] = server.received
     assert received.headers["authentication"] == SECRET
@@ -255,12 +256,14 @@ def test_a_value_that_is_not_ascii_is_sent_in_utf_8() -> None:
     ("headers", "words"),
     [
         pytest.param((token(),), "authentication is a secret, expected https", id="a secret over plain http"),
-        pytest.param((PickerHeader("Host", "x"),), '"Host" is no header that may be set', id="ours"),
-        pytest.param((PickerHeader("content-LENGTH", "x"),), "no header that may be set", id="ours in another case"),
-        pytest.param((PickerHeader("a b", "x"),), '"a b" is no header', id="no token"),
-        pytest.param((PickerHeader("", "x"),), '"" is no header', id="no name"),
-        pytest.param((PickerHeader("x", "a\nb"),), "x has control characters", id="a line break"),
-        pytest.param((PickerHeader("x", "a\x00"),), "x has control characters", id="a NUL"),
+        pytest.param((PickerHeader("Host", "x", None),), '"Host" is no header that may be set', id="ours"),
+        pytest.param(
+            (PickerHeader("content-LENGTH", "x", None),), "no header that may be set", id="ours in another case"
+        ),
+        pytest.param((PickerHeader("a b", "x", None),), '"a b" is no header', id="no token"),
+        pytest.param((PickerHeader("", "x", None),), '"" is no header', id="no name"),
+        pytest.param((PickerHeader("x", "a\nb", None),), "x has control characters", id="a line break"),
+        pytest.param((PickerHeader("x", "a\x00", None),), "x has control characters", id="a NUL"),
     ],
 )
 def test_refused_headers(headers: tuple[PickerHeader, ...], words: str) -> None:

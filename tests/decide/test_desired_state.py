@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PodPicker
 from reconciler.decide.annotations import (
     IDLED_AT,
     IDLED_TO,
@@ -29,6 +28,7 @@ from tests.builders import (
     a_cluster,
     a_downscale_policy,
     a_fleet,
+    a_picker,
     a_policy_set,
     a_ref,
     a_run,
@@ -80,7 +80,7 @@ class TestTenantsWithOneNamespaceInDifferentClusters:
         tenant="a",
         within=("east",),
         clusters={"east": ClusterPreference(weight=1)},
-        pod_picker=PodPicker("a.shop.svc"),
+        pod_picker=a_picker("a.shop.svc"),
     )
     theirs = a_workload("web", replicas=6, cluster="west")
     state = a_state(a_cluster("east", workloads=(a_workload("web"),)), a_cluster("west", workloads=(theirs,)))

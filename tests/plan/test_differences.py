@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, VictimForecast
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of, metadata_changes
 from reconciler.errors import PlanFileError
 from reconciler.plan.allowed_changes import check_allowed
@@ -16,7 +16,7 @@ from reconciler.plan.build import numbered_actions
 from reconciler.plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
 from reconciler.plan.model import Plan
 from reconciler.plan.saved_plan_checks import check_templates
-from tests.builders import a_fleet, a_policy_set, a_ref, said
+from tests.builders import a_fleet, a_forecast, a_policy_set, a_ref, said
 from tests.decide.placement.placements import a_federated, a_local
 from tests.plan.decisions import a_decision
 from tests.report.plans import a_plan
@@ -75,7 +75,7 @@ OTHER_POLICY = json.dumps({"at": "dev.yaml:1", "policy": "other"})
         pytest.param([replace(WEB, event="x")], [WEB], {"web": OTHERWISE}, id="another Event"),
         pytest.param([recorded("9")], [recorded("3")], {"web": OTHERWISE}, id="another record"),
         pytest.param(
-            [replace(WEB, cause=Cause("idle-dev", "x:1", said("why")), victims=VictimForecast(("a",)))],
+            [replace(WEB, cause=Cause("idle-dev", "x:1", said("why")), victims=a_forecast(("a",)))],
             [WEB],
             {},
             id="other words and victims",

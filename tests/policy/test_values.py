@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import astuple
 
-from reconciler.connection_settings import ClusterConnection, PickerHeader, PodPicker, PrometheusConnection, SecretKey
+from reconciler.connection_settings import ClusterConnection, PickerHeader, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import (
@@ -33,6 +33,7 @@ from reconciler.policy.types import (
     WeeklyWindow,
     WorkloadSelector,
 )
+from tests.builders import a_picker
 from tests.pipeline.calls import inside
 from tests.policy.base import FILES, edited, warnings
 from tests.policy.samples import SAMPLES
@@ -153,7 +154,7 @@ def test_federated_replica_sets_as_values(samples):
     assert web.clusters == {"*": ClusterPreference(weight=1), "C": ClusterPreference(0, 20, 1)}
     assert (web.replicas, web.rebalance, web.target) == (50, True, None)
     assert (docs.target, docs.selector, docs.template) == (TargetRef("apps/v1", "Deployment", "docs"), None, None)
-    assert docs.pod_picker == PodPicker("picker.docs.svc")
+    assert docs.pod_picker == a_picker("picker.docs.svc")
     assert docs.clusters == {"*": ClusterPreference(weight=1)}
     assert cache.clusters == {"eu-west": ClusterPreference(0, 9, 2), "*": ClusterPreference(1, None, 0)}
     assert (cache.replicas, cache.rebalance, cache.labels) == (6, True, {"team": "shop"})
@@ -163,12 +164,12 @@ def test_federated_replica_sets_as_values(samples):
 def test_downscale_policies_as_values(samples):
     workers, runners = samples.downscale
     assert workers.target == DownscaleTarget("ceil(sum(airflow_running_tasks) / 8)", minimum=2, maximum=40)
-    assert workers.pod_picker == PodPicker(
+    assert workers.pod_picker == a_picker(
         "my-app.my-namespace.svc.cluster.local",
         path="/downscale-pod-picker",
         headers=(
-            PickerHeader("authentication", secret=SecretKey("my-secret", "authentication-token")),
-            PickerHeader("x-team", value="data"),
+            PickerHeader("authentication", None, SecretKey("my-secret", "authentication-token")),
+            PickerHeader("x-team", "data", None),
         ),
     )
     assert (runners.strategy, runners.target) == ("ZoneBalanced", DownscaleTarget(replicas=4))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.decide.decisions import Cause, Decision, FieldChange, LimitUse, Phase, Verb, replicas_change
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, replicas_change
 from reconciler.model import ObjectRef
 from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.model import Plan
-from tests.builders import NOW, a_ref, said
+from tests.builders import NOW, a_limit_use, a_ref, said
 
 IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", said("0 requests in 30m"), {"requests": 0, "window": "30m"})
 PLACE_WEB = Cause("web", "policies/shop.yaml:9", said("weight 1 of 4", "max 2"))
@@ -94,8 +94,8 @@ def a_plan(*decisions: Decision, **fields: Any) -> Plan:
         "clusters": {name: f"identity-{name}" for name in clusters},
         "actions": numbered_actions(in_order(decisions)),
         "limits": (
-            LimitUse("fleet default", "workloads", 1, 45, 180),
-            LimitUse("fleet default", "replicas", 7, 300, 1200),
+            a_limit_use("fleet default", "workloads", 1, 45, 180),
+            a_limit_use("fleet default", "replicas", 7, 300, 1200),
         ),
     }
     return Plan(**(defaults | fields))

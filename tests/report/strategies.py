@@ -54,7 +54,7 @@ reasons = st.lists(
 causes = st.builds(Cause, texts, texts, reasons, st.dictionaries(texts, json_values, max_size=2))
 refs = st.builds(ObjectRef, clusters, names, st.sampled_from(("Deployment", "Service", "CronJob")), names, texts)
 headers = st.builds(PickerHeader, texts, st.none() | texts, st.none() | st.builds(SecretKey, texts, texts))
-seconds = st.floats(0, 100) | st.integers(0, 100)  # policies may say 2 as well as 2.0
+seconds = st.floats(0, 100)
 pickers = st.builds(
     PodPicker,
     host=texts,

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 from reconciler.apply.changes import SavedBefore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
-from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation, VictimForecast
+from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.pod_requests import Hours, PodRequests
 from reconciler.report.metrics import Family, Measured, last_success_in, open_metrics_text, render_metrics
-from tests.builders import NOW, a_ref
+from tests.builders import NOW, a_forecast, a_ref
 from tests.laws import tries
 from tests.report.plans import a_plan, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans
@@ -172,10 +172,8 @@ def test_how_long_clusters_have_been_unknown() -> None:
 
 def test_the_age_ratio_counts_each_victim_that_went_and_that_age_decided() -> None:
     ratios = ((1.5, 9.0), (None,), ())
-    shrinks = [
-        a_scale(5, 2, f"web-{number}", victims=VictimForecast(age_ratios=one)) for number, one in enumerate(ratios)
-    ]
-    plan = a_plan(*shrinks, a_scale(5, 2, "failed", victims=VictimForecast(age_ratios=(1.0,))))
+    shrinks = [a_scale(5, 2, f"web-{number}", victims=a_forecast(age_ratios=one)) for number, one in enumerate(ratios)]
+    plan = a_plan(*shrinks, a_scale(5, 2, "failed", victims=a_forecast(age_ratios=(1.0,))))
     outcomes = [
         Outcome(action.id, OutcomeStatus.FAILED if action.ref.name == "failed" else OutcomeStatus.APPLIED)
         for action in plan.actions

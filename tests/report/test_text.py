@@ -18,7 +18,6 @@ from reconciler.decide.decisions import (
     Cause,
     FieldChange,
     HeldBack,
-    LimitUse,
     Notice,
     Overridden,
     Phase,
@@ -26,7 +25,6 @@ from reconciler.decide.decisions import (
     PlacementView,
     Undecided,
     Verb,
-    VictimForecast,
     replicas_change,
 )
 from reconciler.decide.reasons import Reason, reason
@@ -38,7 +36,7 @@ from reconciler.report.groups import made_at
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from reconciler.report.times import ReasonWords
-from tests.builders import NOW, a_ref, said
+from tests.builders import NOW, a_forecast, a_limit_use, a_ref, said
 from tests.laws import tries
 from tests.report.plans import IDLE_DEV, a_create, a_decision, a_plan, a_record, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans, reasons
@@ -88,7 +86,7 @@ def test_a_plan_is_a_diff_grouped_by_policy():
         "worker",
         job="downscale",
         cause=Cause("workers", "policies/d.yaml:2", (reason(Code.TARGET, replicas=4),)),
-        victims=VictimForecast(("worker-0", "worker-1", "worker-2")),
+        victims=a_forecast(("worker-0", "worker-1", "worker-2")),
     )
     plan = a_plan(
         idle,
@@ -353,12 +351,12 @@ def test_text_is_never_cut():
 
 def test_the_last_line_has_the_default_that_is_nearest_and_the_limits_of_policies():
     uses = (
-        LimitUse("idle-dev", "workloads", 1, 5, 0),
-        LimitUse("idle-qa", "workloads", 0, 5, 0),
-        LimitUse("fleet default", "workloads", 2, 3, 12, "eu-west"),
-        LimitUse("fleet default", "workloads", 2, 10, 30),
-        LimitUse("fleet default", "replicas", 3, 10, 30),
-        LimitUse("tenant a", "workloads", 1, 3, 7),
+        a_limit_use("idle-dev", "workloads", 1, 5, 0),
+        a_limit_use("idle-qa", "workloads", 0, 5, 0),
+        a_limit_use("fleet default", "workloads", 2, 3, 12, "eu-west"),
+        a_limit_use("fleet default", "workloads", 2, 10, 30),
+        a_limit_use("fleet default", "replicas", 3, 10, 30),
+        a_limit_use("tenant a", "workloads", 1, 3, 7),
     )
     assert text_of(a_plan(an_idle(), limits=uses)).endswith(
         "\nLimits: 2 workloads in eu-west, limit 3; 3 replicas in all clusters, limit 10; "
@@ -370,7 +368,7 @@ def test_the_last_line_has_the_default_that_is_nearest_and_the_limits_of_policie
     "decisions", [pytest.param((a_wake(),), id="a wake"), pytest.param((a_scale(2, 3),), id="a scale up")]
 )
 def test_where_nothing_goes_down_no_limit_is_told(decisions):
-    uses = (LimitUse("fleet default", "workloads", 9, 4, 16, "dev-us"),)
+    uses = (a_limit_use("fleet default", "workloads", 9, 4, 16, "dev-us"),)
     assert "Limits" not in text_of(a_plan(*decisions, limits=uses))
 
 
@@ -589,25 +587,23 @@ def test_reasons_of_any_values_have_a_text_on_one_line(found):
 @pytest.mark.parametrize(
     ("forecast", "expected"),
     [
-        pytest.param(VictimForecast(("a", "b")), "deletes a, b (certain)", id="certain"),
-        pytest.param(VictimForecast(("a",), certain=False), "deletes a (not certain)", id="not certain"),
+        pytest.param(a_forecast(("a", "b")), "deletes a, b (certain)", id="certain"),
+        pytest.param(a_forecast(("a",), certain=False), "deletes a (not certain)", id="not certain"),
+        pytest.param(a_forecast(("a",), strategy="ZoneBalanced"), "deletes a (certain, ZoneBalanced)", id="a strategy"),
         pytest.param(
-            VictimForecast(("a",), strategy="ZoneBalanced"), "deletes a (certain, ZoneBalanced)", id="a strategy"
-        ),
-        pytest.param(
-            VictimForecast(count=2, requested=2, candidates=7, chosen_at_apply=True),
+            a_forecast(count=2, requested=2, candidates=7, chosen_at_apply=True),
             "deletes 2 of 7 pods, chosen at apply",
             id="a picker",
         ),
         pytest.param(
-            VictimForecast(count=5, requested=2, candidates=7, chosen_at_apply=True),
+            a_forecast(count=5, requested=2, candidates=7, chosen_at_apply=True),
             "deletes 2 of 7 pods, and 3 that are not ready, chosen at apply",
             id="a picker, after those not ready",
         ),
-        pytest.param(VictimForecast(note="pods unknown"), "pods unknown", id="a note alone"),
-        pytest.param(VictimForecast(("a",), note="ties"), "deletes a (certain); ties", id="a note"),
+        pytest.param(a_forecast(note="pods unknown"), "pods unknown", id="a note alone"),
+        pytest.param(a_forecast(("a",), note="ties"), "deletes a (certain); ties", id="a note"),
         pytest.param(
-            VictimForecast(tuple(f"p{n}" for n in range(10))),
+            a_forecast(tuple(f"p{n}" for n in range(10))),
             f"deletes {', '.join(f'p{n}' for n in range(10))} (certain)",
             id="many",
         ),
@@ -618,7 +614,7 @@ def test_victims(forecast, expected):
 
 
 def test_victims_go_without_saying_when_all_go():
-    assert "deletes" not in text_of(a_plan(an_idle(victims=VictimForecast(("a", "b", "c")))))
+    assert "deletes" not in text_of(a_plan(an_idle(victims=a_forecast(("a", "b", "c")))))
 
 
 REF = a_ref("web")
@@ -744,7 +740,7 @@ def test_a_line_of_each_kind(decision, expected):
 
 
 def test_verbose_shows_every_field():
-    forecast = VictimForecast(("a", "b"), rules=("not Ready before Ready", "younger"))
+    forecast = a_forecast(("a", "b"), rules=("not Ready before Ready", "younger"))
     test_only = FieldChange(("metadata", "annotations", "reconciler/owner"), "production/IdlingPolicy/idle-dev", None)
     scale = a_scale(4, 2, victims=forecast)
     scale = replace(scale, changes=(*scale.changes, test_only, replace(test_only, after=test_only.before)))

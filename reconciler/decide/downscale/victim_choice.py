@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heapreplace
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.annotations import VICTIM_COST
@@ -27,7 +27,7 @@ from reconciler.model import FIELD_MANAGER, ObjectRef, ObservedCluster, Observed
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet
 from reconciler.workload_kinds import workload_kind
 
-DEFAULT = DownscaleSettings(policy="", strategy="Logarithmic")
+DEFAULT = DownscaleSettings("", "Logarithmic", None, 2.0, "", "Skip", 2.0, 30.0)
 """What the controller does by itself."""
 
 
@@ -65,7 +65,10 @@ class VictimStrategies(Struct, frozen=True):
         """Return what policies say of a workload, whoever scales it down."""
         federated = self.federated.get(key_of(ref))
         if federated is not None and federated.pod_picker is not None:
-            return VictimStrategy(DownscaleSettings(federated.name, "PodPicker", federated.pod_picker))
+            settings = structs.replace(
+                DEFAULT, policy=federated.name, strategy="PodPicker", picker=federated.pod_picker
+            )
+            return VictimStrategy(settings)
         best = of_highest_priority([policy for policy in self.policies.get(ref, ()) if policy.mode == "Enforce"])
         if len(best) > 1:
             names = " and ".join(policy.name for policy in best)
@@ -91,11 +94,11 @@ def downscale_settings(policy: DownscalePolicy) -> DownscaleSettings:
         policy=policy.name,
         strategy=strategy_of(policy),
         picker=policy.pod_picker,
-        logarithm_base=policy.logarithm.base,
+        logarithm_base=float(policy.logarithm.base),
         topology_key=policy.zone_balanced.topology_key,
         on_foreign_cost=policy.on_foreign_cost,
-        settle_seconds=policy.settle_seconds,
-        verify_seconds=policy.verify_seconds,
+        settle_seconds=float(policy.settle_seconds),
+        verify_seconds=float(policy.verify_seconds),
     )
 
 

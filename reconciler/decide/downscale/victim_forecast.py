@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.decisions import Decision, Notice, VictimForecast
+from reconciler.decide.decisions import NO_VICTIMS, Decision, Notice, VictimForecast
 from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.downscale.victim_choice import (
@@ -122,7 +122,7 @@ class _PlannedScaleDown(Struct, frozen=True):
 
     def without_names(self, note: str, *, strategy: str = "", certain: bool = False) -> VictimForecast:
         """Return a forecast without names."""
-        return VictimForecast(certain=certain, strategy=strategy, count=self.decision.removed, note=note)
+        return replace(NO_VICTIMS, certain=certain, strategy=strategy, count=self.decision.removed, note=note)
 
 
 def _forecast(scale_down: _PlannedScaleDown) -> VictimForecast | PodsQuestion:
@@ -200,7 +200,8 @@ def _before_picker(selection: VictimSelection, scale_down: _PlannedScaleDown) ->
     if always and _heeds_costs(scale_down):
         return _deferred(scale_down, always)
     note = f"deferred if it chooses any of {_costs(foreign)} with a foreign deletion cost (onForeignCost: Skip)"
-    return VictimForecast(
+    return replace(
+        NO_VICTIMS,
         certain=False,
         strategy="PodPicker",
         chosen_at_apply=True,
@@ -230,7 +231,8 @@ def _predicted(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast
     if own_order:
         note = note or f"the {scale_down.ref.kind}'s own controller may put its spread and its revisions first"
     certain = not own_order and count <= _AT_ONCE and is_steady(group.active, now_ns, rules, sure_at)
-    return VictimForecast(
+    return replace(
+        NO_VICTIMS,
         pods=tuple(pod.name for pod in ranking.victims),
         certain=certain,
         strategy=DEFAULT.strategy,
@@ -276,7 +278,8 @@ def _chosen(
         return _deferred(scale_down, foreign)
     now_ns = nanoseconds_at(scale_down.run)
     first = rank_victims(group.pods, len(selection.first), now_ns=now_ns, siblings=group.siblings)
-    return VictimForecast(
+    return replace(
+        NO_VICTIMS,
         pods=tuple(pod.name for pod in (*first.victims, *choice.pods)),
         strategy=scale_down.strategy.settings.strategy,
         rules=(*map(str, first.rules), *rules),
@@ -294,8 +297,12 @@ def _heeds_costs(scale_down: _PlannedScaleDown) -> bool:
 
 def _deferred(scale_down: _PlannedScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
     why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
-    return VictimForecast(
-        certain=False, strategy=scale_down.strategy.settings.strategy, note=f"deferred: {why}", deferred=True
+    return replace(
+        NO_VICTIMS,
+        certain=False,
+        strategy=scale_down.strategy.settings.strategy,
+        note=f"deferred: {why}",
+        deferred=True,
     )
 
 

@@ -123,7 +123,7 @@ def pod_picker_of(document: PolicyDocument, path: Path, fields: PodPickerFields 
         ca_bundle=http.ca_bundle,
         allow_insecure_auth=http.allow_insecure_auth,
         max_retries=fields.max_retries,
-        timeout_seconds=fields.timeout_seconds,
+        timeout_seconds=float(fields.timeout_seconds),
         on_error=fields.on_error,
         on_too_few=fields.on_too_few,
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
+from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
 from reconciler.decide.downscale.victim_choice import (
@@ -27,10 +27,10 @@ from reconciler.decide.downscale.victim_choice import (
 )
 from reconciler.errors import PickerError
 from reconciler.model import Pod
-from tests.builders import NOW_NS, a_cluster, a_pod, a_policy_set, a_ref, a_state, a_workload, an_hpa
+from tests.builders import NOW_NS, a_cluster, a_picker, a_pod, a_policy_set, a_ref, a_state, a_workload, an_hpa
 from tests.decide.downscale.world import a_downscale_policy
 
-PICKER = PodPicker("picker.svc")
+PICKER = a_picker("picker.svc")
 DAY = 86_400 * 10**9
 
 

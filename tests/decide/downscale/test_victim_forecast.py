@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
+from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import (
     Cause,
@@ -31,6 +31,8 @@ from tests.builders import (
     a_cluster,
     a_federated_replica_set,
     a_fleet,
+    a_forecast,
+    a_picker,
     a_pod,
     a_policy_set,
     a_run,
@@ -38,11 +40,12 @@ from tests.builders import (
     a_workload,
     an_hpa,
     said,
+    the_settings,
 )
 from tests.decide.downscale.world import a_downscale_policy
 
 DAY = 86_400 * 10**9
-PICKER = PodPicker("picker.svc")
+PICKER = a_picker("picker.svc")
 
 
 def pod(name: str, days: int = 1, *, owner: str = "rs", **fields: Any) -> Pod:
@@ -100,7 +103,7 @@ def by(strategy: str, kind: str = "Deployment", **fields: Any) -> DownscalePolic
 
 def test_the_default_is_the_controllers_order() -> None:
     decision, questions, notices = forecast()
-    assert decision.victims == VictimForecast(
+    assert decision.victims == a_forecast(
         pods=("d", "c"),
         certain=True,
         strategy="Logarithmic",
@@ -202,25 +205,25 @@ def test_the_sibling_pods_count_for_colocation() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        pytest.param({"to": 0}, VictimForecast((), True, "Logarithmic", count=4, note="all pods go"), id="to zero"),
+        pytest.param({"to": 0}, a_forecast((), True, "Logarithmic", count=4, note="all pods go"), id="to zero"),
         pytest.param(
             {"kind": "StatefulSet"},
-            VictimForecast((), True, "ordinals", count=2, note="the highest ordinals go first"),
+            a_forecast((), True, "ordinals", count=2, note="the highest ordinals go first"),
             id="a StatefulSet",
         ),
         pytest.param(
             {"kind": "Other"},
-            VictimForecast((), False, "", count=2, note="the controller of Other chooses"),
+            a_forecast((), False, "", count=2, note="the controller of Other chooses"),
             id="another controller",
         ),
         pytest.param(
             {"pods": (), "unreadable": {"pods of shop/Deployment/web": "forbidden"}},
-            VictimForecast((), False, "", count=2, note="its pods could not be read: forbidden"),
+            a_forecast((), False, "", count=2, note="its pods could not be read: forbidden"),
             id="unreadable",
         ),
         pytest.param(
             {"pods": (pod("a"), pod("b", owner="other"))},
-            VictimForecast((), False, "", count=2, note="several of its ReplicaSets have pods; the controller chooses"),
+            a_forecast((), False, "", count=2, note="several of its ReplicaSets have pods; the controller chooses"),
             id="two ReplicaSets",
         ),
     ],
@@ -269,7 +272,7 @@ ZONES = tuple(
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "Rollout", "CloneSet"])
 def test_zone_balanced(kind: str) -> None:
     decision, _, notices = forecast(by("ZoneBalanced", kind), kind=kind, nodes=ZONES)
-    assert decision.victims == VictimForecast(
+    assert decision.victims == a_forecast(
         pods=("c", "b"),
         certain=True,
         strategy="ZoneBalanced",
@@ -278,7 +281,7 @@ def test_zone_balanced(kind: str) -> None:
         requested=2,
         candidates=4,
     )
-    assert decision.downscale == DownscaleSettings("shrink", "ZoneBalanced", topology_key="topology.kubernetes.io/zone")
+    assert decision.downscale == the_settings("shrink", "ZoneBalanced", topology_key="topology.kubernetes.io/zone")
     assert notices == ()
 
 
@@ -346,10 +349,10 @@ def test_of_many_foreign_costs_five_are_named(foreign: int, more: str) -> None:
 def test_a_picker_is_asked_at_apply() -> None:
     policy = by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override", settle_seconds=5, verify_seconds=60)
     decision, _, _ = forecast(policy, pods=(*PODS, pod("x", ready=False)))
-    assert decision.victims == VictimForecast(
+    assert decision.victims == a_forecast(
         certain=False, strategy="PodPicker", chosen_at_apply=True, count=3, requested=2, candidates=4
     )
-    assert decision.downscale == DownscaleSettings(
+    assert decision.downscale == the_settings(
         "shrink",
         "PodPicker",
         PICKER,
@@ -446,7 +449,7 @@ def test_a_policy_that_observes_orders_nothing() -> None:
 
 def test_the_picker_of_a_federated_replica_set_orders_its_workloads() -> None:
     found = settings(by("ZoneBalanced", priority=9), federated=(a_federated(),))
-    assert found == DownscaleSettings("web", "PodPicker", PICKER)
+    assert found == the_settings("web", "PodPicker", PICKER)
     assert settings(federated=(a_federated(pod_picker=None),)) is None
 
 

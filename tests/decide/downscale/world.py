@@ -18,7 +18,7 @@ from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
-from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
+from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.deletion_order import rank_victims
@@ -38,12 +38,12 @@ from reconciler.policy.types import (
     WorkloadSelector,
 )
 from reconciler.time_limit import TimeLimit
-from tests.builders import NOW, NOW_NS, a_fleet, a_run
+from tests.builders import NOW, NOW_NS, a_fleet, a_picker, a_run
 from tests.builders import a_downscale_policy as downscale_policy
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 LABEL = "reconciler/victim"
-PICKER = PodPicker("picker.shop.svc", max_retries=0)
+PICKER = a_picker("picker.shop.svc", max_retries=0)
 CUSTOM = {"Rollout": "argoproj.io/v1alpha1", "CloneSet": "apps.kruise.io/v1alpha1"}
 
 
