@@ -253,7 +253,7 @@ def a_limit_use(
 
 def a_fleet(*names: str, **fields: Any) -> Fleet:
     """A Fleet over `names` ("east" alone when none are given), without limits; the first is home."""
-    clusters = tuple(FleetCluster(name, {}, ClusterConnection(name)) for name in names or ("east",))
+    clusters = tuple(FleetCluster(name=name, connection=ClusterConnection(name)) for name in names or ("east",))
     defaults: dict[str, Any] = {
         "name": "production",
         "place": Place("policies/fleet.yaml"),

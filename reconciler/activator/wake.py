@@ -120,7 +120,7 @@ class Waker:
         self.read_only = read_only
         self._readers = Readers(WorkerPool(2 * _READERS, _READERS), seconds=30.0)
         self._writers = WorkerPool()
-        cluster = FleetCluster(CLUSTER, {}, ClusterConnection(CLUSTER))
+        cluster = FleetCluster(name=CLUSTER, connection=ClusterConnection(CLUSTER))
         self._fleet = Fleet(
             name="activator",
             place=Place("activator"),

@@ -11,7 +11,7 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.policy.types import FleetCluster, Production
 from tests.builders import a_fleet
 
-EAST = FleetCluster("east", {"stage": "live"}, ClusterConnection("east"))
+EAST = FleetCluster(name="east", labels={"stage": "live"}, connection=ClusterConnection("east"))
 LABELS = {"stage": "live"}
 
 

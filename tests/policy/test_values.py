@@ -12,6 +12,7 @@ from msgspec.structs import astuple
 
 from reconciler.connection_settings import ClusterConnection, PickerHeader, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.policy.kinds.cluster import PrometheusFields
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -72,7 +73,7 @@ def samples(tmp_path_factory) -> PolicySet:
 def test_the_least_of_each_kind_holds_what_it_states(least):
     fleet, (policy,), (federated,), (downscale,) = least.fleet, least.idling, least.federated, least.downscale
     assert (fleet.name, fleet.place, fleet.home) == ("least", Place("Fleet.yaml"), "east")
-    assert fleet.clusters == (FleetCluster("east", {}, ClusterConnection("east", context="east")),)
+    assert fleet.clusters == (FleetCluster(name="east", connection=ClusterConnection("east", context="east")),)
     assert (policy.name, policy.place) == ("least", Place("IdlingPolicy.yaml"))
     assert policy.selector == Selector(workloads=WorkloadSelector())
     assert policy.idle_when == AllOf((ScheduleCriterion(least.calendars[0]),))
@@ -90,9 +91,12 @@ def test_the_least_of_each_kind_holds_what_it_states(least):
 def test_the_documentation_as_values(samples):
     assert samples.fleet.clusters == (
         FleetCluster(
-            "eu-west",
-            {"region": "eu"},
-            ClusterConnection(
+            name="eu-west",
+            labels={"region": "eu"},
+            prometheus=PrometheusFields(
+                url="https://prometheus.eu:9090", bearer_token_file="/var/run/secrets/prom/token"
+            ),
+            connection=ClusterConnection(
                 "eu-west",
                 in_cluster=True,
                 prometheus=PrometheusConnection(
@@ -100,8 +104,10 @@ def test_the_documentation_as_values(samples):
                 ),
             ),
         ),
-        FleetCluster("us-east", {"region": "us"}, ClusterConnection("us-east", context="us-east")),
-        FleetCluster("C", {}, ClusterConnection("C", context="C")),
+        FleetCluster(
+            name="us-east", labels={"region": "us"}, connection=ClusterConnection("us-east", context="us-east")
+        ),
+        FleetCluster(name="C", connection=ClusterConnection("C", context="C")),
     )
     policy = samples.idling[0]
     assert policy.selector == Selector(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
@@ -14,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import ClusterName, Fields, HttpUrl, Labels, Text, expected, given
+from reconciler.policy.kinds.fields import ClusterName, Fields, HttpUrl, Labels, Text, expected, from_fields, given
 
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
@@ -129,14 +128,11 @@ class Freeze(Struct, frozen=True):
         return self.cluster in ("", cluster) and self.namespace in ("", namespace)
 
 
-class FleetCluster(Struct, frozen=True, dict=True):  # so that what is asked for each workload can be kept
-    name: str
-    labels: Mapping[str, str]
-    connection: ClusterConnection
-    state: Literal["Active", "Frozen", "ReadOnly", "Draining", "Leaving"] = "Active"
-    identity: str = ""  # the uid that its Namespace kube-system must have; "": any
+class FleetCluster(ClusterFields, frozen=True, kw_only=True, dict=True):  # so that what is asked often can be kept
+    """A cluster as it is decided by: all that the Fleet states of it, and how it is reached."""
+
+    connection: ClusterConnection  # type: ignore[assignment]
     fleet_state: Literal["Active", "Frozen", "ReadOnly"] = "Active"  # what the Fleet says for all its clusters
-    production: bool = False  # whether it says of itself that everything there is production
     freezes: tuple[Freeze, ...] = ()  # those in force, of this cluster or parts of it
 
     @property
@@ -170,9 +166,9 @@ def cluster_of(
     connection = fields.connection
     if connection.in_cluster and (connection.kubeconfig or connection.context):
         document.add((*path, "connection"), "has inCluster beside kubeconfig or context, expected one way to connect")
-    return FleetCluster(
-        name=fields.name,
-        labels=fields.labels,
+    return from_fields(
+        FleetCluster,
+        fields,
         connection=ClusterConnection(
             name=fields.name,
             in_cluster=connection.in_cluster,
@@ -180,10 +176,7 @@ def cluster_of(
             context=None if connection.in_cluster else connection.context or fields.name,
             prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
         ),
-        state=fields.state,
-        identity=fields.identity or "",
         fleet_state=fleet_state,
-        production=fields.production,
     )
 
 

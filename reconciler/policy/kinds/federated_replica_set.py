@@ -133,8 +133,8 @@ POD_PICKER = Meta(
 )
 
 
-class FederatedReplicas(Fields, frozen=True, kw_only=True):
-    """The replicas of a FederatedReplicaSet, and their clusters: what its spec and the policy have alike."""
+class FederatedReplicaSetSpec(Fields, frozen=True, kw_only=True):
+    """The replicas of a FederatedReplicaSet, and their clusters."""
 
     replicas: Annotated[Replicas, REPLICAS]
     min_ready_seconds: Annotated[Replicas, MIN_READY_SECONDS] = 0
@@ -162,11 +162,6 @@ class FederatedReplicas(Fields, frozen=True, kw_only=True):
     on_delete: Literal["Orphan", "Delete"] = "Orphan"
     """onDelete is what happens to the local ReplicaSets when the policy is removed: Orphan keeps them, Delete deletes
     them."""
-
-
-class FederatedReplicaSetSpec(FederatedReplicas, frozen=True, kw_only=True):
-    """The replicas of a FederatedReplicaSet, and their clusters."""
-
     selector: LabelSelectorFields | UnsetType = UNSET
     """selector selects the pods, as in a ReplicaSet. Required if targetRef is not set."""
     template: PodTemplateFields | UnsetType = UNSET
@@ -211,20 +206,19 @@ class FederatedReplicaSetDocument(Fields, frozen=True, kw_only=True):
     """spec states how many replicas run where."""
 
 
-class FederatedReplicaSet(FederatedReplicas, frozen=True, kw_only=True):
-    """A FederatedReplicaSet as it is decided by. `selector` and `template` are parts of manifests as they are written,
-    both None when `target` is set.
+class FederatedReplicaSet(FederatedReplicaSetSpec, frozen=True, kw_only=True):
+    """A FederatedReplicaSet as it is decided by: all that its spec states. `selector` and `template` are parts of
+    manifests as they are written, both None when `target` is set.
     """
 
     name: str
     namespace: str
     place: Place
     limits_place: Place | None = None  # None: its kind states none
-    selector: Mapping[str, Any] | None = None
-    template: Mapping[str, Any] | None = None
-    target: TargetRef | None = None
-    pod_picker: PodPicker | None = None
-    limits: ReplicasLimits = ReplicasLimits()
+    selector: Mapping[str, Any] | None = None  # type: ignore[assignment]
+    template: Mapping[str, Any] | None = None  # type: ignore[assignment]
+    target: TargetRef | None = None  # type: ignore[assignment]
+    pod_picker: PodPicker | None = None  # type: ignore[assignment]
     labels: Mapping[str, str] = NOTHING  # kept on the local ReplicaSets
     annotations: Mapping[str, str] = NOTHING  # the same; those of other tools' bookkeeping and our own are left out
     digest: str = ""  # first 12 hex digits of the SHA-256 of the validated document

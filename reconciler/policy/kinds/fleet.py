@@ -189,7 +189,7 @@ class Fleet(FleetSpec, frozen=True, kw_only=True, dict=True):  # so that what is
 
     name: str
     place: Place
-    clusters: tuple[FleetCluster, ...]  # type: ignore[assignment]  # made of those of the document
+    clusters: tuple[FleetCluster, ...]  # made of those of the document
     notify: tuple[Notification, ...] = ()
     tenants: tuple[Tenant, ...] = ()
     switch_kinds: tuple[WorkloadKind, ...] = ()  # made of its switches

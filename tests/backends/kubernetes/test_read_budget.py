@@ -217,7 +217,7 @@ def test_an_object_that_is_too_large_makes_its_namespace_unknown_and_no_other(
     fleet = Fleet(
         name="f",
         place=place,
-        clusters=(FleetCluster("east", {}, ClusterConnection("east")),),
+        clusters=(FleetCluster(name="east", connection=ClusterConnection("east")),),
         home="east",
         namespace="reconciler",
     )

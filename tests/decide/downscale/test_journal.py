@@ -188,7 +188,7 @@ def test_another_config_map_is_not_the_journal() -> None:
 @pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
 def test_nothing_is_written_in_a_frozen_cluster(state: Any) -> None:
     [cluster] = a_fleet().clusters
-    frozen = (FleetCluster(cluster.name, cluster.labels, cluster.connection, state),)
+    frozen = (FleetCluster(name=cluster.name, labels=cluster.labels, connection=cluster.connection, state=state),)
     assert recovered(observed(5), clusters=frozen, home="east") == DesiredState()
 
 

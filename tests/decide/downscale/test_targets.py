@@ -279,7 +279,7 @@ def test_a_cluster_that_did_not_answer_is_left_out() -> None:
 
 def a_fleet_in(state: Any) -> Any:
     [plain] = a_fleet().clusters
-    return a_fleet(clusters=(FleetCluster(plain.name, {}, plain.connection, state),), home="east")
+    return a_fleet(clusters=(FleetCluster(name=plain.name, connection=plain.connection, state=state),), home="east")
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ class World:
     def policies(self) -> PolicySet:
         fleet = a_fleet(
             clusters=tuple(
-                FleetCluster(one.name, {}, ClusterConnection(one.name), state=one.state)  # type: ignore[arg-type]
+                FleetCluster(name=one.name, connection=ClusterConnection(one.name), state=one.state)  # type: ignore[arg-type]
                 for one in self.clusters
             ),
             home=self.clusters[0].name,
