@@ -223,11 +223,13 @@ class Waker:
             return problem if problem or groups[service.ref.name] else self._clear(known, service, record)
 
         problems = self._each(idle, prepared)
-        carried_out = set().union(*groups.values()).difference(*(groups[name] for name, why in problems.items() if why))
-        failed = self._written([decision for decision in decisions if decision.group in carried_out], run)
+        # Services of one group wake together: what keeps one of them back is said of all, and all are tried again.
+        failed = {group: why for name, why in problems.items() if why for group in groups[name]}
+        carried_out = set().union(*groups.values()) - failed.keys()
+        failed |= self._written([decision for decision in decisions if decision.group in carried_out], run)
         for name, own in groups.items():
             more = (*(failed[group] for group in own if group in failed), *_unread(cluster, workloads, *idle[name]))
-            problems[name] = "; ".join((*filter(None, [problems[name]]), *more))
+            problems[name] = "; ".join(dict.fromkeys(filter(None, (problems[name], *more))))
         return problems
 
     def _written(self, decisions: Iterable[Decision], run: Run) -> dict[str, str]:

@@ -31,7 +31,7 @@ _FAILURES = {"Refused": "was refused", "Failed": "failed"}
 
 def event_of(action: Action, run: Run) -> Write:
     """Return the write of the Event for `action`, which was done. The same action of the same run has the same name."""
-    manifest = _manifest(action, run, f"{run.id}.{action.id}")
+    manifest = _manifest(action, run, digest([run.id, action.id], 12))
     words = {"reason": action.decision.event, "message": event_message(action)}
     return event_write(action.ref.cluster, {**manifest, **words})
 

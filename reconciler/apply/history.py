@@ -79,7 +79,9 @@ _LINE = msgspec.json.Decoder(Change)
 
 
 def packed(day: Day) -> str:
-    """Return what `binaryData` holds of `day`, in Base64; where that is too much, of its newer part."""
+    """Return what `binaryData` holds of `day`, in Base64; where that is too much, of its newer part, at last of what
+    idling saved most.
+    """
     while True:
         first = replace(day, changes=())
         lines = b"\n".join(map(msgspec.json.encode, (*[first] * (first != Day()), *day.changes)))
@@ -88,7 +90,10 @@ def packed(day: Day) -> str:
         if fits >= 1:
             return base64.b64encode(data).decode("ascii")
         less = len(day.changes) - int(len(day.changes) * 0.9 * fits)
-        day = Day(day.changes[less:], day.dropped + less, Day(day.changes[:less], saved=day.saved).saved_in_all())
+        saved = Day(day.changes[:less], saved=day.saved).saved_in_all()
+        if not day.changes:
+            saved = tuple(sorted(saved, key=lambda before: -before.hours.replicas)[: int(len(saved) * 0.9 * fits)])
+        day = Day(day.changes[less:], day.dropped + less, saved)
 
 
 def unpacked(text: str) -> Day:

@@ -186,9 +186,12 @@ def _by_name(chosen: ChosenScaleDown, path: tuple[str, ...]) -> Outcome:
     absent = PatchOperation("test", parent, None)
     try:
         task.access.cluster.write(_with(write_of(task.action.decision), inside))
-    except (StaleError, RefusedError):
+    except (StaleError, RefusedError) as error:
         whole = PatchOperation("add", parent, {path[-1]: names})
-        task.access.cluster.write(_with(write_of(task.action.decision), absent, whole))
+        try:
+            task.access.cluster.write(_with(write_of(task.action.decision), absent, whole))
+        except StaleError:  # the parent is there: what was wrong is what the first answer says
+            raise error from None
     return _verified(chosen, None)
 
 

@@ -156,6 +156,7 @@ class _Accepting(Struct):
     limit: TimeLimit | None = None
     looked_at: float = -inf
     all_since: float | None = None
+    guard: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Acceptance:
@@ -166,11 +167,10 @@ class Acceptance:
     """
 
     def __init__(self, services: Mapping[int, ObjectRef], done: Mapping[int, Outcome]) -> None:
-        self._guard = threading.Lock()
         self._done = done
-        self._clusters: defaultdict[str, _Accepting] = defaultdict(_Accepting)
+        self._clusters: dict[str, _Accepting] = {}
         for number, ref in services.items():
-            self._clusters[ref.cluster].unrecorded[number] = ref
+            self._of(ref.cluster).unrecorded[number] = ref
 
     def is_waited_for(self, access: Access) -> bool:
         """Return whether what is behind the Services of a cluster is to be scaled later.
@@ -178,9 +178,9 @@ class Acceptance:
         It waits until all have an EndpointSlice of an activator, and the proxies had time to follow; 15 seconds, or
         half of what the run has left, at most.
         """
-        with self._guard:
+        found = self._of(access.cluster.name)
+        with found.guard:  # of this cluster alone: one that hangs keeps nobody waiting on others
             now = access.limit.now()
-            found = self._clusters[access.cluster.name]
             recorded = self._newly_recorded(found)
             if recorded or found.limit is None:
                 found.missing |= recorded
@@ -202,8 +202,12 @@ class Acceptance:
 
     def missing(self, cluster: str) -> frozenset[ObjectRef]:
         """Return the Services of a cluster for which there was no EndpointSlice in time."""
-        with self._guard:
-            return self._clusters[cluster].missing
+        found = self._of(cluster)
+        with found.guard:
+            return found.missing
+
+    def _of(self, cluster: str) -> _Accepting:
+        return self._clusters.setdefault(cluster, _Accepting())  # at once, whoever else asks
 
 
 def _not_accepted(services: frozenset[ObjectRef], access: Access) -> frozenset[ObjectRef]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -288,6 +290,30 @@ def test_a_service_that_is_recorded_later_is_waited_for_as_well_and_the_time_beg
     assert acceptance.is_waited_for(access)
     asked.sleep(1)
     assert not acceptance.is_waited_for(access)
+
+
+def test_a_cluster_that_does_not_answer_keeps_nobody_waiting_on_another_one() -> None:
+    slow, quick = Asked(), Asked()
+    quick.name = "west"
+    asked, answered = threading.Event(), threading.Event()
+
+    def late() -> tuple[Any, ...]:
+        asked.set()
+        assert answered.wait(10)
+        return ()
+
+    slow.lists["EndpointSlice"] = late
+    here, there = (Access(*([one] * 4), TimeLimit(clock=one)) for one in (slow, quick))  # type: ignore[arg-type]
+    acceptance = Acceptance({0: SERVICE}, {0: Outcome(0, OutcomeStatus.APPLIED)})
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(acceptance.is_waited_for, here)
+        try:
+            assert asked.wait(10)
+            assert threads.submit(acceptance.is_waited_for, there).result(10)
+            assert threads.submit(acceptance.missing, "west").result(10) == frozenset()
+        finally:
+            answered.set()
+        assert waiting.result(10)
 
 
 def test_a_lease_is_fresh_for_17_seconds_by_the_clock_of_its_server() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -177,6 +178,22 @@ def test_a_signal_between_mark_and_scale_makes_the_scale_of_the_run_stale(sleepe
     before = sleepers.deployment("web")
     assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {}
     assert sleepers.deployment("web") == before
+
+
+def test_what_keeps_one_service_of_a_group_back_is_said_of_all_of_it(
+    sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are tried again: neither was woken."""
+    another = a_service("web")
+    another["metadata"]["name"] = "web-too"
+    create(sleepers.api, [another], sleepers.namespace)
+    sleepers.idle()
+    waker, found = sleepers.waker(), itertools.chain(["refused"], itertools.repeat(""))
+    monkeypatch.setattr(waker, "_keep_awake", lambda *_: next(found))
+    assert waker.wake(sleepers.namespace, {"web", "web-too"}) == {"web": "refused", "web-too": "refused"}
+    assert sleepers.replicas() == [0, 0]
+    assert waker.wake(sleepers.namespace, {"web", "web-too"}) == {"web": "", "web-too": ""}
+    assert sleepers.replicas() == [3, 0]
 
 
 def test_what_says_it_is_idle_as_oc_idle_writes_it_goes_with_our_record(sleepers: Sleepers) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.scale_down import scale_down
 from reconciler.connection_settings import PickerAnswer
-from reconciler.errors import ClusterError, LockLostError, PickerError, UnreachableError
+from reconciler.errors import ClusterError, LockLostError, PickerError, RefusedError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 from reconciler.plan.model import Action
 from reconciler.policy.types import Logarithm, ZoneBalanced
@@ -611,6 +611,30 @@ def test_one_pod_that_takes_no_cost_undoes_the_others(tmp_path: Path) -> None:
     assert len(world.names()) == 6
     assert_clean(world)
     assert world.costs() == {}
+
+
+def test_a_refusal_of_named_pods_is_told_in_the_words_of_whoever_refused(tmp_path: Path) -> None:
+    """Where the list of names may be is there already, so there is no other way to ask for it."""
+    world = a_world(tmp_path, "CloneSet", pods=ZONED, to=3)
+    strategy = PatchOperation("add", "/spec/scaleStrategy", {"podsToDelete": []})
+    [decision] = world.decided(a_run())
+    world.cluster.write(Write("patch", decision.ref, decision.api_version, uid=decision.uid, patch=(strategy,)))
+
+    class Refusing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.cluster, name)
+
+        def write(self, write: Write) -> None:
+            if write.patch[-1].path == "/spec/scaleStrategy/podsToDelete":
+                raise RefusedError("east: admission webhook quota denied the request: no")
+            world.cluster.write(write)
+
+    outcome = outcome_of(world, through=Refusing())
+    assert (outcome.status, outcome.message) == (
+        OutcomeStatus.FAILED,
+        "east: admission webhook quota denied the request: no",
+    )
+    assert len(world.names()) == 6
 
 
 def test_a_cost_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None:

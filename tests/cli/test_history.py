@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from reconciler.apply import history
 from reconciler.apply.access import Access
-from reconciler.apply.changes import Change, changes_of
+from reconciler.apply.changes import Change, SavedBefore, changes_of
 from reconciler.apply.history import (
     HISTORY_PREFIX,
     KEPT,
@@ -42,6 +42,7 @@ from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError
 from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Awake, Plan
+from reconciler.pod_requests import Hours
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
 from tests.pipeline.calls import Folder
@@ -144,6 +145,14 @@ def test_a_day_of_too_many_changes_keeps_the_newest_and_says_how_many_are_gone()
     assert day.dropped > 0
     assert day.changes == changes[day.dropped :]
     assert unpacked(packed(Day(day.changes, 5))).dropped == 5
+
+
+def test_of_too_much_that_was_saved_before_the_most_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_BYTES", 5_000)
+    before = tuple(SavedBefore(f"c{number:04}", "nights", Hours(number)) for number in range(1_000))
+    day = unpacked(packed(Day(saved=before)))
+    assert 100 < len(day.saved) < 1_000
+    assert set(day.saved) == set(before[-len(day.saved) :])
 
 
 def test_a_day_whose_many_changes_are_all_alike_can_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
