@@ -16,7 +16,7 @@ from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
 from reconciler.decide.idling.records import who_idled
-from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Subject
+from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.removal_guard import FleetGuards
@@ -156,7 +156,7 @@ def _requested(case: Conditions) -> MetCondition | None:
     request = counting_request(case.subject, case.now)
     if request is None:
         return None
-    wakes = case.subject.state in (*IDLE_STATES, IdleState.FOREIGN) or request.at <= case.now
+    wakes = case.subject.is_idle or case.subject.state is IdleState.FOREIGN or request.at <= case.now
     return MetCondition(IdlingCondition.REQUESTED, (request.reason,), None if wakes else request.at)
 
 
@@ -232,7 +232,7 @@ def _insists(case: Conditions) -> MetCondition | None:
     """
     subject, record = case.subject, case.subject.record
     policies = subject.verdict.policies
-    if subject.state is not IdleState.MANUALLY_SCALED or record is None or not policies:
+    if record is None or not policies:
         return None
     undo = undo_of(subject, record, case.now)
     if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):

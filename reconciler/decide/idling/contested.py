@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
     stated,
 )
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, Subject
+from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.workload_kinds import workload_kind
@@ -148,13 +148,12 @@ def contest_of(workload: Workload, policy: IdlingPolicy | None) -> Contest | Non
     return _contest_in(workload.annotations)
 
 
-_CONTESTABLE = IDLE_STATES | {IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE}
-"""What may carry a contest besides what is left alone for it: a run that wrote it may have died before the rest."""
-
-
 def excluding_contest(subject: Subject) -> Contest | None:
-    """Return the contest that excludes `subject` beside its annotations, None where none does."""
-    return contest_of(subject.scale.written, subject.verdict.policy) if subject.state in _CONTESTABLE else None
+    """Return the contest that excludes `subject` beside its annotations, None where none does: a run that wrote it may
+    have died before the rest.
+    """
+    may_be = subject.is_idle or subject.state is IdleState.LEFTOVERS
+    return contest_of(subject.scale.written, subject.verdict.policy) if may_be else None
 
 
 def _contest_in(annotations: Mapping[str, str]) -> Contest:

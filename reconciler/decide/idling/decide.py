@@ -101,7 +101,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
 def _others_kept(alone: Mapping[ObjectRef, Choice], done: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
     """Return `done`, and for everything else that it stays as it is: its Service's record still lists it."""
     return {
-        ref: done.get(ref, choice if choice.was_idle else choice.doing(IdleAction.LEAVE, choice.reasons))
+        ref: done.get(ref, choice if choice.subject.is_idle else choice.doing(IdleAction.LEAVE, choice.reasons))
         for ref, choice in alone.items()
     }
 
@@ -133,8 +133,7 @@ def _bound_to(concerned: Set[ObjectRef], decisions: Sequence[Decision]) -> Itera
 
 # Why each workload is as it is.
 
-_LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
-_TAKEN = (IdleState.TAKEN_OVER, IdleAction.RELEASE)
+_LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN)
 _OUTCOMES = {
     IdleAction.IDLE: "goes idle",
     IdleAction.OBSERVE: "would go idle",
@@ -203,9 +202,9 @@ def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None)
         "outcome": _outcome(choice),
         "change": change,
         "until": until,
-        "idled": (choice.ref, idled_by(choice)) if choice.was_idle else None,
+        "idled": (choice.ref, idled_by(choice)) if choice.subject.is_idle else None,
         "asleep": _asleep(choice),
-        "idled_at": choice.record.idled_at if choice.record is not None and choice.was_idle else None,
+        "idled_at": choice.record.idled_at if choice.record is not None and choice.subject.is_idle else None,
         "requests": subject.scale.runs.requests,
         "selected": False,
         "written": choice.ref if subject.scale.is_paused_kind or subject.scale.hpa_field else None,
@@ -232,7 +231,7 @@ def _outranked(verdict: Verdict) -> tuple[str, ...]:
 
 def _asleep(choice: Choice) -> int:
     record, scale = choice.record, choice.subject.scale
-    if record is None or not choice.was_idle or not scale.counts:
+    if record is None or not choice.subject.is_idle or not scale.counts:
         return 0
     return max(0, record.replicas - scale.replicas)
 
@@ -246,7 +245,7 @@ def _of_autoscaler(choice: Choice) -> Reasons:
     if scale.hpa_field == "ScaleUp":
         kept = choice.stays_idle
         return (reason(ReasonCode.HPA_KEPT_AT_ZERO if kept else ReasonCode.HPA_AT_ZERO, autoscaler=name),)
-    if record is None or not (choice.was_idle and choice.stays_idle):
+    if record is None or not (choice.subject.is_idle and choice.stays_idle):
         return ()
     return (reason(ReasonCode.HPA_LOWERED, autoscaler=name, minReplicas=scale.replicas, previous=record.replicas),)
 
@@ -276,6 +275,7 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
 def _outcome(choice: Choice) -> str:
     if choice.subject.scale.hpa_field == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
         return _OUTCOMES_OF_MINIMUM[choice.action]
-    if choice.action is not IdleAction.LEAVE and (choice.state, choice.action) != _TAKEN:
+    is_taken = choice.subject.fact is ReasonCode.TAKEN_OVER
+    if choice.action is not IdleAction.LEAVE and not (is_taken and choice.action is IdleAction.RELEASE):
         return _OUTCOMES[choice.action]
-    return "left as it is" if choice.state in _LEFT else "stays awake"
+    return "left as it is" if is_taken or choice.state in _LEFT else "stays awake"

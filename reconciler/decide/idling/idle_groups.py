@@ -209,7 +209,7 @@ def _federated_together(
                 result[choice.ref] = choice.with_condition(
                     MetCondition(IdlingCondition.RUNS_ELSEWHERE, (why,), neighbours=others)
                 )
-            elif members.held is not None and not choice.was_idle:
+            elif members.held is not None and not choice.subject.is_idle:
                 result[choice.ref] = choice.with_condition(members.held)
     return result
 

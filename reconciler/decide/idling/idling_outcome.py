@@ -102,7 +102,7 @@ def claims(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, str]:
     """Return every workload that is ours after this run, or that this run changes, with its policy's name."""
     found: dict[ObjectRef, str] = {}
     for choice in choices.values():
-        if choice.state is IdleState.UNREADABLE or choice.action in _CHANGED or choice.was_idle:
+        if choice.state is IdleState.UNREADABLE or choice.action in _CHANGED or choice.subject.is_idle:
             found[choice.ref] = owner_policy(choice)
             if choice.subject.scale.hpa_field != "Minimum":
                 found[choice.subject.scale.runs.ref] = found[choice.ref]

@@ -120,7 +120,7 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
         why = f"{listed} as idle with {counted(record.replicas, 'replica')}, but it has no record of its own"
         then = "it is left unchanged: scale it, or run reconciler restore --adopt"
         yield _about(choice.ref, "unproven", f": {why}; {then}")
-    elif choice.was_idle and lists and max(lists)[0] > record.replicas:
+    elif choice.subject.is_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
         why = f"Service/{name} lists it with {counted(most, 'replica')}, but its own record says {record.replicas}"
         yield _about(choice.ref, "unproven", f": {why}; that is what it wakes to")
@@ -145,7 +145,7 @@ def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
-    autoscaler = choice.autoscaler
+    autoscaler = choice.subject.pinned
     if choice.condition is not None and choice.condition.why[0].code in _BY_AUTOSCALER:
         ref, words = choice.subject.scale.runs.ref, f": {choice.why}"
         yield _about(ref, "autoscaler", words, owner_policy(choice), choice.reasons)
@@ -165,7 +165,7 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
     if last is not None and choice.stays_idle and not insists:
         words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
-    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in _GOES_UP
+    undone = choice.subject.fact in (ReasonCode.MANUALLY_SCALED, ReasonCode.HPA_CHANGED) and choice.action in _GOES_UP
     if record is None or not (insists or undone):
         return
     undo = undo_of(choice.subject, record, run.now)
@@ -212,7 +212,8 @@ def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is a notice and nothing else."""
     writer = choice.subject.scale.written.replicas_writer
-    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
+    is_idle = choice.state is IdleState.IDLE and choice.subject.fact is None
+    if is_idle and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
         yield _about(choice.ref, "fieldManager", f" is idle, and {why}", owner_policy(choice), (why,))
 

@@ -148,14 +148,14 @@ def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:
     if not _is_chosen(choice, restoration):
         return _unchanged(choice)
     written = choice.subject.cluster.writes is not Writes.NOTHING
-    if choice.was_idle or _is_adopted(choice, restoration):
+    if choice.subject.is_idle or _is_adopted(choice, restoration):
         action = IdleAction.WAKE if written else IdleAction.OVERDUE
         return choice.doing(action, (reason(ReasonCode.RESTORED),))
     if choice.state is IdleState.UNREADABLE and written:
         return _salvaged(choice, run)
-    if choice.state is IdleState.MANUALLY_SCALED and written:
+    if choice.subject.fact is ReasonCode.MANUALLY_SCALED and written:
         return choice
-    if choice.state is IdleState.STALE and written:
+    if choice.subject.fact is ReasonCode.RECORD_STALE and written:
         return choice.doing(IdleAction.CLEAR, choice.reasons)
     if _is_pinned_for_nothing(choice) and written:
         why = reason(ReasonCode.HPA_PINNED_FOR_NOTHING)
@@ -165,7 +165,7 @@ def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:
 
 def _is_pinned_for_nothing(choice: Choice) -> bool:
     """Return whether its autoscaler is held by us while nobody remembers it as idle."""
-    autoscaler = choice.autoscaler
+    autoscaler = choice.subject.pinned
     held = autoscaler is not None and autoscaler.previous is not None and not autoscaler.problem
     return held and choice.record is None and choice.state is not IdleState.UNREADABLE
 
@@ -181,7 +181,7 @@ def _salvaged(choice: Choice, run: Run) -> Choice:
 
 def _unchanged(choice: Choice) -> Choice:
     """Return the choice that leaves it as it is, idle or not."""
-    action = IdleAction.KEEP if choice.was_idle else IdleAction.LEAVE
+    action = IdleAction.KEEP if choice.subject.is_idle else IdleAction.LEAVE
     return choice.doing(action, choice.reasons)
 
 
@@ -302,7 +302,7 @@ def idle_workloads(
 
 def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Service | Workload]:
     """Yield what is asked for the sake of one scalable: itself where it is named, and its Services that are."""
-    if not (choice.was_idle or choice.state in (*NOT_OURS, IdleState.UNREADABLE)):
+    if not (choice.subject.is_idle or choice.state in (*NOT_OURS, IdleState.UNREADABLE)):
         return
     scale = choice.subject.scale
     itself = named(scale.written.ref) or named(scale.runs.ref)

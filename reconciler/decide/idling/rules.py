@@ -11,11 +11,10 @@ from enum import StrEnum, auto
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.conditions import Conditions, IdlingCondition, MetCondition
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.records import SOMEBODY_ELSE, Record, who_idled
-from reconciler.decide.idling.subjects import IDLE_STATES, MAYBE_DOWN, NOT_OURS, IdleState, Subject
+from reconciler.decide.idling.records import Record, who_idled
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import FleetGuards, idling_guards
 from reconciler.model import ObjectRef, Run, Switch
@@ -36,10 +35,10 @@ class IdleAction(StrEnum):
 
 
 class Rule(Struct, frozen=True):
-    """One rule; without `results` it holds for every verdict.
+    """One rule; without `results` it holds for every verdict, and without `facts` for whatever makes the state.
 
-    One of `conditions` must be met, and the first that is gives the reason. Without any it is `reason`, and where that
-    is None too, what the criteria say.
+    One of `conditions` must be met, and the first that is gives the reason. Without any it is the one of `facts` that
+    is true, and without these what the criteria say.
     """
 
     states: tuple[IdleState, ...]
@@ -47,21 +46,26 @@ class Rule(Struct, frozen=True):
     conditions: tuple[IdlingCondition, ...] = ()
     results: tuple[CriterionResult, ...] = tuple(CriterionResult)
     without: tuple[IdlingCondition, ...] = ()
-    reason: Reason | None = None
+    facts: tuple[ReasonCode, ...] = ()
 
-    def holds(self, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]) -> bool:
+    def holds(
+        self, fact: ReasonCode | None, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
+    ) -> bool:
         """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
-        if result not in self.results or (self.conditions and self.because(conditions) is None):
+        if result not in self.results or (self.facts and fact not in self.facts):
             return False
-        return conditions.isdisjoint(self.without)
+        is_met = not self.conditions or self.because(conditions) is not None
+        return is_met and conditions.isdisjoint(self.without)
 
     def because(self, conditions: Conditions | Set[IdlingCondition]) -> IdlingCondition | None:
         """Return the condition that is the reason, None where it is another one."""
         return next(filter(conditions.__contains__, self.conditions), None)
 
 
-_IDLE = (IdleState.IDLE, IdleState.HPA_NOT_PINNED)
-_UP = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE, IdleState.AWAKE)
+_IDLE = (IdleState.IDLE,)
+_UP = (IdleState.LEFTOVERS, IdleState.AWAKE)
+_BY_HAND = (ReasonCode.MANUALLY_SCALED,)
+_LEFTOVERS = (ReasonCode.IDLE_INCOMPLETE, ReasonCode.WAKE_INCOMPLETE, ReasonCode.RECORD_STALE)
 
 _SAYS_IDLE = (CriterionResult.IDLE,)
 _NOT_SELECTED = (CriterionResult.NOT_SELECTED,)
@@ -93,40 +97,33 @@ KEEP_UP = (
     IdlingCondition.PODS_UNREAD,
 )
 """What keeps up what the criteria call idle; of several the first is the reason."""
+_STAYS_UP = (*KEEP_UP, IdlingCondition.OBSERVED)
 
 # The first rule that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
 # what cannot be read or is not ours before everything.
 RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
-    Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, reason=reason(ReasonCode.RECORD_UNREADABLE)),
-    Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, reason=reason(ReasonCode.UNPROVEN)),
+    Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, facts=(ReasonCode.RECORD_UNREADABLE,)),
+    Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, facts=(ReasonCode.UNPROVEN,)),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.PROTECTED,)),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.BOUNDS,)),
     Rule((IdleState.FOREIGN,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (IdlingCondition.DUE,)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, reason=reason(ReasonCode.FOREIGN, by=SOMEBODY_ELSE)),
-    # what was scaled by hand is respected, unless it was a tool, and its policy insists
-    Rule(
-        (IdleState.MANUALLY_SCALED,),
-        IdleAction.IDLE,
-        (IdlingCondition.INSISTS,),
-        _SAYS_IDLE,
-        without=(*KEEP_UP, IdlingCondition.OBSERVED),
-    ),
-    Rule((IdleState.MANUALLY_SCALED,), IdleAction.RELEASE, reason=reason(ReasonCode.MANUALLY_SCALED)),
-    # what somebody else scaled for a reason of their own, or for none, is theirs, unless a wake is requested
-    Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
-    Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE, reason=reason(ReasonCode.TAKEN_OVER)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, facts=(ReasonCode.FOREIGN,)),
+    # what somebody else changed is theirs, unless it was a tool that scaled it and its policy insists, or a wake is
+    # requested of what they keep down
+    Rule((IdleState.CHANGED,), IdleAction.IDLE, (IdlingCondition.INSISTS,), _SAYS_IDLE, _STAYS_UP, _BY_HAND),
+    Rule((IdleState.CHANGED,), IdleAction.WAKE, (IdlingCondition.REQUESTED,), facts=(ReasonCode.TAKEN_OVER,)),
+    Rule((IdleState.CHANGED,), IdleAction.RELEASE, facts=(ReasonCode.MANUALLY_SCALED, ReasonCode.TAKEN_OVER)),
+    Rule((IdleState.CHANGED,), IdleAction.WAKE, facts=(ReasonCode.HPA_CHANGED,)),
     # what is idle is woken by the first of these
-    Rule((IdleState.HPA_RESTORED,), IdleAction.WAKE, reason=reason(ReasonCode.WAKE_IN_PROGRESS)),
-    Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, reason=reason(ReasonCode.HPA_CHANGED)),
+    Rule(_IDLE, IdleAction.WAKE, facts=(ReasonCode.WAKE_IN_PROGRESS,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.EXCLUDED,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.DUE,), _NOT_IDLE),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.PRODUCTION_DUE,)),
-    Rule(
-        (IdleState.HPA_NOT_PINNED,), IdleAction.WAKE, (IdlingCondition.PRODUCTION,)
-    ),  # to keep it idle would lower it again
+    # to keep it idle would lower it again
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.PRODUCTION,), facts=(ReasonCode.SCALED_BY_HPA,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.BUSY,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.WAKE_WHEN,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.IDLE_REPLICAS,), _SAYS_IDLE),
@@ -137,15 +134,13 @@ RULES: tuple[Rule, ...] = (
     # production is left as it is by policies that do not say that they select it
     Rule((IdleState.AWAKE,), IdleAction.LEAVE, (IdlingCondition.PRODUCTION,)),
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
-    Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=(*KEEP_UP, IdlingCondition.OBSERVED)),
+    Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=_STAYS_UP),
     Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (IdlingCondition.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
-    Rule((IdleState.IDLE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.IDLE_INCOMPLETE)),
-    Rule((IdleState.WAKE_INCOMPLETE,), IdleAction.CLEAR, reason=reason(ReasonCode.WAKE_INCOMPLETE)),
-    Rule((IdleState.STALE,), IdleAction.CLEAR, reason=reason(ReasonCode.RECORD_STALE)),
+    Rule((IdleState.LEFTOVERS,), IdleAction.CLEAR, facts=_LEFTOVERS),
     Rule((IdleState.AWAKE,), IdleAction.LEAVE, KEEP_UP, _SAYS_IDLE),
     Rule((IdleState.AWAKE,), IdleAction.LEAVE),
-    Rule((IdleState.DOWN,), IdleAction.LEAVE, reason=reason(ReasonCode.DOWN_WITHOUT_RECORD)),
-    Rule((IdleState.CONTESTED,), IdleAction.LEAVE, reason=reason(ReasonCode.CONTESTED)),
+    Rule((IdleState.DOWN,), IdleAction.LEAVE, facts=(ReasonCode.DOWN_WITHOUT_RECORD,)),
+    Rule((IdleState.CONTESTED,), IdleAction.LEAVE, facts=(ReasonCode.CONTESTED,)),
 )
 
 _RULES_OF = {state: tuple(rule for rule in RULES if state in rule.states) for state in IdleState}
@@ -161,13 +156,13 @@ _ON_READ_ONLY = {
 
 
 def choose(
-    state: IdleState, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
+    state: IdleState, fact: ReasonCode | None, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
 ) -> tuple[Rule, IdleAction, IdlingCondition | None]:
     """Return the first rule that holds, the action, and the condition that is the reason, None where it is another one.
 
     On a read-only cluster a wake is overdue, and what would be written is left out.
     """
-    rule = next(rule for rule in _RULES_OF[state] if rule.holds(result, conditions))
+    rule = next(rule for rule in _RULES_OF[state] if rule.holds(fact, result, conditions))
     action = _ON_READ_ONLY.get(rule.action, rule.action) if IdlingCondition.READ_ONLY in conditions else rule.action
     return rule, action, rule.because(conditions)
 
@@ -210,14 +205,9 @@ class Choice(Struct, frozen=True):
         return self.subject.record
 
     @property
-    def autoscaler(self) -> PinnedAutoscaler | None:
-        """How its autoscaler is held, as whoever idled it may read that."""
-        return self.subject.pinned
-
-    @property
     def gets_bounds_back(self) -> bool:
         """Whether its autoscaler has bounds of ours that we can take back."""
-        autoscaler = self.autoscaler
+        autoscaler = self.subject.pinned
         return autoscaler is not None and not autoscaler.problem and autoscaler.gets_back
 
     @property
@@ -226,20 +216,16 @@ class Choice(Struct, frozen=True):
         return self.action is IdleAction.CLEAR and IdlingCondition.REQUESTED in self.conditions
 
     @property
-    def was_idle(self) -> bool:
-        return self.state in IDLE_STATES
-
-    @property
     def stays_idle(self) -> bool:
         """Whether it stands at its idled count because of us after this run."""
-        return self.action is IdleAction.IDLE or (self.action in _STAYING and self.was_idle)
+        return self.action is IdleAction.IDLE or (self.action in _STAYING and self.subject.is_idle)
 
     @property
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the idleReplicas of the policy that idles it."""
         if self.subject.scale.hpa_field == "Minimum":  # what it comes to is its autoscaler's
             return True
-        if self.stays_idle and self.state not in MAYBE_DOWN:
+        if self.stays_idle and self.subject.fact is not ReasonCode.TAKEN_OVER:
             return False
         replicas = self.next_replicas
         return self._is_raised_from(replicas) or replicas > self.subject.idle_replicas
@@ -259,7 +245,7 @@ class Choice(Struct, frozen=True):
 
     def _is_raised_from(self, replicas: int) -> bool:
         """Return whether its autoscaler raises it from there: to the minimum it has after this run, never from zero."""
-        autoscaler = self.autoscaler
+        autoscaler = self.subject.pinned
         if autoscaler is None:
             return False
         released = self.action in (IdleAction.RELEASE, IdleAction.WAKE) and self.gets_bounds_back
@@ -285,11 +271,12 @@ def choice_of(subject: Subject, guards: FleetGuards, now: datetime) -> Choice:
 
 def _chosen(conditions: Conditions) -> Choice:
     subject, record = conditions.subject, conditions.subject.record
-    rule, action, name = choose(subject.state, subject.verdict.result, conditions)
+    rule, action, name = choose(subject.state, subject.fact, subject.verdict.result, conditions)
     because = None if name is None else conditions.get(name)
-    reasons = because.why if because is not None else () if rule.reason is None else (rule.reason,)
-    if record is not None and any(why.code is ReasonCode.FOREIGN for why in reasons):
-        reasons = (reason(ReasonCode.FOREIGN, by=who_idled(record.fleet)),)
+    reasons = () if because is None else because.why
+    if because is None and rule.facts and subject.fact is not None:
+        by = {"by": who_idled("" if record is None else record.fleet)} if subject.fact is ReasonCode.FOREIGN else {}
+        reasons = (reason(subject.fact, **by),)
     if subject.scale.kind.is_switch and not subject.scale.hpa_field:
         reasons = tuple(_of_switch(why, subject.scale.written.switch) for why in reasons)
     return Choice(subject, conditions, action, reasons, because)
@@ -331,7 +318,7 @@ def guarded_choices(
 def _guards(choices: Iterable[Choice], policies: PolicySet, run: Run) -> FleetGuards:
     """Return the guards over the policies that own what is idle; what passes to another policy counts as that one's."""
     names = frozenset(policy.name for policy in policies.idling)
-    idle = [(choice, choice.record) for choice in choices if choice.was_idle and choice.record]
+    idle = [(choice, choice.record) for choice in choices if choice.subject.is_idle and choice.record]
     owned = [(choice.ref.namespace, _owner(choice, record, names)) for choice, record in idle]
     return idling_guards(owned, names, run.allow_removed)
 
@@ -345,7 +332,7 @@ def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:
 
 def wake_count(choice: Choice, record: Record) -> int:
     """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
-    autoscaler, hpa = choice.autoscaler, choice.subject.scale.hpa
+    autoscaler, hpa = choice.subject.pinned, choice.subject.scale.hpa
     if hpa is not None:
         return min(record.replicas, hpa.maximum)
     if autoscaler is None or autoscaler.problem:

@@ -28,15 +28,9 @@ from reconciler.workload_kinds import PAUSED_REPLICAS, Scalar, WorkloadKind
 class IdleState(StrEnum):
     AWAKE = auto()
     DOWN = auto()  # at or below idleReplicas, and nobody remembers more
-    IDLE = auto()
-    IDLE_INCOMPLETE = auto()  # the record of its Service lists it, it still runs
-    HPA_NOT_PINNED = auto()  # idled above zero, its autoscaler is not held there yet
-    HPA_RESTORED = auto()  # its autoscaler has its bounds back, it has not its replicas
-    HPA_CHANGED = auto()  # idled above zero, and somebody else gave its autoscaler its bounds back
-    TAKEN_OVER = auto()  # it stands at its idled count, and somebody else gave another reason for that, or none
-    WAKE_INCOMPLETE = auto()  # it was woken, its Service still lists it
-    MANUALLY_SCALED = auto()
-    STALE = auto()
+    IDLE = auto()  # SCALED_BY_HPA: its autoscaler is not held yet; WAKE_IN_PROGRESS: it has its bounds back already
+    CHANGED = auto()  # somebody else changed it while it was idle: its scale, the reason for that, or its bounds
+    LEFTOVERS = auto()  # an earlier run did not finish its idle or its wake, or its record came back from the past
     CONTESTED = auto()
     FOREIGN = auto()
     UNPROVEN = auto()  # at zero, a Service lists it, and nothing on it says that anybody idled it
@@ -45,14 +39,6 @@ class IdleState(StrEnum):
 
 NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
-
-MAYBE_DOWN = frozenset({IdleState.DOWN, IdleState.UNREADABLE, IdleState.TAKEN_OVER, *NOT_OURS})
-"""What may stand at or below its idleReplicas and not be idle by us after this run: its replicas say if it runs."""
-
-IDLE_STATES = frozenset(
-    {IdleState.IDLE, IdleState.HPA_NOT_PINNED, IdleState.HPA_RESTORED, IdleState.HPA_CHANGED, IdleState.TAKEN_OVER}
-)
-"""What is idle with a record of ours, until it is woken or released."""
 
 
 _FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
@@ -258,10 +244,10 @@ class Subject(Struct, frozen=True):
     ScaledObjects with the target that it has. `controller` names the autoscaler it is left to, "" for none. `unknown`
     says what could not be read that idling it would need, `protected` why it is left alone where it is not ours, None
     where it need not be. `direct` are the policies that select it themselves, not just a Service it is behind.
-    `production` says what makes it production, "" for nothing. `lost` is
-    our record where that is not on it any more. `on_target` is the record that a ScaledObject has on its target; with
-    `target_is_idle` the target has one of its own. `record` is what it goes back to: of its own record and those of its
-    Services the newest; None where it is not idled.
+    `production` says what makes it production, "" for nothing. `lost` is our record where that is not on it any more.
+    `on_target` is the record that a ScaledObject has on its target; with `target_is_idle` the target has one of its
+    own. `fact` is what makes its `state`, None where the state says all. `record` is what it goes back to: of its own
+    record and those of its Services the newest; None where it is not idled.
     """
 
     scale: Scale
@@ -285,7 +271,14 @@ class Subject(Struct, frozen=True):
     on_target: Reading[Record] | None = None
     target_is_idle: bool = False
     state: IdleState = IdleState.AWAKE
+    fact: ReasonCode | None = None
     record: Record | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is idle with a record of ours, until it is woken or released."""
+        changed = self.state is IdleState.CHANGED and self.fact is not ReasonCode.MANUALLY_SCALED
+        return changed or self.state is IdleState.IDLE
 
     @property
     def has_target(self) -> bool:

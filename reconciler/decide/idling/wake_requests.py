@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reconciler.decide.annotations import WAKE_REQUESTED_AT, read_time
 from reconciler.decide.idling.service_records import LONG_AGO
-from reconciler.decide.idling.subjects import IDLE_STATES, IdleState, ServiceState, Subject, WakeRequest
+from reconciler.decide.idling.subjects import IdleState, ServiceState, Subject, WakeRequest
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import FIELD_MANAGER, NEED_PODS, Event, Workload
 
@@ -45,9 +45,6 @@ def latest_of(*signals: WakeRequest | None) -> WakeRequest | None:
     return max((request for request in signals if request is not None), default=None)
 
 
-_SINCE_ITS_RECORD = IDLE_STATES | {IdleState.FOREIGN, IdleState.IDLE_INCOMPLETE}
-
-
 def counting_request(subject: Subject, now: datetime) -> WakeRequest | None:
     """Return the latest request that came when `subject` was idled or later, None for none."""
     if subject.request is None and all(service.request is None for service in subject.services):
@@ -55,15 +52,16 @@ def counting_request(subject: Subject, now: datetime) -> WakeRequest | None:
     state, record = subject.state, subject.record
     if state is IdleState.FOREIGN and (record is None or not subject.scale.is_at_or_below(record.idled_to)):
         return None
-    since = record.idled_at if record is not None and state in _SINCE_ITS_RECORD else now
+    is_idle = subject.is_idle or state is IdleState.FOREIGN
+    since = record.idled_at if record is not None and (is_idle or subject.fact is ReasonCode.IDLE_INCOMPLETE) else now
     found = [
         (subject.request, since),
         *((service.request, _recorded_at(service, since)) for service in subject.services),
     ]
-    if state in IDLE_STATES or state is IdleState.FOREIGN:
+    if is_idle:
         found = [(request, _really_idled_at(at, subject.scale.written, now)) for request, at in found]
     # The list of a Service may outlive the wake that answered a request.
-    answered = subject.awake_since if state is IdleState.WAKE_INCOMPLETE else None
+    answered = subject.awake_since if subject.fact is ReasonCode.WAKE_INCOMPLETE else None
     new = (request for request, at in found if request is not None and request.at >= at)
     return max((request for request in new if answered is None or request.at > answered), default=None)
 

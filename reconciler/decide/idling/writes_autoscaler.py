@@ -59,7 +59,7 @@ BOUNDS_BACK = "/bounds"
 
 def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     """Return the decisions on the autoscaler of a scalable; `own` is the decision on the scalable itself."""
-    autoscaler, state = choice.autoscaler, choice.state
+    autoscaler, state = choice.subject.pinned, choice.state
     if autoscaler is None or autoscaler.problem or choice.action in UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
     if state in NOT_OURS and choice.action is not IdleAction.WAKE:
@@ -100,7 +100,7 @@ def _pinned(
     """Yield that the autoscaler is held at idleReplicas: after the scalable, or before where it took it from there."""
     if changes:
         base = _decision(choice, autoscaler, Verb.RECORD, context, changes=changes)
-        first = own is None or choice.state is IdleState.HPA_NOT_PINNED
+        first = own is None or choice.subject.fact is ReasonCode.SCALED_BY_HPA
         yield replace(base, order=(0,)) if first else following(base, own)
 
 
@@ -133,7 +133,7 @@ def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ..
     """Return the keys of what must be done with the autoscaler before the scalable itself."""
     if choice.action is IdleAction.WAKE:
         return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))
-    if choice.state is IdleState.HPA_NOT_PINNED:
+    if choice.subject.fact is ReasonCode.SCALED_BY_HPA:
         return tuple(decision.key for decision in decisions if decision.verb is Verb.RECORD)
     return ()
 

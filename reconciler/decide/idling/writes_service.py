@@ -196,7 +196,9 @@ def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     after = _record_after(behind, behind.targets, context)
     verb, code = _repair(set(behind.listed), set(after.targets) if after is not None else set())
     first = tuple(
-        own_decision_key(choice) for choice in behind.choices if choice.state is IdleState.STALE or choice.keeps_request
+        own_decision_key(choice)
+        for choice in behind.choices
+        if choice.subject.fact is ReasonCode.RECORD_STALE or choice.keeps_request
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""

@@ -13,8 +13,9 @@ from reconciler.decide.idling.change_if import CHANGE_OF
 from reconciler.decide.idling.conditions import CHECKS
 from reconciler.decide.idling.conditions import IdlingCondition as Condition
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
-from reconciler.decide.idling.subjects import IDLE_STATES, IdleState
+from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, Rule, choose
+from reconciler.decide.idling.subjects import IdleState
+from reconciler.decide.reasons import ReasonCode
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,
@@ -24,13 +25,38 @@ IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
 )
 ASKED = Condition.REQUESTED
 OBSERVED_INSISTS = (Condition.INSISTS, Condition.OBSERVED)
-LEFTOVERS = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.STALE)
+SCALED_UP = (IdleState.CHANGED, ReasonCode.MANUALLY_SCALED)
+KEPT_DOWN = (IdleState.CHANGED, ReasonCode.TAKEN_OVER)
+BOUNDS_CHANGED = (IdleState.CHANGED, ReasonCode.HPA_CHANGED)
+NOT_HELD = (IdleState.IDLE, ReasonCode.SCALED_BY_HPA)
+WAKE_BEGUN = (IdleState.IDLE, ReasonCode.WAKE_IN_PROGRESS)
+LEFTOVERS = HALF_IDLED, HALF_WOKEN, STALE = tuple(
+    (IdleState.LEFTOVERS, code)
+    for code in (ReasonCode.IDLE_INCOMPLETE, ReasonCode.WAKE_INCOMPLETE, ReasonCode.RECORD_STALE)
+)
+OF_STATE = {
+    IdleState.DOWN: ReasonCode.DOWN_WITHOUT_RECORD,
+    IdleState.CONTESTED: ReasonCode.CONTESTED,
+    IdleState.FOREIGN: ReasonCode.FOREIGN,
+    IdleState.UNPROVEN: ReasonCode.UNPROVEN,
+    IdleState.UNREADABLE: ReasonCode.RECORD_UNREADABLE,
+}
+IDLE_STATES = (IdleState.IDLE, NOT_HELD, WAKE_BEGUN, BOUNDS_CHANGED, KEPT_DOWN)
+STATES = (IdleState.AWAKE, *OF_STATE, *IDLE_STATES, SCALED_UP, *LEFTOVERS)
+State = IdleState | tuple[IdleState, ReasonCode]
 CONDITIONS = st.frozensets(st.sampled_from(Condition))
-STATES, RESULTS = st.sampled_from(IdleState), st.sampled_from(CriterionResult)
+ANY_STATE, RESULTS = st.sampled_from(STATES), st.sampled_from(CriterionResult)
 
 
-def action(state: IdleState, result: CriterionResult, conditions: Collection[Condition]) -> IdleAction:
-    return choose(state, result, frozenset(conditions))[1]
+def chosen(
+    state: State, result: CriterionResult, conditions: Collection[Condition]
+) -> tuple[Rule, IdleAction, Condition | None]:
+    of, fact = state if isinstance(state, tuple) else (state, OF_STATE.get(state))
+    return choose(of, fact, result, frozenset(conditions))
+
+
+def action(state: State, result: CriterionResult, conditions: Collection[Condition]) -> IdleAction:
+    return chosen(state, result, conditions)[1]
 
 
 CASES = [
@@ -71,16 +97,16 @@ CASES = [
     ("idle, guarded, and asked for", IdleState.IDLE, NOT_SELECTED, (Condition.GUARDED, Condition.REQUESTED), "wake"),
     ("idle, and a Service with it runs", IdleState.IDLE, IDLE, (Condition.SERVICE_RUNS,), "keep"),
     ("idle, due, on a read-only cluster", IdleState.IDLE, UNKNOWN, (Condition.DUE, Condition.READ_ONLY), "overdue"),
-    ("idle, its autoscaler not held yet, and busy", IdleState.HPA_NOT_PINNED, BUSY, (Condition.BUSY,), "wake"),
-    ("production since, and an autoscaler raises it", IdleState.HPA_NOT_PINNED, IDLE, (Condition.PRODUCTION,), "wake"),
-    ("its autoscaler has its bounds back, by our wake", IdleState.HPA_RESTORED, IDLE, (), "wake"),
-    ("its autoscaler got its bounds back from somebody", IdleState.HPA_CHANGED, IDLE, (), "wake"),
-    ("scaled up by a person while idle", IdleState.MANUALLY_SCALED, IDLE, (), "release"),
-    ("scaled up by a tool, onRevert: Insist", IdleState.MANUALLY_SCALED, IDLE, (Condition.INSISTS,), "idle"),
-    ("scaled up by a tool, and busy now", IdleState.MANUALLY_SCALED, BUSY, (Condition.INSISTS,), "release"),
-    ("scaled up by a tool, only observed", IdleState.MANUALLY_SCALED, IDLE, OBSERVED_INSISTS, "release"),
-    ("kept down by somebody else", IdleState.TAKEN_OVER, IDLE, (), "release"),
-    ("kept down by somebody else, and asked for", IdleState.TAKEN_OVER, IDLE, (Condition.REQUESTED,), "wake"),
+    ("idle, its autoscaler not held yet, and busy", NOT_HELD, BUSY, (Condition.BUSY,), "wake"),
+    ("production since, and an autoscaler raises it", NOT_HELD, IDLE, (Condition.PRODUCTION,), "wake"),
+    ("its autoscaler has its bounds back, by our wake", WAKE_BEGUN, IDLE, (), "wake"),
+    ("its autoscaler got its bounds back from somebody", BOUNDS_CHANGED, IDLE, (), "wake"),
+    ("scaled up by a person while idle", SCALED_UP, IDLE, (), "release"),
+    ("scaled up by a tool, onRevert: Insist", SCALED_UP, IDLE, (Condition.INSISTS,), "idle"),
+    ("scaled up by a tool, and busy now", SCALED_UP, BUSY, (Condition.INSISTS,), "release"),
+    ("scaled up by a tool, only observed", SCALED_UP, IDLE, OBSERVED_INSISTS, "release"),
+    ("kept down by somebody else", KEPT_DOWN, IDLE, (), "release"),
+    ("kept down by somebody else, and asked for", KEPT_DOWN, IDLE, (Condition.REQUESTED,), "wake"),
     ("a record that cannot be read", IdleState.UNREADABLE, NOT_SELECTED, (Condition.REQUESTED,), "leave"),
     ("at zero, listed, and nothing proves that we idled it", IdleState.UNPROVEN, IDLE, (Condition.REQUESTED,), "leave"),
     ("idled by another Fleet", IdleState.FOREIGN, IDLE, (), "leave"),
@@ -88,11 +114,11 @@ CASES = [
     ("idled by another Fleet, its wake is due", IdleState.FOREIGN, IDLE, (Condition.DUE,), "overdue"),
     ("of another Fleet, asked for, protected", IdleState.FOREIGN, IDLE, (ASKED, Condition.PROTECTED), "leave"),
     ("idled by another Fleet, which holds its HPA", IdleState.FOREIGN, IDLE, (ASKED, Condition.BOUNDS), "leave"),
-    ("an idle that a run did not finish", IdleState.IDLE_INCOMPLETE, IDLE, (), "idle"),
-    ("an idle that a run did not finish, and busy now", IdleState.IDLE_INCOMPLETE, BUSY, (), "clear"),
-    ("a wake that a run did not finish", IdleState.WAKE_INCOMPLETE, BUSY, (), "clear"),
-    ("a record from before the last wake", IdleState.STALE, BUSY, (), "clear"),
-    ("a record from before the last wake, only observed", IdleState.STALE, IDLE, (Condition.OBSERVED,), "clear"),
+    ("an idle that a run did not finish", HALF_IDLED, IDLE, (), "idle"),
+    ("an idle that a run did not finish, and busy now", HALF_IDLED, BUSY, (), "clear"),
+    ("a wake that a run did not finish", HALF_WOKEN, BUSY, (), "clear"),
+    ("a record from before the last wake", STALE, BUSY, (), "clear"),
+    ("a record from before the last wake, only observed", STALE, IDLE, (Condition.OBSERVED,), "clear"),
 ]  # fmt: skip
 
 
@@ -100,13 +126,13 @@ CASES = [
     ("state", "result", "conditions", "expected"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
 def test_what_is_done_with(
-    state: IdleState, result: CriterionResult, conditions: tuple[Condition, ...], expected: str
+    state: State, result: CriterionResult, conditions: tuple[Condition, ...], expected: str
 ) -> None:
     assert action(state, result, conditions) == expected
 
 
 def test_each_rule_has_a_case() -> None:
-    decided = {id(choose(state, result, frozenset(conditions))[0]) for _, state, result, conditions, _ in CASES}
+    decided = {id(chosen(state, result, conditions)[0]) for _, state, result, conditions, _ in CASES}
 
     assert [rule for rule in RULES if id(rule) not in decided] == []
 
@@ -135,29 +161,26 @@ def test_each_condition_is_looked_for_and_all_changes_it_is_known() -> None:
     assert own - NOBODY_ENDS - CHANGE_OF.keys() == set()
 
 
-@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
+@given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_every_combination_has_an_action(
-    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
+    state: State, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     assert action(state, result, conditions) in IdleAction
 
 
-@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
+@given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_nothing_is_newly_idled_that_a_policy_does_not_call_idle_or_that_anything_keeps_up(
-    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
+    state: State, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     if action(state, result, conditions) in (IdleAction.IDLE, IdleAction.OBSERVE):
         assert result is IDLE
         assert conditions.isdisjoint({*KEEP_UP, Condition.READ_ONLY})
-        assert (
-            action(state, result, conditions - {Condition.OBSERVED}) is IdleAction.IDLE
-            or state is IdleState.MANUALLY_SCALED
-        )
+        assert action(state, result, conditions - {Condition.OBSERVED}) is IdleAction.IDLE or state is SCALED_UP
 
 
-@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
+@given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_nothing_is_written_on_a_read_only_cluster(
-    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
+    state: State, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     found = action(state, result, conditions | {Condition.READ_ONLY})
 
@@ -167,13 +190,13 @@ def test_nothing_is_written_on_a_read_only_cluster(
 
 
 @given(
-    state=st.sampled_from(sorted(IDLE_STATES)),
+    state=st.sampled_from(IDLE_STATES),
     result=RESULTS,
     conditions=CONDITIONS,
     condition=st.sampled_from(Condition),
 )
 def test_a_request_wakes_whatever_else_holds(
-    state: IdleState, result: CriterionResult, conditions: frozenset[Condition], condition: Condition
+    state: State, result: CriterionResult, conditions: frozenset[Condition], condition: Condition
 ) -> None:
     assert (
         action(state, result, (conditions | {condition, Condition.REQUESTED}) - {Condition.READ_ONLY})
@@ -181,9 +204,9 @@ def test_a_request_wakes_whatever_else_holds(
     )
 
 
-@given(state=STATES, result=RESULTS, conditions=CONDITIONS)
+@given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_what_is_not_idle_because_of_us_is_only_woken_by_a_request(
-    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
+    state: State, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     if action(state, result, conditions) is IdleAction.WAKE and state not in IDLE_STATES:
         assert state is IdleState.FOREIGN
@@ -191,5 +214,5 @@ def test_what_is_not_idle_because_of_us_is_only_woken_by_a_request(
 
 
 @given(state=st.sampled_from(LEFTOVERS), result=RESULTS, conditions=CONDITIONS)
-def test_leftovers_never_stay(state: IdleState, result: CriterionResult, conditions: frozenset[Condition]) -> None:
+def test_leftovers_never_stay(state: State, result: CriterionResult, conditions: frozenset[Condition]) -> None:
     assert action(state, result, conditions - {Condition.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)
