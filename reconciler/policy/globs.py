@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Container, Iterable, Sequence
+from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 
 from msgspec import Struct
@@ -19,74 +19,46 @@ _MOST_STATES = 2_000
 """So many sets of places are looked at before a pattern counts as too complex to be compared."""
 
 
-class _Chars(Struct, frozen=True):
-    """The characters `listed`, or all others with `negated`."""
-
-    listed: frozenset[str] = frozenset()
-    negated: bool = False
-
-    def has(self, char: str) -> bool:
-        return (char in self.listed) is not self.negated
-
-
 class _Step(Struct, frozen=True):
-    """One character of `chars`, or with `repeated` any number of them.
+    """One character that `chars`, a regular expression, matches, or with `repeated` any number of them.
 
     `skips`: how many steps on one may go from here without a character, this step included.
     """
 
-    chars: _Chars
+    chars: str
     repeated: bool = False
     skips: tuple[int, ...] = ()
 
 
-_ANY = _Chars(negated=True)
-_IN_FOLDER = _Chars(frozenset("/"), negated=True)
 _Steps = tuple[_Step, ...]
 _TOKEN = r"(?s)\*\*|\*|\?|\[!?\]?[^\]]*\]|."
 _PATH_TOKEN = r"(?s)/\*\*\Z|\*\*/|\*\*|\*|\?|."
 
 
-def _any_number(chars: _Chars) -> _Step:
+def _any_number(chars: str) -> _Step:
     return _Step(chars, repeated=True, skips=(1,))
 
 
-_SLASH = _Step(_Chars(frozenset("/")))
-_FOLDERS = {"/**": (_SLASH, _any_number(_ANY)), "**/": (_any_number(_ANY), _SLASH)}
-_NO_FOLDER = _Step(_Chars(), skips=(1, 3))  # both may also stand for no folder at all
+_FOLDERS = {"/**": (_Step("/"), _any_number(".")), "**/": (_any_number("."), _Step("/"))}
+_NO_FOLDER = _Step("(?!)", skips=(1, 3))  # both may also stand for no folder at all
 
 
 @lru_cache(maxsize=4096)
 def _steps(pattern: str, path: bool) -> _Steps:
     found: list[_Step] = []
     for token in re.findall(_PATH_TOKEN if path else _TOKEN, pattern):
-        one = _IN_FOLDER if path else _ANY
+        one = "[^/]" if path else "."
         if token in _FOLDERS:
             found += [_NO_FOLDER, *_FOLDERS[token]]
         elif token in ("*", "**"):
-            found.append(_any_number(_ANY if token == "**" else one))
+            found.append(_any_number("." if token == "**" else one))
         elif token == "?":
             found.append(_Step(one))
         elif len(token) > 2:
-            found.append(_Step(_listed(token[1:-1])))
+            found.append(_Step(translate(token)))
         else:
-            found += [_Step(_Chars(frozenset(char))) for char in token]
+            found += [_Step(re.escape(char)) for char in token]
     return tuple(found)
-
-
-def _listed(inside: str) -> _Chars:
-    """Return the characters in brackets; `a-f` is a range, as in `fnmatch`."""
-    negated = inside.startswith("!")
-    body = inside.removeprefix("!")
-    chars = set(body) if "-" not in body[1:-1] else set()
-    while body:
-        if len(body) > 2 and body[1] == "-":
-            chars |= {chr(code) for code in range(ord(body[0]), ord(body[2]) + 1)}
-            body = body[3:]
-        else:
-            chars.add(body[0])
-            body = body[1:]
-    return _Chars(frozenset(chars), negated)
 
 
 _Places = frozenset[int]
@@ -104,15 +76,19 @@ def _from(steps: _Steps, places: Iterable[int]) -> _Places:
     return frozenset(found)
 
 
-def _after(steps: _Steps, places: _Places, char: str) -> _Places:
-    taken = (place for place in places if place < len(steps) and steps[place].chars.has(char))
+def _after(steps: _Steps, taking: Sequence[Container[str]], places: _Places, char: str) -> _Places:
+    """Return the places after `char`; `taking` are the characters that each step takes."""
+    taken = (place for place in places if place < len(steps) and char in taking[place])
     return _from(steps, (place if steps[place].repeated else place + 1 for place in taken))
 
 
-def _alphabet(patterns: Iterable[_Steps]) -> list[str]:
-    """Return every character that some pattern names, and one that none does."""
-    named = {char for steps in patterns for step in steps for char in step.chars.listed}
-    return [*sorted(named), "\0"]
+def _alphabet(patterns: Iterable[str]) -> list[str]:
+    """Return characters of which one is in each set that some patterns tell apart: those of their texts, those next to
+    the ends of a range, and one that none has.
+    """
+    named = {ord(char) for char in "".join(patterns)}
+    near = {code + far for pattern in patterns if "[" in pattern for code in map(ord, pattern) for far in (-1, 1)}
+    return ["\0", *map(chr, sorted(named | near))]
 
 
 def is_pattern(name: str) -> bool:
@@ -139,8 +115,7 @@ def is_within(pattern: str, others: Sequence[str]) -> bool:
     """
     if pattern in others or "*" in others:
         return True
-    steps = [_steps(one, path=False) for one in (pattern, *others)]
-    return _reaches(steps, lambda ends: ends[0] and not any(ends[1:])) is False
+    return _reaches((pattern, *others), lambda ends: ends[0] and not any(ends[1:])) is False
 
 
 @lru_cache(maxsize=4096)
@@ -149,7 +124,7 @@ def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
     start, twin = _start(pattern), _start(other)
     if not start.startswith(twin) and not twin.startswith(start):
         return False
-    return _reaches([_steps(pattern, path), _steps(other, path)], all) is not False
+    return _reaches((pattern, other), all, path=path) is not False
 
 
 class GlobIndex:
@@ -192,20 +167,24 @@ def _start(pattern: str) -> str:
     return next((pattern[:place].removesuffix("/") for place, char in enumerate(pattern) if char in _GLOB), pattern)
 
 
-def _reaches(patterns: list[_Steps], wanted: Callable[[list[bool]], bool]) -> bool | None:
+def _reaches(texts: Sequence[str], wanted: Callable[[list[bool]], bool], *, path: bool = False) -> bool | None:
     """Return whether some text ends where `wanted` holds of which patterns match it; the first one has to go on.
 
     None: it would take too long to find out.
     """
-    chars = _alphabet(patterns)
-    start = tuple(_from(steps, (0,)) for steps in patterns)
+    chars = _alphabet(texts)
+    patterns = [
+        (steps, [set(filter(re.compile(step.chars, re.DOTALL).fullmatch, chars)) for step in steps])
+        for steps in (_steps(text, path) for text in texts)
+    ]
+    start = tuple(_from(steps, (0,)) for steps, _ in patterns)
     seen, waiting = {start}, [start]
     while waiting:
         state = waiting.pop()
-        if wanted([len(steps) in places for steps, places in zip(patterns, state, strict=True)]):
+        if wanted([len(steps) in places for (steps, _), places in zip(patterns, state, strict=True)]):
             return True
         for char in chars:
-            after = tuple(_after(steps, places, char) for steps, places in zip(patterns, state, strict=True))
+            after = tuple(_after(*pattern, places, char) for pattern, places in zip(patterns, state, strict=True))
             if after[0] and after not in seen:
                 seen.add(after)
                 waiting.append(after)
