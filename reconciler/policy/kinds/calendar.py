@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import Place, PolicyDocument
-from reconciler.policy.kinds.fields import KIND, ApiVersionField, Fields, MetadataField, Text, expected, given, matching
+from reconciler.policy.kinds.fields import Fields, OwnDocument, Text, expected, given, matching
 
 
 class WeeklyWindow(Struct, frozen=True):
@@ -268,12 +268,9 @@ class CalendarSpec(HoursFields, frozen=True, kw_only=True):
     }
 
 
-class CalendarDocument(Fields, frozen=True, kw_only=True):
+class CalendarDocument(OwnDocument[Literal["Calendar"]], frozen=True, kw_only=True):
     """A Calendar holds windows of time. Schedules refer to it by name."""
 
-    api_version: ApiVersionField
-    kind: Annotated[Literal["Calendar"], KIND]
-    metadata: MetadataField
     spec: CalendarSpec
     """spec states when a schedule is idle."""
 

@@ -13,14 +13,12 @@ from reconciler.policy.kinds.federated_replica_set import NAMESPACE
 from reconciler.policy.kinds.fields import (
     KIND,
     PRIORITY,
-    ApiVersionField,
     Fields,
     LabelKey,
-    MetadataField,
-    MetadataFields,
     Mode,
     Name,
     NamespaceName,
+    OwnDocument,
     Query,
     Replicas,
     ReplicasLimits,
@@ -116,12 +114,9 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
     """
 
 
-class DownscalePolicyDocument(Fields, frozen=True, kw_only=True):
+class DownscalePolicyDocument(OwnDocument[Literal["DownscalePolicy"]], frozen=True, kw_only=True):
     """A DownscalePolicy states which pods are deleted first when a run scales a workload down, and to how many."""
 
-    api_version: ApiVersionField
-    kind: Annotated[Literal["DownscalePolicy"], KIND]
-    metadata: MetadataField
     spec: DownscalePolicySpec
     """spec states what is scaled down, and in which order."""
 
@@ -147,15 +142,16 @@ class DownscalePolicy(DownscalePolicySpec, frozen=True, kw_only=True):
 POD_PICKER: Path = ("spec", "podPicker")
 
 
-def downscale_policy_of(
-    document: PolicyDocument, fields: DownscalePolicyDocument, pod_picker: Path = POD_PICKER
-) -> DownscalePolicy:
-    """Return the policy; its problems are gathered in `document`, which has the pod picker at `pod_picker`."""
-    spec = fields.spec
+def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocument) -> DownscalePolicy:
+    """Return the policy; its problems are gathered in `document`."""
+    return _policy_of(document, fields.metadata.name, fields.spec, POD_PICKER)
+
+
+def _policy_of(document: PolicyDocument, name: str, spec: DownscalePolicySpec, pod_picker: Path) -> DownscalePolicy:
     policy = from_fields(
         DownscalePolicy,
         spec,
-        name=fields.metadata.name,
+        name=name,
         place=document.place,
         selector=selector_of(document, spec.selector),
         exclude=exclusions_of(document, spec.exclude),
@@ -254,9 +250,5 @@ def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> Downs
         ),
         pod_picker=fields.spec.downscale_pod_picker,
     )
-    named = MetadataFields(name=f"deployment.{metadata.namespace}.{metadata.name}")
-    policy = DownscalePolicyDocument(
-        api_version="reconciler/v1alpha1", kind="DownscalePolicy", metadata=named, spec=spec
-    )
     document.spec = spec
-    return downscale_policy_of(document, policy, PICKER)
+    return _policy_of(document, f"deployment.{metadata.namespace}.{metadata.name}", spec, PICKER)

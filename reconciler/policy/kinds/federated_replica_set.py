@@ -16,10 +16,8 @@ from reconciler.model import NOTHING
 from reconciler.policy.globs import matches_any
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
-    KIND,
     Annotations,
     ApiVersion,
-    ApiVersionField,
     ClusterOrAll,
     Duration,
     Fields,
@@ -28,6 +26,7 @@ from reconciler.policy.kinds.fields import (
     Name,
     NamespaceName,
     ObjectName,
+    OwnDocument,
     Replicas,
     ReplicasLimits,
     Text,
@@ -195,12 +194,10 @@ class FederatedMetadataFields(Fields, frozen=True, kw_only=True):
     Helm and the reconciler are not."""
 
 
-class FederatedReplicaSetDocument(Fields, frozen=True, kw_only=True):
+class FederatedReplicaSetDocument(OwnDocument[Literal["FederatedReplicaSet"]], frozen=True, kw_only=True):
     """A FederatedReplicaSet states how many replicas of a workload run in which cluster."""
 
-    api_version: ApiVersionField
-    kind: Annotated[Literal["FederatedReplicaSet"], KIND]
-    metadata: FederatedMetadataFields
+    metadata: FederatedMetadataFields  # type: ignore[assignment]
     """metadata names the policy and its ReplicaSets."""
     spec: FederatedReplicaSetSpec
     """spec states how many replicas run where."""

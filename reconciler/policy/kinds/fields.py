@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
@@ -179,10 +179,6 @@ T = TypeVar("T")
 V = TypeVar("V", bound=Struct)
 
 API_VERSION = "reconciler/v1alpha1"
-ApiVersionField = Annotated[
-    Literal["reconciler/v1alpha1"],
-    Meta(description="apiVersion is the version of the schema that this document follows."),
-]
 
 
 class Fields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -212,8 +208,17 @@ class MetadataFields(Fields, frozen=True, kw_only=True):
     """annotations are for your own tools; the reconciler does not read them."""
 
 
-MetadataField = Annotated[MetadataFields, Meta(description="metadata names the policy.")]
 KIND = Meta(description="kind is the kind of this document.")
+
+
+class OwnDocument(Fields, Generic[T], frozen=True, kw_only=True):
+    """What a document of a kind of our own begins with; `T` is the literal of the kind."""
+
+    api_version: Literal["reconciler/v1alpha1"]
+    """apiVersion is the version of the schema that this document follows."""
+    kind: Annotated[T, KIND]
+    metadata: MetadataFields
+    """metadata names the policy."""
 
 
 # What policies with a selector have in common, and how much they may take down for the first time.

@@ -15,15 +15,13 @@ from reconciler.policy.globs import GlobIndex, matches_any
 from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_unlike, cluster_of
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
-    KIND,
-    ApiVersionField,
     Fields,
     FleetLimits,
     Labels,
-    MetadataField,
     Name,
     NamespaceName,
     NamespacePattern,
+    OwnDocument,
     Text,
     from_fields,
     matching,
@@ -174,12 +172,9 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
     that is neither below these paths nor below those of a tenant is refused."""
 
 
-class FleetDocument(Fields, frozen=True, kw_only=True):
+class FleetDocument(OwnDocument[Literal["Fleet"]], frozen=True, kw_only=True):
     """A Fleet lists the clusters and limits what one run may change. There is exactly one Fleet."""
 
-    api_version: ApiVersionField
-    kind: Annotated[Literal["Fleet"], KIND]
-    metadata: MetadataField
     spec: FleetSpec
     """spec defines the clusters and the limits."""
 

@@ -21,15 +21,13 @@ from reconciler.policy.kinds.criteria import (
 )
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
-    KIND,
     PRIORITY,
     PRODUCTION,
-    ApiVersionField,
     Duration,
     Fields,
     Limits,
-    MetadataField,
     Mode,
+    OwnDocument,
     Replicas,
     Whole,
     from_fields,
@@ -128,12 +126,9 @@ class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
     Fleet. Replicas of idled workloads count only if replicas is stated."""
 
 
-class IdlingPolicyDocument(Fields, frozen=True, kw_only=True):
+class IdlingPolicyDocument(OwnDocument[Literal["IdlingPolicy"]], frozen=True, kw_only=True):
     """An IdlingPolicy states when workloads are idled and when they are woken."""
 
-    api_version: ApiVersionField
-    kind: Annotated[Literal["IdlingPolicy"], KIND]
-    metadata: MetadataField
     spec: IdlingPolicySpec
     """spec states what is idled, and when."""
 
