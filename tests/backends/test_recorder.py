@@ -9,22 +9,29 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.backends.decode.decoder import decoded_value
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.shapes import ReplicaSet
 from reconciler.backends.decode.wire import instant
+from reconciler.backends.decode.workloads import EVERY, paths_read
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.cluster import open_snapshot
-from reconciler.backends.snapshot.manifests import instant_text, manifest_of
+from reconciler.backends.snapshot.index import Index
+from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, entry_of
+from reconciler.backends.snapshot.manifests import fill_status, instant_text, manifest_of, put_at
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics, read_metrics, result_value
 from reconciler.backends.snapshot.recorder import Recorder, read_recording
 from reconciler.cli.snapshot import write_snapshot
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
 from reconciler.model import FieldWriter, QueryAnswer, Sample
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import SWITCHES, WorkloadKind
 from reconciler.yaml.writer import block_text
 from tests.backends.folders import last_names_first
+from tests.laws import tries
 
 NOW = datetime(2026, 11, 20, 22, tzinfo=UTC)
 CLONES = WorkloadKind(
@@ -258,6 +265,57 @@ def test_of_a_custom_resource_only_its_scale_is_kept() -> None:
     assert live.replicas == 4
     assert live.status_replicas == 3
     assert "x" not in str(written).replace("apps.kruise.io", "")
+
+
+NESTED = replace(CLONES, replicas_path=("spec", "server", "count"), status_path=("status", "server", "count"))
+SETS = WorkloadKind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
+LEAVES = st.sampled_from([None, True, False, 0, 1, 2, 3, -1, 1 << 31, 1.5, "", "2", "50%", "on", "Halted", {}, []])
+CONDITIONS = st.lists(st.builds(dict, type=st.sampled_from(["Ready", "Failed", 1]), status=LEAVES), max_size=2)
+
+
+@st.composite
+def custom_resources(draw: st.DrawFn) -> tuple[WorkloadKind, dict[str, Any]]:
+    """A kind, and an object of it with anything where something is read, or in the way of that, or beside it."""
+    kind = draw(st.sampled_from([CLONES, NESTED, SETS, *SWITCHES.values()]))
+    manifest: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ci", "uid": "1", "generation": 2}}
+    paths = [path for path in paths_read(kind) if path and path[0] != "metadata" and EVERY not in path]
+    beside = [(*path[:-1], "other") for path in paths]
+    for path in draw(st.lists(st.sampled_from([*paths, *beside, ("spec", "template"), ("spec", "selector")]))):
+        short = path[: draw(st.integers(1, len(path)))] if draw(st.integers(0, 3)) == 0 else path
+        value = draw(LEAVES) if len(short) > 1 else draw(st.sampled_from([None, {}]))
+        manifest = put_at(manifest, short, value)
+    if draw(st.booleans()):
+        manifest = put_at(manifest, ("status", "conditions"), draw(CONDITIONS | LEAVES))
+    return kind, manifest
+
+
+@tries(500)
+@given(custom_resources())
+@example((SETS, {"spec": {"rolloutStrategy": {"rollingUpdateConfiguration": {"partition": 2}}}}))
+@example((NESTED, {"spec": {"server": {"image": "a"}}}))
+@example((NESTED, {"spec": {"server": "a"}}))
+@example((SETS, {"spec": {"replicas": -1}}))
+@example((CLONES, {}))
+@example((SWITCHES["kubevirt.io", "VirtualMachine"], {"spec": {"running": True}}))
+@example((SWITCHES["batch", "Job"], {"spec": {"suspend": 1.5}}))
+@example(
+    (
+        SWITCHES["serving.knative.dev", "Service"],
+        {"status": {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}},
+    )
+)
+def test_a_custom_resource_is_read_of_its_recording_as_of_the_cluster(found: tuple[WorkloadKind, Any]) -> None:
+    kind, manifest = found
+    manifest = {"metadata": {"name": "a", "namespace": "ci", "uid": "1", "generation": 2}} | manifest
+    live, recorded, written = again(workloads_of(kind), manifest, kind)
+    assert recorded == live
+    index = Index("east", [], [kind])
+    index.scales[kind.group, kind.kind] = kind
+    entry = entry_of(FoundManifest(written, kind.api_version, kind.kind))
+    assert isinstance(entry, ManifestEntry)
+    assert index.wrong_with(entry) == [], "a snapshot takes it"
+    fill_status(entry.decoded, kind)
+    assert index.model_object(workloads_of(kind), entry) == live
 
 
 def test_answers_come_back_as_they_were(tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ DEFINITION = {
             "spec.pool.size is 2147483648, expected a number from 0 to 2147483647",
             id="more than the API server takes",
         ),
+        pytest.param(
+            {"spec": {"pool": {"size": -1}}},
+            "spec.pool.size is -1, expected a number from 0 to 2147483647",
+            id="less than the API server takes",
+        ),
         pytest.param({"spec": {"pool": {}}}, "", id="the map, empty: one replica"),
     ],
 )
@@ -54,3 +59,13 @@ def test_what_has_no_place_for_its_replicas_is_undecided(tmp_path, given, missin
         return
     assert said.code == 0
     assert f"? east/shop/Pool/web  {missing} (" in said.out
+
+
+def test_a_deployment_in_a_file_without_spec_is_undecided(tmp_path):
+    folder = Folder(tmp_path)
+    folder.write("policies/all.yaml", POLICIES.replace("[Pool]", "[Deployment]"))
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}}
+    folder.write("snapshot/east/objects.yaml", yaml.safe_dump(web))
+    said = folder.plan(NIGHT, "--detailed-exitcode")
+    assert (said.code, folder.apply(NIGHT).code) == (0, 0)
+    assert "? east/shop/Deployment/web  it has no spec, where its replicas would stand (" in said.out

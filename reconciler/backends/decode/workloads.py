@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import fields
 
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.decoder import decoded_value
+from reconciler.backends.decode.decoder import decoded_value, json_words
 from reconciler.backends.decode.shapes import WholeTemplate
 from reconciler.backends.decode.wire import (
     CustomManagedFields,
@@ -27,7 +27,6 @@ from reconciler.backends.decode.wire import (
 )
 from reconciler.backends.patched_values import value_below
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.messages import shown
 from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Switch, Workload
 from reconciler.pod_requests import NO_REQUESTS, PodRequests, requests_of
 from reconciler.untrusted_text import MOST_REPLICAS
@@ -92,12 +91,14 @@ def _status(status: shapes.WorkloadStatus | None, *, rolls: bool = False) -> dic
 
 
 def _scaled(
-    spec: Any, template: shapes.PodTemplate | None, selector: LabelSelector | None, status: dict[str, Any]
+    decoded: Any, template: shapes.PodTemplate | None, selector: LabelSelector | None, status: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what the built-in kinds with replicas say alike."""
+    """Return what the built-in kinds with replicas say alike. Only a manifest in a file is without spec."""
     labels = _template_labels(template)
+    if decoded.spec is None:
+        return status | {"no_place": _missing_parent({}, ("spec", "replicas"), "replicas")}
     return status | {
-        "replicas": spec.replicas,
+        "replicas": decoded.spec.replicas,
         "selector": selector or _default_selector(labels),
         "template_labels": labels,
         "requests": _pod_requests(template),
@@ -122,7 +123,7 @@ def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any
     first = (spec.ordinals or shapes.Ordinals()).start or 0  # a partition is an ordinal
     status = _status(decoded.status, rolls=True)
     claims = spec.persistent_volume_claim_retention_policy or shapes.ClaimRetention()
-    return _scaled(spec, spec.template, decoded_selector(spec.selector), status) | {
+    return _scaled(decoded, spec.template, decoded_selector(spec.selector), status) | {
         "partition": None if update.type == "OnDelete" else max(0, partition - first),
         "first_ordinal": first,
         "loses_volumes": claims.when_scaled == "Delete" and bool(spec.volume_claim_templates),
@@ -132,7 +133,7 @@ def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any
 def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicaSetSpec()
     template = spec.template or WholeTemplate(None, shapes.PodTemplate())
-    return _scaled(spec, template.read, decoded_selector(spec.selector), _status(decoded.status)) | {
+    return _scaled(decoded, template.read, decoded_selector(spec.selector), _status(decoded.status)) | {
         "min_ready_seconds": spec.min_ready_seconds,
         "template": template.raw,
     }
@@ -140,7 +141,7 @@ def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str
 
 def _replication_controller(decoded: shapes.ReplicationController, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicationControllerSpec()
-    return _scaled(spec, spec.template, _default_selector(spec.selector or {}), _status(decoded.status))
+    return _scaled(decoded, spec.template, _default_selector(spec.selector or {}), _status(decoded.status))
 
 
 def _cron_job(decoded: shapes.CronJob, _: WorkloadKind | None) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     if scale is not None and scale.is_switch:
         return _switched(decoded, scale)
     spec, status = decoded.spec or {}, decoded.status or {}
-    conditions = _if_shaped(shapes.CustomStatus, status)
+    conditions = if_shaped(shapes.CustomStatus, status)
     paths = scale or WorkloadKind("", "", "", "")
     known = BY_KIND.get(paths.kind, paths)
     is_like_deployment = known.pods == "ReplicaSets" and known.group == paths.group  # whatever its definition says
@@ -185,32 +186,51 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
         "available_replicas": count("availableReplicas"),
         "updated_replicas": count("updatedReplicas"),
         "observed_generation": observed,
-        "partition": _partition(spec, count_at({"spec": spec}, paths.replicas_path, 1)),
+        "partition": _partition({"spec": spec}, count_at({"spec": spec}, paths.replicas_path, 1)),
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
-        "selector": decoded_selector(_custom_selector(spec.get("selector"))),
-        "template_labels": _template_labels(_if_shaped(shapes.CustomTemplate, spec.get("template"))),
-        "requests": _pod_requests(_if_shaped(shapes.PodTemplate, spec.get("template"))),
+        "selector": decoded_selector(custom_selector(spec)),
+        "template_labels": _template_labels(if_shaped(shapes.CustomTemplate, spec.get("template"))),
+        "requests": _pod_requests(if_shaped(shapes.PodTemplate, spec.get("template"))),
     }
 
 
+EVERY = "*"
+"""In a path: each entry of a mapping or a list."""
+_UPDATE_TYPE = ("spec", "updateStrategy", "type")
 _PARTITIONS = (
-    ("updateStrategy", "partition"),
-    ("updateStrategy", "rollingUpdate", "partition"),
-    ("rolloutStrategy", "rollingUpdateConfiguration", "partition"),
+    ("spec", "updateStrategy", "partition"),
+    ("spec", "updateStrategy", "rollingUpdate", "partition"),
+    ("spec", "rolloutStrategy", "rollingUpdateConfiguration", "partition"),
 )
 _WHOLE = 100
 
 
-def _partition(spec: Mapping[str, Any], replicas: int | None) -> int | None:
+def paths_read(kind: WorkloadKind) -> Iterator[tuple[str, ...]]:
+    """Yield where everything stands that is read of the spec and the status of a custom resource, but for what looks
+    as in the built-in kinds: its selector and its template.
+    """
+    yield from (("status", "conditions", EVERY, field.encode_name) for field in fields(shapes.StatusCondition))
+    yield from (("status", "observedGeneration"), kind.replicas_path)
+    if kind.is_switch:
+        ready = kind.ready or Ready()
+        yield from (kind.instead, ready.path, ready.same_as)
+        if kind.in_map:
+            yield (*kind.replicas_path[:-1], EVERY)
+        return
+    yield from (("status", count) for count in ("replicas", *STATUS_COUNTS))
+    yield from (kind.status_path, _UPDATE_TYPE, *_PARTITIONS)
+
+
+def _partition(value: Mapping[str, Any], replicas: int | None) -> int | None:
     """Return how many pods keep their template, as StatefulSets, the kinds of OpenKruise and LeaderWorkerSets say it;
     None: all do. Of less than 100 % at least one does not.
 
     Source: openkruise/kruise apis/apps/v1alpha1 cloneset_types.go, CloneSetUpdateStrategy; statefulset_types.go;
     kubernetes-sigs/lws api/leaderworkerset/v1 leaderworkerset_types.go, RollingUpdateConfiguration.
     """
-    if value_below(spec, ("updateStrategy", "type")) == "OnDelete":
+    if value_below(value, _UPDATE_TYPE) == "OnDelete":
         return None
-    found = next(filter(None, (value_below(spec, path) for path in _PARTITIONS)), 0)
+    found = next(filter(None, (value_below(value, path) for path in _PARTITIONS)), 0)
     if isinstance(found, str) and found.endswith("%"):
         share = count_at(found[:-1], ()) or 0
         kept = -(-(replicas or 0) * share // 100)
@@ -220,7 +240,7 @@ def _partition(spec: Mapping[str, Any], replicas: int | None) -> int | None:
 
 def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
     """Return what is read of what has a switch. Its pods are not counted: it is ready, or it is not."""
-    value = switch_tree(decoded)
+    value = _switch_tree(decoded)
     *parents, key = kind.replicas_path
     holder = value_below(value, parents)
     found = holder.get(key) if isinstance(holder, Mapping) else None
@@ -231,7 +251,7 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
     other = value_below(value, kind.instead) if kind.instead else None
     missing = "" if kind.in_map and holder is None else _missing_parent(value, kind.replicas_path, "switch")
     beyond = _missing_parent(value, parents, "switch") if kind.in_map and parents[0] == "spec" else ""
-    expected = f"{_literal(kind.off)} where it is off" if is_alike else "a text, a whole number, true or false"
+    expected = f"{json_words(kind.off)} where it is off" if is_alike else "a text, a whole number, true or false"
     problem = _unexpected(kind.replicas_path, found, expected) if strange else missing or beyond
     observed = number_at(decoded.status, ("observedGeneration",))
     is_behind = observed is not None and observed < (decoded.metadata.generation or 0)  # its conditions are of before
@@ -242,25 +262,25 @@ def _switched(decoded: shapes.Custom, kind: WorkloadKind) -> dict[str, Any]:
             kind,
             None if strange else found,
             has_map=holder is not None,
-            alone=isinstance(holder, Mapping) and holder.keys() == {key},
-            finished=any(is_ready(value, Ready(type=condition)) for condition in kind.finished),
+            alone=kind.in_map and isinstance(holder, Mapping) and holder.keys() == {key},
+            finished=any(_is_ready(value, Ready(type=condition)) for condition in kind.finished),
             is_known=not strange and not other,
         ),
         "no_place": problem,
         "ready_replicas": None
         if kind.ready is None or not decoded.status
-        else int(is_ready(value, kind.ready) and not (kind.ready.type and is_behind)),
+        else int(_is_ready(value, kind.ready) and not (kind.ready.type and is_behind)),
     }
 
 
-def switch_tree(decoded: shapes.Custom) -> dict[str, Any]:
+def _switch_tree(decoded: shapes.Custom) -> dict[str, Any]:
     """Return the parts of a custom resource in which switches stand, and what shows that it runs."""
     metadata = {} if decoded.metadata.annotations is None else {"annotations": decoded.metadata.annotations}
     spec = {} if decoded.spec is None else {"spec": decoded.spec}
     return {"metadata": metadata, **spec, "status": decoded.status or {}}
 
 
-def is_ready(value: Any, ready: Ready) -> bool:
+def _is_ready(value: Any, ready: Ready) -> bool:
     """Return whether an object shows what `ready` says."""
     if ready.path:
         expected = value_below(value, ready.same_as) if ready.same_as else ready.value
@@ -293,20 +313,18 @@ def _missing_parent(value: Any, path: Sequence[str], what: str) -> str:
 
 
 def _unexpected(path: Sequence[str], value: Any, expected: str) -> str:
-    return f"{'.'.join(path)} is {_literal(value)}, expected {expected}"
+    return f"{'.'.join(path)} is {json_words(value)}, expected {expected}"
 
 
-def _literal(value: Any) -> str:
-    """Return what stands in a manifest: 1.5, null, "on", a list."""
-    return shown(value) if isinstance(value, str | list | dict) else json.dumps(value)
-
-
-def _custom_selector(value: Any) -> shapes.LabelSelector | None:
+def custom_selector(spec: Mapping[str, Any]) -> shapes.LabelSelector | None:
+    """Return the selector in the spec of a custom resource, None where it is not written as in the built-in kinds."""
+    value = spec.get("selector")
     looks_alike = isinstance(value, dict) and ("matchLabels" in value or "matchExpressions" in value)
-    return _if_shaped(shapes.LabelSelector, value) if looks_alike else None
+    return if_shaped(shapes.LabelSelector, value) if looks_alike else None
 
 
-def _if_shaped(shape: type[W], value: Any) -> W | None:
+def if_shaped(shape: type[W], value: Any) -> W | None:
+    """Return `value` as a `shape`, None where it is of another."""
     try:
         return decoded_value(shape, value)
     except msgspec.ValidationError:

@@ -182,7 +182,7 @@ class Index:
         except msgspec.ValidationError:
             return [(mismatch.path, mismatch.words()) for mismatch in mismatches(entry.value, Custom)]
         found = None if scale.is_switch else value_below(entry.value, scale.replicas_path)
-        if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 0):
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
             return [(scale.replicas_path, f"is {json_words(found)}, expected a whole number of at least 0")]
         entry.decoded, entry.value = decoded, None
         return []

@@ -5,7 +5,7 @@ An object without status means that everything it asks for is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -13,14 +13,21 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.decoder import decoded_value
-from reconciler.backends.decode.shapes import Custom, CustomStatus, PodTemplate, ReplicaSet, WholeTemplate
+from reconciler.backends.decode.shapes import Custom, CustomTemplate, PodTemplate, ReplicaSet, WholeTemplate
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.decode.workloads import STATUS_COUNTS, count_at, switch_tree
+from reconciler.backends.decode.workloads import (
+    EVERY,
+    STATUS_COUNTS,
+    count_at,
+    custom_selector,
+    if_shaped,
+    number_at,
+    paths_read,
+)
 from reconciler.backends.patched_values import equal, value_below
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.model import DELETION_COST, FIELD_MANAGER, HorizontalPodAutoscaler, Workload
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import WorkloadKind, workload_kind
 
 _EMPTY_IS_ABSENT = (("metadata", "annotations"), ("metadata", "labels"), ("data",))
 
@@ -147,8 +154,7 @@ def put_at(value: dict[str, Any], path: tuple[str, ...], inside: Any) -> dict[st
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COUNTS = ("replicas", *STATUS_COUNTS, "observedGeneration")
-_PARTITIONS = (("type",), ("partition",), ("rollingUpdate", "partition"))
+_NOWHERE_KNOWN = workload_kind("")
 _SAYS_NOTHING: Mapping[str, Any] = {"conditions": []}
 """A status that says nothing. One that is absent would be taken for that of a settled object."""
 
@@ -166,8 +172,8 @@ def manifest_of(
         found["spec"]["template"] = plain(decoded.spec.template.read)
     key = (resource.group, resource.kind)
     if isinstance(decoded, Custom):
-        found |= _custom_parts(decoded, custom.get(key))
-    if "status" in decoded.__struct_fields__ and not found.get("status"):
+        found = {"metadata": found["metadata"], **_custom_parts(decoded, custom.get(key, _NOWHERE_KNOWN))}
+    elif "status" in decoded.__struct_fields__ and not found.get("status"):
         found["status"] = dict(_SAYS_NOTHING)
     if resource.model_type is Workload:
         kinds = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)} | dict(custom)
@@ -239,79 +245,34 @@ def instant_text(at: Instant) -> str:
     return f"{year:04d}-{whole}{parts}Z"
 
 
-def _custom_parts(decoded: Custom, scale: WorkloadKind | None) -> dict[str, Any]:
+def _custom_parts(decoded: Custom, kind: WorkloadKind) -> dict[str, Any]:
     """Return spec and status with what is read of them: the rest of a custom resource is nobody's business."""
-    scale = scale or WorkloadKind("", "", "", "")
-    if scale.is_switch:
-        return _switch_parts(decoded, scale)
-    spec, status = decoded.spec or {}, decoded.status or {}
-    parts: dict[str, Any] = {"spec": {}, "status": {}}
-    replicas = count_at({"spec": spec}, scale.replicas_path)
-    if replicas is not None and replicas >= 0:
-        parts = put_at(parts, scale.replicas_path, replicas)
-    counted = count_at({"status": status}, scale.status_path)
-    if counted is not None:
-        parts = put_at(parts, scale.status_path, counted)
-    parts["status"] |= {name: count for name in _COUNTS if (count := count_at(status, (name,))) is not None}
-    parts["status"] |= _conditions(status)
-    for path in _PARTITIONS:
-        said = value_below(spec, ("updateStrategy", *path))
-        if said is not None and _is_scalar(said):
-            parts = put_at(parts, ("spec", "updateStrategy", *path), said)
-    selector = spec.get("selector")
-    if isinstance(selector, dict):
-        parts["spec"]["selector"] = {
-            key: selector[key] for key in ("matchLabels", "matchExpressions") if key in selector
-        }
-    template = _custom_template(spec.get("template"))
-    if template:
-        parts["spec"]["template"] = template
-    return {**parts, "status": parts["status"] or dict(_SAYS_NOTHING)}
+    spec = decoded.spec or {}
+    value = {name: part for name in ("spec", "status") if (part := getattr(decoded, name)) is not None}
+    if not kind.is_switch:  # a snapshot takes nothing but a number
+        number = number_at(value, kind.replicas_path)
+        path = kind.replicas_path
+        value = without_at(value, path) if number is None else put_at(value, path, number)
+    parts: dict[str, Any] = pruned(value, tuple(paths_read(kind)))
+    template = if_shaped(PodTemplate, spec.get("template")) or if_shaped(CustomTemplate, spec.get("template"))
+    for name, found in (("selector", custom_selector(spec)), ("template", template)):
+        if not kind.is_switch and found is not None:
+            parts["spec"][name] = plain(found)
+    has_status = decoded.status or not kind.is_switch
+    return {**parts, "status": parts.get("status") or dict(_SAYS_NOTHING)} if has_status else parts
 
 
-def _switch_parts(decoded: Custom, kind: WorkloadKind) -> dict[str, Any]:
-    """Return what is read of an object with a switch: where that stands, and what shows that it runs."""
-    value, ready = switch_tree(decoded), kind.ready
-    parts: dict[str, Any] = {"spec": {}} if decoded.spec is not None else {}
-    *parents, key = kind.replicas_path
-    if parents[0] == "spec":
-        for depth in range(1, len(parents) + 1):
-            if isinstance(value_below(value, parents[:depth]), Mapping):
-                parts = put_at(parts, tuple(parents[:depth]), {})
-        holder = value_below(value, parents)
-        if isinstance(holder, Mapping) and kind.in_map:
-            parts = put_at(parts, tuple(parents), {name: value for name, value in holder.items() if _is_scalar(value)})
-        elif isinstance(holder, Mapping) and key in holder:
-            parts = put_at(parts, kind.replicas_path, holder[key] if _is_scalar(holder[key]) else {})
-    if ready is not None and ready.same_as and parts:
-        parts = put_at(parts, ready.same_as, value_below(value, ready.same_as))
-    status = _conditions(value["status"])
-    if ready is not None and ready.path and ready.path[0] == "status":
-        status = put_at({"status": status}, ready.path, value_below(value, ready.path))["status"]
-    return {**parts, "status": status or dict(_SAYS_NOTHING)}
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, bool | int | str | None)
-
-
-def _custom_template(template: Any) -> dict[str, Any]:
-    """Return the labels of a template, and what its pods request where it looks like that of pods."""
-    labels = value_below(template, ("metadata", "labels"))
-    kept: dict[str, Any] = {} if labels is None else {"metadata": {"labels": labels}}
-    try:
-        requested = decoded_value(PodTemplate, {"spec": value_below(template, ("spec",))}).spec
-    except msgspec.ValidationError:
-        return kept
-    return kept if requested is None else {**kept, "spec": plain(requested)}
-
-
-def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        read: dict[str, Any] = plain(decoded_value(CustomStatus, dict(status)))
-    except msgspec.ValidationError:
-        return {}
-    return read
+def pruned(value: Any, paths: Sequence[tuple[str, ...]]) -> Any:
+    """Return `value` with what stands at `paths`. Of what stands there, or in their way, a mapping or a list is kept
+    empty.
+    """
+    if isinstance(value, Mapping):
+        below = {key: [path[1:] for path in paths if path and path[0] in (key, EVERY)] for key in value}
+        return {key: pruned(inside, below[key]) for key, inside in value.items() if below[key]}
+    if isinstance(value, list):
+        inside = [path[1:] for path in paths if path and path[0] == EVERY]
+        return [pruned(item, inside) for item in value] if inside else []
+    return value
 
 
 def _with_owners_of(metadata: dict[str, Any], *paths: tuple[str, ...]) -> dict[str, Any]:
