@@ -39,15 +39,18 @@ class RestApi:
         """`variable` is where `url` comes from.
 
         Raises:
-            UsageError: `url` is no address that a token may be sent to.
+            UsageError: `url` is no address that a token may be sent to, or the proxy for it is none.
         """
         from reconciler.backends.http.connections import connections, environment_proxy
 
         _check(url, variable)
+        try:
+            self._client = HttpClient(connections(proxy=environment_proxy(url), kept=1), largest=_LARGEST)
+        except ValueError as error:
+            raise UsageError(f"HTTPS_PROXY: {error}") from None
         self._url = url.rstrip("/")
         self._headers = {"User-Agent": "reconciler", "Content-Type": "application/json", **headers}
         self._limit = TimeLimit(seconds)
-        self._client = HttpClient(connections(proxy=environment_proxy(url), kept=1), largest=_LARGEST)
 
     def get(self, path: str, answer: type[T]) -> T:
         """Return what is at `path`, which is encoded already.

@@ -8,7 +8,7 @@ from concurrent.futures import wait
 from functools import partial
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from reconciler.backends.http.client import HttpClient, HttpRequest
+from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
 from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.credentials import remember_authorization, without_credentials
 from reconciler.time_limit import TimeLimit
@@ -44,18 +44,25 @@ def deliver(requests: Mapping[str, HttpRequest], limit: TimeLimit) -> dict[str, 
 
 def _sent(request: HttpRequest, limit: TimeLimit) -> str:
     """Return why the message was not taken, "" where it was."""
+    found = _answer(request, limit, _LATE, "the message to be taken")
+    if isinstance(found, str):
+        return found
+    return "" if 200 <= found.status < 300 else f"status {found.status}, expected the message to be taken"
+
+
+def _answer(request: HttpRequest, limit: TimeLimit, late: str, expected: str) -> HttpResponse | str:
+    """Return the answer, or why there is none. It is sent through the proxy of the environment."""
     from reconciler.backends.http.connections import connections, environment_proxy
 
     try:
         client = HttpClient(connections(proxy=environment_proxy(request.url), kept=1))
-        status = client.exchange(request, limit).status
+        return client.exchange(request, limit)
     except TimedOutError:
-        return _LATE
+        return late
     except HttpError as error:
-        return f"{error}, expected the message to be taken"
+        return f"{error}, expected {expected}"
     except ValueError:
         return "the environment names a proxy that is no address, expected one like http://HOST:PORT"
-    return "" if 200 <= status < 300 else f"status {status}, expected the message to be taken"
 
 
 _PUSH_SECONDS = 5.0
@@ -88,23 +95,14 @@ def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> st
     group = job + "".join(verb.partition("/")[1:])
     method = "PUT" if whole else "POST"
     request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
-    words = _pushed(request, limit.within(_PUSH_SECONDS))
-    return words and f"{address}: {words}"
-
-
-def _pushed(request: HttpRequest, limit: TimeLimit) -> str:
-    from reconciler.backends.http.connections import connections
-
-    try:
-        response = HttpClient(connections(kept=1)).exchange(request, limit)
-    except TimedOutError:
-        return f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"
-    except HttpError as error:
-        return f"{error}, expected a push gateway"
-    if response.status in (200, 202):
+    late = f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"
+    found = _answer(request, limit.within(_PUSH_SECONDS), late, "a push gateway")
+    if isinstance(found, str):
+        return f"{address}: {found}"
+    if found.status in (200, 202):
         return ""
-    line = " ".join(without_credentials(response.body.decode(errors="replace")).split())[:_LONGEST_REPLY]
-    return f"status {response.status} ({line}), expected 200; is it a push gateway?"
+    line = " ".join(without_credentials(found.body.decode(errors="replace")).split())[:_LONGEST_REPLY]
+    return f"{address}: status {found.status} ({line}), expected 200; is it a push gateway?"
 
 
 def _push_headers(parts: SplitResult) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.deliveries import SECONDS, deliver, message_to
+from reconciler.backends.deliveries import SECONDS, deliver, message_to, push
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.backends.servers import PickerServer, drip, reply, silent
@@ -83,3 +83,11 @@ def test_what_is_not_taken_is_said_without_the_words_of_the_receiver(status: int
 def test_a_request_shows_neither_its_body_nor_its_token() -> None:
     request = message_to("http://receiver.example", "application/json", b"private", "eyJhbGciOi-token")
     assert not any(one in repr(request) for one in ("private", "eyJhbGciOi-token"))
+
+
+def test_metrics_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with PickerServer(reply("", 200)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+        assert push("http://gateway.example:9091", "plan", "a 1\n", whole=True, limit=TimeLimit(5)) == ""
+    (sent,) = proxy.received
+    assert sent.line == "PUT http://gateway.example:9091/metrics/job/reconciler/verb/plan HTTP/1.1"

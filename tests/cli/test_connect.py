@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from reconciler.backends.kubernetes.kubeconfig_file import (
     KubeconfigEntry,
     KubeconfigFile,
+    KubeconfigSecret,
     entries_of,
     taken_by_others,
     with_entry,
@@ -297,3 +299,11 @@ def test_behind_a_link_the_file_that_it_leads_to_is_written(tmp_path: Path) -> N
     KubeconfigFile(str(link)).write("one\r\n", "two")
 
     assert (link.is_symlink(), file.read_text()) == (True, "two")
+
+
+@pytest.mark.parametrize("value", [pytest.param("/w==", id="no UTF-8"), pytest.param("a kubeconfig", id="no base64")])
+def test_a_secret_that_holds_no_text_is_told(value: str) -> None:
+    found: Any = SimpleNamespace(client=SimpleNamespace(cluster="hub"), find=lambda _: {"data": {"kubeconfig": value}})
+    words = "^hub: Secret ours/own: the value of kubeconfig is no text in base64, expected a kubeconfig in it$"
+    with pytest.raises(UsageError, match=words):
+        KubeconfigSecret(found, "ours", "own").read()

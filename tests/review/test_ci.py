@@ -271,6 +271,15 @@ def test_variables_that_are_not_those_of_github(folder, host, monkeypatch, varia
     assert host.requests == []
 
 
+def test_a_proxy_that_is_no_address_is_told(folder, monkeypatch):
+    monkeypatch.setenv("GITHUB_API_URL", "https://api.github.example")
+    monkeypatch.setenv("HTTPS_PROXY", "socks4://me:secret@proxy.example")
+    said = folder.call(*CHECK)
+    assert said.code == 64
+    words = 'HTTPS_PROXY: the proxy "socks4://proxy.example" is no URL with http, https or socks5, such as '
+    assert words + "http://proxy:3128" in said.err
+
+
 # Whose comment it is
 
 

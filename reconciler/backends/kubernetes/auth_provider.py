@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -17,12 +18,26 @@ from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigLoader
 
 from reconciler.backends.http.client import HttpClient, HttpRequest
-from reconciler.backends.http.errors import HttpError, TimedOutError
+from reconciler.backends.http.errors import HttpError, TimedOutError, alone
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
 from reconciler.credentials import remember
 from reconciler.time_limit import TimeLimit
 
 _Package: Any = KubeConfigLoader
+
+
+class _RefreshToken:
+    """The refresh token of a kubeconfig, and in its place the newest that the issuer gave for it: an older one may be
+    good for nothing then. It is in memory alone; one connection at a time uses it.
+    """
+
+    def __init__(self, stated: str) -> None:
+        self.newest = stated
+        self.guard = threading.Lock()
+
+
+_refresh_tokens: dict[str, _RefreshToken] = {}
+"""By what the kubeconfig says."""
 
 
 class ProviderToken:
@@ -67,7 +82,11 @@ class _Loader(_Package):  # type: ignore[misc]
         """Get a new id-token, from an issuer whose certificate is valid: it gets client secret and refresh token."""
         config = provider["config"].value
         try:
-            config["id-token"] = id_token(config, self.limit)
+            token = _refresh_tokens.setdefault(config["refresh-token"], _RefreshToken(config["refresh-token"]))
+            with alone(token.guard, self.limit, "no credentials in time"):
+                given = answer_of_issuer({**config, "refresh-token": token.newest}, self.limit)
+                config["id-token"] = str(given["id_token"])
+                token.newest = str(given.get("refresh_token") or token.newest)
         except (HttpError, OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, TimedOutError):
                 raise
@@ -75,8 +94,9 @@ class _Loader(_Package):  # type: ignore[misc]
             raise CredentialError(words) from error
 
 
-def id_token(config: Mapping[str, str], limit: TimeLimit) -> str:
-    """Return a new id-token from the issuer. Without an authority of its own the system's vouch for it.
+def answer_of_issuer(config: Mapping[str, str], limit: TimeLimit) -> Mapping[str, Any]:
+    """Return what the issuer gives for the refresh token: an `id_token`, and perhaps the next `refresh_token`. Without
+    an authority of its own the system's vouch for it.
 
     Raises:
         HttpError: it does not answer. OSError, ValueError, KeyError, TypeError: it answers something else.
@@ -103,4 +123,5 @@ def id_token(config: Mapping[str, str], limit: TimeLimit) -> str:
     else:  # a public client
         form["client_id"] = config["client-id"]
     request = HttpRequest("POST", json.loads(found.body)["token_endpoint"], headers, urlencode(form).encode())
-    return str(json.loads(client.exchange(request, limit).body)["id_token"])
+    given: Mapping[str, Any] = json.loads(client.exchange(request, limit).body)
+    return given

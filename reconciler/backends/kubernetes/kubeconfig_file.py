@@ -243,7 +243,10 @@ class KubeconfigSecret:
         data = (found.get("data") or {}).get(KEY)
         if data is None:
             raise UsageError(f"{self}: has no key {KEY}, expected a kubeconfig in it, or no such Secret")
-        return base64.b64decode(data).decode()
+        try:
+            return base64.b64decode(data, validate=True).decode()
+        except ValueError:
+            raise UsageError(f"{self}: the value of {KEY} is no text in base64, expected a kubeconfig in it") from None
 
     def check_writable(self) -> None:
         """Nothing is known before: the server says it."""

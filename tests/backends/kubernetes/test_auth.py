@@ -457,6 +457,19 @@ def test_an_id_token_that_has_expired_is_renewed_by_its_issuer(
     assert request.form.to_dict() == ({**form, "client_id": "us"} if is_public else form)
 
 
+def test_a_refresh_token_that_the_issuer_replaces_is_used_the_next_time(tmp_path: Path, httpserver: HTTPServer) -> None:
+    discovered = {"token_endpoint": httpserver.url_for("/token")}
+    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
+    given = {"id_token": an_id_token(1), "refresh_token": "the next one"}
+    httpserver.expect_request("/token", method="POST").respond_with_json(given)
+    user = an_oidc_user(**{"id-token": an_id_token(1), "idp-issuer-url": httpserver.url_for("")})
+    kubeconfig = a_kubeconfig(tmp_path / "config", user)
+    for _ in range(2):
+        a_connection(kubeconfig).header(soon())
+    sent = [request.form["refresh_token"] for request, _ in httpserver.log if request.method == "POST"]
+    assert sent == [SECRET, "the next one"]
+
+
 def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path: Path) -> None:
     provider = {"name": "gcp", "config": {"access-token": SECRET, "expiry": "2020-01-01T00:00:00Z"}}
     with pytest.raises(UnauthorisedError, match="its access token has expired"):
