@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, autoscalers_of, pinned_autoscaler, shrunk_by
-from reconciler.model import FieldWriter, HorizontalPodAutoscaler
 from tests.builders import NOW, a_cluster, a_ref, a_workload, an_hpa
 
 PREVIOUS, FLOOR, BEGUN = "reconciler/previous-bounds", "reconciler/idled-to", "reconciler/wake-begun-at"
-OWNER = "reconciler/owner"
 WEB = a_ref("web")
 
 
@@ -22,32 +20,11 @@ def pinned(minimum: int | None, maximum: int, previous: Bounds | None, idle_repl
 
 
 class TestWhichControls:
-    scaled_object = a_workload("so", kind="ScaledObject", scale_target=("Deployment", "web"))
-
-    def test_nothing(self):
-        found = autoscalers_of(a_cluster(workloads=(a_workload(),)))
-        assert (found.name_of(WEB), shrunk_by(found, WEB)) == (None, None)
-
-    def test_a_horizontal_one(self):
-        found = autoscalers_of(a_cluster(autoscalers=(an_hpa(),)))
-        assert found.name_of(WEB) == shrunk_by(found, WEB) == "HorizontalPodAutoscaler/web"
-        assert found.name_of(a_ref("web", kind="StatefulSet")) is None
-        assert found.name_of(a_ref("web", namespace="bank")) is None
-
-    def test_one_whose_way_down_is_disabled_shrinks_nothing(self):
-        found = autoscalers_of(a_cluster(autoscalers=(an_hpa(scale_down_disabled=True),)))
-        assert found.name_of(WEB) == "HorizontalPodAutoscaler/web"
-        assert shrunk_by(found, WEB) is None
-
     @pytest.mark.parametrize("disabled", [("a",), ("b",)])
     def test_one_of_several_that_shrinks_is_enough(self, disabled):
         several = [an_hpa(name, target=("Deployment", "web"), scale_down_disabled=name in disabled) for name in "ab"]
         found = autoscalers_of(a_cluster(autoscalers=tuple(several)))
         assert shrunk_by(found, WEB) is not None
-
-    def test_keda_before_the_horizontal_one_it_made(self):
-        found = autoscalers_of(a_cluster(autoscalers=(an_hpa(),), workloads=(self.scaled_object,)))
-        assert found.name_of(WEB) == shrunk_by(found, WEB) == "ScaledObject/so"
 
     def test_only_a_scaled_object_with_a_target_counts(self):
         others = (
@@ -57,47 +34,8 @@ class TestWhichControls:
         assert autoscalers_of(a_cluster(workloads=others)).name_of(WEB) is None
 
 
-class TestBounds:
-    @pytest.mark.parametrize(
-        ("bounds", "count", "expected"),
-        [
-            pytest.param(Bounds(2, 10), 5, 5, id="within"),
-            pytest.param(Bounds(2, 10), 1, 2, id="below"),
-            pytest.param(Bounds(2, 10), 11, 10, id="above"),
-            pytest.param(Bounds(None, 10), 0, 1, id="an absent minimum is 1"),
-            pytest.param(Bounds(0, 10), 0, 0, id="a minimum of 0, as with HPAScaleToZero"),
-        ],
-    )
-    def test_clamp(self, bounds, count, expected):
-        assert bounds.clamp(count) == expected
-
-
 class TestPinned:
     """Pinned: both bounds are idleReplicas, and were not before."""
-
-    @pytest.mark.parametrize(
-        ("bounds", "previous", "idle_replicas", "expected"),
-        [
-            pytest.param((1, 1), Bounds(2, 10), 1, True, id="pinned"),
-            pytest.param((2, 10), None, None, False, id="never was"),
-            pytest.param((2, 10), Bounds(2, 10), 1, False, id="given back"),
-            pytest.param((1, 5), Bounds(2, 10), 1, False, id="its maximum was changed"),
-            pytest.param((0, 1), Bounds(2, 10), 1, False, id="its minimum was changed"),
-            pytest.param((1, 1), Bounds(1, 1), 1, False, id="was there before"),
-            pytest.param((1, 1), Bounds(2, 10), None, False, id="idleReplicas are not known"),
-            pytest.param((1, 1), None, 1, False, id="no bounds are known"),
-        ],
-    )
-    def test_is_pinned(self, bounds, previous, idle_replicas, expected):
-        assert pinned(*bounds, previous, idle_replicas).is_pinned is expected
-
-    def test_by_us_at_these_idle_replicas_or_at_another_one_of_ours(self):
-        held = pinned(1, 1, Bounds(2, 10), 1)
-        assert held.is_pinned_by_us(1)
-        assert held.is_pinned_by_us(2)
-        moved = pinned(2, 2, Bounds(2, 10), 1)  # by a crash between the bounds and the annotation of idleReplicas
-        assert moved.is_pinned_by_us(2)
-        assert not moved.is_pinned_by_us(1)
 
     @pytest.mark.parametrize(
         ("bounds", "previous", "idle_replicas", "begun", "expected"),
@@ -131,10 +69,6 @@ class TestPutBack:
 
     since = NOW - timedelta(hours=1)
 
-    def hpa(self, manager: str = "kubectl", minutes: float | None = 0) -> HorizontalPodAutoscaler:
-        at = None if minutes is None else self.since + timedelta(minutes=minutes)
-        return an_hpa(bounds_writer=FieldWriter(manager, at))
-
     @pytest.mark.parametrize(
         ("found", "idle_replicas", "expected"),
         [
@@ -149,20 +83,6 @@ class TestPutBack:
     def test_by_our_annotations(self, found, idle_replicas, expected):
         assert found.is_restored_by_others(idle_replicas, self.since) is expected
 
-    @pytest.mark.parametrize(
-        ("manager", "minutes", "expected"),
-        [
-            pytest.param("kubectl", 5, True, id="after the idle"),
-            pytest.param("kubectl", -1, True, id="within what clocks differ"),
-            pytest.param("kubectl", -1.1, False, id="before"),
-            pytest.param("kubectl", None, False, id="at no known time"),
-            pytest.param("reconciler", 5, False, id="by us"),
-            pytest.param("", 5, False, id="by nobody named"),
-        ],
-    )
-    def test_by_who_wrote_it_last(self, manager, minutes, expected):
-        assert PinnedAutoscaler(self.hpa(manager, minutes)).is_restored_by_others(1, self.since) is expected
-
 
 class TestRead:
     def read(self, previous: Any = None, minimum: int | None = 1, maximum: int = 1, **annotations: str):
@@ -172,10 +92,6 @@ class TestRead:
         return pinned_autoscaler(
             an_hpa(minimum=minimum, maximum=maximum, annotations=written), frozenset({"production"})
         )
-
-    def test_without_our_annotation_it_is_not_held(self):
-        hpa = an_hpa(annotations={FLOOR: "1", OWNER: "staging/IdlingPolicy/a"})
-        assert pinned_autoscaler(hpa, frozenset()) == PinnedAutoscaler(hpa)
 
     def test_held(self):
         found = self.read(idled_to="1")

@@ -22,11 +22,9 @@ from reconciler.decide.decide import decide, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.workloads import Settled
-from reconciler.model import ObjectRef
-from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector, TargetRef
+from reconciler.policy.types import ClusterPreference
 from tests.builders import (
     a_cluster,
-    a_downscale_policy,
     a_fleet,
     a_picker,
     a_policy_set,
@@ -36,9 +34,9 @@ from tests.builders import (
     a_state,
     a_workload,
 )
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, workloads_selector
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy
 from tests.decide.idling.world import World, a_world
-from tests.decide.placement.placements import a_federated, a_placed
+from tests.decide.placement.placements import a_placed
 from tests.plan.decisions import a_decision
 
 WEB = a_ref("web")
@@ -54,24 +52,6 @@ OURS, THEIRS = RECORD, RECORD | {OWNER: "other/IdlingPolicy/idle-dev"}
 OPENSHIFT = {OPENSHIFT_PREVIOUS_SCALE: "5", OPENSHIFT_IDLED_AT: "2026-11-23T20:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("federated", "expected"),
-    [
-        pytest.param(a_federated(), ("ReplicaSet", "apps"), id="local ReplicaSets that are made"),
-        pytest.param(a_placed(), ("Deployment", "apps"), id="Deployments that others make"),
-        pytest.param(
-            a_placed(target=TargetRef("apps.kruise.io/v1alpha1", "CloneSet", "web")),
-            ("CloneSet", "apps.kruise.io"),
-            id="a custom kind",
-        ),
-    ],
-)
-def test_what_is_placed_is_claimed_on_every_cluster(federated, expected):
-    kind, group = expected
-    claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(federated,)))
-    assert claimed == {ObjectRef(name, "shop", kind, "web", group): "web" for name in ("east", "west")}
-
-
 class TestTenantsWithOneNamespaceInDifferentClusters:
     """Of team a a federated ReplicaSet in east, of team b a Deployment of that name in west."""
 
@@ -82,28 +62,10 @@ class TestTenantsWithOneNamespaceInDifferentClusters:
         clusters={"east": ClusterPreference(weight=1)},
         pod_picker=a_picker("a.shop.svc"),
     )
-    theirs = a_workload("web", replicas=6, cluster="west")
-    state = a_state(a_cluster("east", workloads=(a_workload("web"),)), a_cluster("west", workloads=(theirs,)))
-
-    def decided(self, **policies: Any) -> list[Decision]:
-        found = a_policy_set(a_fleet("east", "west"), federated=(self.placed,), **policies)
-        return [one for one in decide(found, self.state, a_run(NIGHT)).decisions if one.ref == self.theirs.ref]
 
     def test_what_is_theirs_is_not_claimed(self):
         claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(self.placed,)))
         assert [ref.cluster for ref in claimed] == ["east"]
-
-    def test_their_policy_idles_what_is_theirs_whatever_runs_elsewhere(self):
-        selector = replace(workloads_selector(), clusters=ObjectSelector(("west",)))
-        [idled] = self.decided(idling=(a_policy(selector=selector),))
-        assert (idled.verb, idled.replicas_after) == (Verb.IDLE, 0)
-
-    def test_their_policy_scales_down_what_is_theirs_and_the_picker_of_others_is_not_asked(self):
-        selector = replace(workloads_selector("Deployment"), clusters=ObjectSelector(("west",)))
-        [scaled] = self.decided(
-            downscale=(a_downscale_policy("less", selector=selector, target=DownscaleTarget(replicas=2)),)
-        )
-        assert (scaled.replicas_after, scaled.downscale) == (2, None)
 
 
 class TestIdlingAndPlacement:
@@ -178,19 +140,6 @@ class TestWhatIdlingLeaves:
         found = self.after(claimed=claimed, replicas=0, annotations=marks)
         assert (found and (found.state, found.replicas, found.awake_replicas, found.owner)) == expected
 
-    def test_what_runs_with_a_record_is_none_of_it(self):
-        assert self.after(claimed=False, annotations=RECORD) is None
-
-    def test_what_touches_no_replicas_leaves_them(self):
-        decision = idled(annotation("new", None, "1"), to=None)
-        assert self.after(decision) == Settled("Waking", 3, 3, "nights", None, (decision.key,))
-
-    def test_an_idle_that_is_held_back_is_not_made(self):
-        state = a_state(a_cluster(workloads=(a_workload(),)))
-        decision = replace(idled(FieldChange(("spec", "replicas"), 3, 0)), idles=True)
-        outcome = IdlingOutcome(DesiredState(decisions=(decision,)), {WEB: "nights"})
-        assert outcome.after(state, frozenset(), frozenset({WEB})) == {}
-
 
 @pytest.mark.parametrize(
     ("fields", "is_urgent"),
@@ -209,8 +158,3 @@ def test_what_cannot_wait_is_what_is_due_and_the_repairs_of_its_group(fields, is
     other = replace(a_decision(), **({"key": "other", "ref": a_ref("api"), "group": "web"} | fields))
     kept = urgent(DesiredState(decisions=(due, other)), DesiredState(decisions=(due,))).decisions
     assert kept == ((due, other) if is_urgent else (due,))
-
-
-def test_what_only_repairs_is_not_urgent():
-    repair = replace(a_decision(), verb=Verb.REPAIR, phase=Phase.REPAIR, ref=WEB, group="web")
-    assert urgent(DesiredState(decisions=(repair,)), DesiredState(decisions=(repair,))).decisions == ()

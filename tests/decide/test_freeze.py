@@ -78,14 +78,6 @@ def test_each_cluster_tells_of_itself(freeze, expected):
     assert [one.name for one in fleet.clusters if one.freezes] == expected
 
 
-def test_home_that_does_not_answer_freezes_nothing_and_unfreezes_nothing():
-    state = a_state(
-        a_cluster("west", config_maps=(told("west", a_freeze()),)), a_cluster("north"), unreachable={"east": "no"}
-    )
-    fleet = frozen(a_fleet("east", "west", "north"), state, NOW)
-    assert [one.name for one in fleet.clusters if one.freezes] == ["west"]
-
-
 @pytest.mark.parametrize(
     "text", ["{", "{}", "[1]", '[{"until": "soon"}]', '[{"until": "2026-11-20T15:00:00Z", "reason": 1}]', "[{}]"]
 )
@@ -198,23 +190,6 @@ def test_many_that_write_at_once_read_it_once_for_a_batch():
 def test_a_freeze_that_cannot_be_read_before_a_batch_stops_it():
     checked = check(Counting(ReconcilerError("east: no answer")))
     assert "cannot be read: east: no answer" in checked.why_not(a_decision("web", phase=Phase.DECREASE))
-
-
-@pytest.mark.parametrize(
-    ("fleet", "own", "writes", "words"),
-    [
-        ("Active", "Active", 2, ""),
-        ("Frozen", "Active", 1, "the Fleet is frozen"),
-        ("ReadOnly", "Frozen", 0, "the Fleet is read-only"),
-        ("Frozen", "ReadOnly", 0, "the cluster is read-only"),
-        ("Frozen", "Draining", 1, "the Fleet is frozen"),
-        ("Frozen", "Frozen", 1, "the cluster is frozen"),
-    ],
-)
-def test_the_state_of_the_fleet_holds_for_all_its_clusters(fleet, own, writes, words):
-    (cluster,) = a_fleet().clusters
-    cluster = replace(cluster, state=own, fleet_state=fleet)
-    assert (cluster.writes, cluster.restriction) == (writes, words)
 
 
 @pytest.mark.parametrize(

@@ -206,53 +206,10 @@ def test_what_a_deployment_or_a_scaled_object_says_counts_once() -> None:
 # What is held back
 
 
-def test_what_is_too_much_in_one_cluster_is_held_back_there_alone() -> None:
-    result = held([*idles(4), *idles(3, cluster="west")], limits=fleet_limits(3))
-    assert left(result) == {("idle-dev", "west"): 3}
-    assert [(one.policy, len(one.decisions)) for one in result.held_back] == [("idle-dev", 4)]
-
-
-def test_what_is_too_much_in_the_fleet_is_held_back_in_all_clusters() -> None:
-    result = held([*idles(3), *idles(3, cluster="west")], limits=fleet_limits(3, fleet=5))
-    assert (left(result), len(result.held_back)) == ({}, 1)
-
-
-def test_of_those_that_share_a_pool_the_largest_taker_is_held_back_first() -> None:
-    result = held([*idles(1), *idles(3, "idle-qa")], a_policy(), a_policy("idle-qa"), limits=fleet_limits(3))
-    assert left(result) == {("idle-dev", "east"): 1}
-
-
-def test_a_number_that_is_stated_holds_instead_and_takes_nothing_from_the_others() -> None:
-    own = a_policy(limits=Limits(workloads=9))
-    decisions = [*idles(5), *idles(4, cluster="west"), *idles(3, "idle-qa")]
-    assert held(decisions, own, a_policy("idle-qa"), limits=fleet_limits(3)).held_back == ()
-    more = held([*decisions, a_decision("one-more")], own, a_policy("idle-qa"), limits=fleet_limits(3))
-    assert left(more) == {("idle-qa", "east"): 3}
-
-
 def test_what_is_known_goes_on_where_too_much_is_new() -> None:
     known = [replace(one, known=True) for one in idles(5, "idle-qa")]
     result = held([*idles(4), *known], a_policy(), a_policy("idle-qa"), limits=fleet_limits(3))
     assert left(result) == {("idle-qa", "east"): 5}
-
-
-def test_what_idles_counts_no_replicas_unless_they_are_limited_by_name() -> None:
-    many = idles(2, before=100)
-    assert held(many, limits=fleet_limits(3, fleet=3)).held_back == ()
-    assert left(held(many, a_policy(limits=Limits(replicas=199)))) == {}
-    assert held(many, a_policy(limits=Limits(replicas=200))).held_back == ()
-
-
-@pytest.mark.parametrize(("job", "number", "is_held"), [("downscale", 10, False), ("placement", 11, True)])
-def test_replicas_that_placement_and_downscale_remove_share_the_default(job: Any, number: int, is_held: bool) -> None:
-    down = a_decision(before=number, job=job, policy="x", group="x", idles=False)
-    assert bool(held([down], limits=fleet_limits(0, fleet=0)).held_back) is is_held
-
-
-def test_increases_count_nothing_so_that_a_failover_is_never_held_back() -> None:
-    up = a_decision(before=0, after=500, job="placement", phase=Phase.INCREASE, idles=False)
-    wake = a_decision("w", before=0, after=3, verb=Verb.WAKE, phase=Phase.WAKE, idles=False)
-    assert held([up, wake, *idles(1)], limits=fleet_limits(0)).decisions == (up, wake)
 
 
 @pytest.mark.parametrize(
@@ -400,12 +357,6 @@ def test_one_line_says_what_is_held_back_and_what_to_state(
 ) -> None:
     policy = fields.pop("policy", a_policy())
     assert [one.why for one in held(decisions, policy, a_policy("idle-qa"), **fields).held_back] == [why]
-
-
-def test_a_policy_whose_kind_states_no_limits_is_lifted_once() -> None:
-    policy = replace(a_policy(), limits_place=None)
-    (one,) = held(idles(4), policy, limits=fleet_limits(3)).held_back
-    assert one.why.endswith("; to allow: once --allow-exceed idle-dev")
 
 
 def test_a_downscale_policy_states_replicas() -> None:

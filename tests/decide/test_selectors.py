@@ -12,43 +12,11 @@ from reconciler.decide.selectors import (
     SelectingPolicies,
     SelectorIndex,
     exclusions,
-    key_of,
-    local_key,
-    local_ref,
-    names_kind,
-    of_highest_priority,
 )
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import OwnerReference
 from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, TargetRef, WorkloadSelector
-from tests.builders import NOW, a_cluster, a_federated_replica_set, a_fleet, a_namespace, a_ref, a_workload
+from tests.builders import NOW, a_cluster, a_federated_replica_set, a_fleet, a_namespace, a_workload
 from tests.decide.idling.idling_policies import a_policy
-
-OWNED = {"owner": OwnerReference("apps/v1", "Deployment", "web", "1")}
-BACK = WorkloadSelector(objects=ObjectSelector(labels=LabelSelector((("tier", "back"),))))
-
-
-@pytest.mark.parametrize(
-    ("selector", "workload", "expected"),
-    [
-        pytest.param(WorkloadSelector(), a_workload(), True, id="a kind of Kubernetes"),
-        pytest.param(WorkloadSelector(), a_workload(kind="ScaledObject"), True, id="a kind of KEDA"),
-        pytest.param(WorkloadSelector(), a_workload(kind="Prometheus"), False, id="no custom kind unless it is named"),
-        pytest.param(WorkloadSelector(("Prometheus",)), a_workload(kind="Prometheus"), True, id="a custom kind"),
-        pytest.param(WorkloadSelector(("deployment",)), a_workload(), True, id="in any case of letters"),
-        pytest.param(WorkloadSelector(("StatefulSet",)), a_workload(), False, id="another kind"),
-        pytest.param(WorkloadSelector(), a_workload(kind="ReplicaSet", **OWNED), False, id="owned by another one"),
-        pytest.param(WorkloadSelector(("Deployment",)), a_workload(**OWNED), False, id="owned, and its kind is named"),
-        pytest.param(WorkloadSelector(objects=ObjectSelector(("api",))), a_workload(), False, id="another name"),
-        pytest.param(BACK, a_workload(labels={"tier": "back"}), True, id="by label"),
-        pytest.param(BACK, a_workload(template_labels={"tier": "back"}), False, id="not by the labels of its pods"),
-    ],
-)
-def test_what_is_selected(selector, workload, expected):
-    policy = a_policy("p", selector=Selector(workloads=selector))
-    found = SelectingPolicies([policy], a_fleet().clusters[0], a_cluster(workloads=(workload,)))
-    assert found.on_workload(workload) == ([policy] if expected else [])
-
 
 WORDS = ("a", "b", "ab", "c")
 label_sets = st.dictionaries(st.sampled_from(WORDS), st.sampled_from(WORDS), max_size=3)
@@ -109,26 +77,6 @@ def test_many_policies_are_asked_only_about_what_they_may_select(selectors_of, t
 
 def by_team(team: str) -> ObjectSelector:
     return ObjectSelector(labels=LabelSelector((("stage", "dev"), ("team", team))))
-
-
-def test_no_selector_names_no_kind():
-    assert names_kind(WorkloadSelector(("CronJob",)), "cronjob")
-    assert not names_kind(None, "CronJob")
-    assert not names_kind(WorkloadSelector(), "CronJob")
-
-
-@pytest.mark.parametrize(
-    ("priorities", "expected"),
-    [
-        pytest.param((), [], id="none"),
-        pytest.param((3,), ["p0"], id="one"),
-        pytest.param((1, 2, 2, 0), ["p1", "p2"], id="several of the highest"),
-        pytest.param((-5, -3), ["p1"], id="below zero"),
-    ],
-)
-def test_the_highest_priority(priorities, expected):
-    policies = [a_policy(f"p{at}", priority=priority) for at, priority in enumerate(priorities)]
-    assert [policy.name for policy in of_highest_priority(policies)] == expected
 
 
 FLAG, TIME = "reconciler/exclude", "reconciler/exclude-until"
@@ -232,24 +180,3 @@ def test_an_opt_out_of_kube_downscaler(annotations, expected):
 
 def federated(target: TargetRef | None = None) -> FederatedReplicaSet:
     return a_federated_replica_set("front", target=target)
-
-
-@pytest.mark.parametrize(
-    ("one", "kind", "name", "group"),
-    [
-        pytest.param(federated(), "ReplicaSet", "front", "apps", id="its own ReplicaSets"),
-        pytest.param(federated(TargetRef("apps/v1", "Deployment", "web")), "Deployment", "web", "apps", id="a target"),
-        pytest.param(
-            federated(TargetRef("v1", "ReplicationController", "web")), "ReplicationController", "web", "", id="core"
-        ),
-    ],
-)
-def test_local_workloads(one, kind, name, group):
-    assert local_key(one) == ("shop", kind, name)
-    ref = local_ref(one, "west")
-    assert (ref.cluster, ref.namespace, ref.kind, ref.name, ref.group) == ("west", "shop", kind, name, group)
-    assert key_of(ref) == local_key(one)
-
-
-def test_the_key_of_an_object_is_the_same_in_every_cluster():
-    assert key_of(a_ref(cluster="east")) == key_of(a_ref(cluster="west")) == ("shop", "Deployment", "web")

@@ -94,17 +94,6 @@ def test_nothing_of_a_stopped_tenant_is_decided(stopped, east, west):
     assert seen == a_state(everything_in("east", *east), everything_in("west", *west))
 
 
-@pytest.mark.parametrize(
-    ("stopped", "left"),
-    [((), ["a-1/web", "shop/web"]), ((TEAM_A,), ["shop/web"]), ((TEAM_B,), ["a-1/web", "shop/web"])],
-    ids=["nobody", "its team", "another team"],
-)
-def test_a_federated_replica_set_of_its_namespaces_is_left_out_everywhere(stopped, left):
-    federated = tuple(a_federated_replica_set(namespace=one) for one in ("a-1", "shop"))
-    usable, _ = beside_stopped(policies(*stopped, federated=federated), STATE)
-    assert [one.key for one in usable.federated] == left
-
-
 def test_one_of_another_team_with_that_namespace_in_other_clusters_goes_on():
     theirs = a_federated_replica_set(namespace="a-1", tenant="c", within=("west",))
     usable, _ = beside_stopped(policies(TEAM_A, federated=(theirs,)), STATE)
@@ -117,11 +106,6 @@ def test_one_of_another_team_with_that_namespace_in_other_clusters_goes_on():
 
 def told(*stopped: Tenant, state: ObservedState = STATE, desired: DesiredState | None = None, **fields: Any):
     return with_stopped(desired or DesiredState(), policies(*stopped, **fields), state, a_run(NOW))
-
-
-def test_where_nobody_is_stopped_nothing_is_added():
-    desired = DesiredState(decisions=(a_decision(),))
-    assert told(desired=desired) == desired
 
 
 def test_what_is_asked_for_in_its_namespaces_wakes_and_only_there():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.decisions import Verb
 from reconciler.decide.uninstall import AnnotatedObject, decide_uninstall
 from reconciler.model import ObjectRef
 
@@ -72,12 +71,6 @@ def test_what_says_how_it_was_stays_and_is_said(one):
     (notice,) = desired.notices
     assert notice.partial
     assert notice.subject == f"east/dev/{one.ref.kind}/web"
-
-
-def test_an_endpoint_slice_of_an_activator_is_deleted():
-    labels = {"endpointslice.kubernetes.io/managed-by": "activator.reconciler", "reconciler/activator-pod": "1"}
-    (decision,) = decide_uninstall([an_object("EndpointSlice", labels=labels)], OURS).decisions
-    assert (decision.verb, decision.changes) == (Verb.DELETE, ())
 
 
 def test_without_a_fleet_those_of_all_fleets_go():

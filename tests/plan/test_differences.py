@@ -119,11 +119,6 @@ def test_without_policies_everything_differs():
     assert differing(plan_of(WEB, DB), None) == {"web": NO_POLICIES, "db": NO_POLICIES}
 
 
-def test_what_is_the_same_is_as_the_fresh_plan_has_it():
-    fresh = replace(WEB, cause=Cause("idle-dev", "here:1", said("why")))
-    assert compared(plan_of(WEB, DB), plan_of(fresh)).fresh == {1: fresh}
-
-
 STATED: dict[str, Any] = {
     "labels": {"team": "shop"},
     "annotations": {"example.com/pager": "team-shop"},
@@ -232,22 +227,6 @@ def test_a_creation_without_its_federated_replica_set(fields):
 )
 def test_a_change_that_the_policies_do_not_say(change, expected):
     assert refused(changing(change)) is expected
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (FieldChange(("spec", "minReadySeconds"), 2, None), False),
-        (FieldChange(("spec", "minReadySeconds"), 2, 5), True),
-        (FieldChange((*LABELS, "team"), None, "shop"), True),
-        (FieldChange((*ANNOTATIONS, "example.com/pager"), None, "team-shop"), True),
-        (FieldChange((*ANNOTATIONS, "reconciler/owner"), None, "x"), False),
-        (FieldChange((*ANNOTATIONS, "reconciler/on-delete"), None, "delete"), True),
-    ],
-    ids=str,
-)
-def test_a_change_of_what_no_policy_states(change, expected):
-    assert refused(changing(change), stated=False) is expected
 
 
 @pytest.mark.parametrize(

@@ -25,36 +25,6 @@ WEB_IDLES = a_decision(group="web")
 API_IDLES = a_decision(ref=API, policy="nights", group="api")
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        pytest.param(Filters(), ["api", "web"], id="none"),
-        pytest.param(Filters(policies=("night*",)), ["api"], id="policy"),
-        pytest.param(Filters(policies=("x", "idle-dev")), ["web"], id="one of two policies"),
-        pytest.param(Filters(clusters=("w?st",)), ["api"], id="cluster"),
-        pytest.param(Filters(namespaces=("shop",)), ["web"], id="namespace"),
-        pytest.param(Filters(labels=FRONT), ["web"], id="labels"),
-        pytest.param(Filters(policies=("nights",), clusters=("east",)), [], id="all of them must match"),
-        pytest.param(Filters(clusters=("west",), namespaces=("dev",)), ["api"], id="all of them match"),
-    ],
-)
-def test_what_filters_keep(filters, expected):
-    assert kept(filters) == expected
-    assert filters.empty is (filters == Filters())
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"), [("web", True), ("shop/web", True), ("shop/*", True), ("dev/web", False), ("shop", False)]
-)
-def test_a_federated_replica_set_is_named_with_its_namespace_or_without(pattern, expected):
-    filters = Filters(policies=(pattern,))
-    placed = a_decision(job="placement", policy="web", group="placement/shop/web")
-    assert (kept(filters, placed) == ["placement/shop/web"]) is expected
-    assert filters.keep("shop/web", WEB, {}) is expected
-    idled = a_decision(policy="web", group="idling/east/shop/Service/web")
-    assert bool(kept(filters, idled)) is (pattern == "web")
-
-
 def test_a_group_stays_whole_or_goes_whole():
     both = (a_decision(group="both"), a_decision(ref=API, group="both"))
     assert kept(Filters(clusters=("east",)), *both) == []
@@ -77,12 +47,6 @@ def test_labels_are_those_of_what_is_scaled():
 def test_a_group_of_which_something_that_is_scaled_has_other_labels_goes_whole():
     both = (a_decision(group="both"), a_decision(ref=API, group="both"))
     assert kept(Filters(labels=FRONT), *both) == []
-
-
-def test_what_is_only_to_be_made_has_the_labels_of_its_manifest():
-    ref = a_ref("new")
-    made = a_decision(ref=ref, group="new", verb=Verb.CREATE, manifest={"metadata": {"labels": {"tier": "front"}}})
-    assert kept(Filters(labels=FRONT), made) == ["new"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +78,3 @@ def test_a_namespace_that_is_not_there_is_refused(namespaces, unreadable, refuse
     with pytest.raises(UsageError) as found:
         check_namespaces(Filters(namespaces=namespaces), state)
     assert str(found.value) == refused
-
-
-def test_without_any_cluster_no_namespace_is_refused():
-    check_namespaces(Filters(namespaces=("zzz",)), a_state())

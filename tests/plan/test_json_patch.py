@@ -16,7 +16,6 @@ from tests.builders import a_ref, a_run
 from tests.plan.decisions import a_decision
 
 ANNOTATION = ("metadata", "annotations", "reconciler/owner")
-LABEL = "/metadata/labels/app"
 POINTER = "/metadata/annotations/reconciler~1owner"
 
 
@@ -45,11 +44,6 @@ def test_patch_of_one_change(change, expected):
     assert list(patch_of([change])) == [PatchOperation(*operation) for operation in expected]
 
 
-def test_all_tests_come_before_the_first_change():
-    changes = [FieldChange(("spec", "replicas"), 3, 0), FieldChange(ANNOTATION, None, "me")]
-    assert [operation.op for operation in patch_of(changes)] == ["test", "test", "replace", "add"]
-
-
 def test_a_missing_annotations_map_is_tested_to_be_missing_and_added_whole():
     changes = [FieldChange(("spec", "replicas"), 3, 0), *annotation_changes({}, {"b": "2", "a": "1"})]
     assert list(patch_of(changes, [("metadata", "annotations")])) == [
@@ -67,13 +61,6 @@ def test_a_missing_map_that_gets_nothing_is_only_tested():
     ]
 
 
-def test_what_does_not_exist_is_created_and_what_goes_is_deleted_by_uid():
-    create = write_of(a_decision(verb=Verb.CREATE, uid=None, manifest={"kind": "ReplicaSet"}))
-    delete = write_of(a_decision(verb=Verb.DELETE, orphan=True))
-    assert (create.verb, create.uid, create.manifest) == ("create", None, {"kind": "ReplicaSet"})
-    assert (delete.verb, delete.uid, delete.orphan) == ("delete", "uid-web", True)
-
-
 @pytest.mark.parametrize(
     ("fields", "verb"),
     [
@@ -87,23 +74,6 @@ def test_what_does_not_exist_is_created_and_what_goes_is_deleted_by_uid():
 )
 def test_which_request_it_is(fields, verb):
     assert write_of(a_decision(**fields)).verb == verb
-
-
-@pytest.mark.parametrize(
-    ("missing", "tests"),
-    [
-        ({}, [POINTER, LABEL]),
-        ({"has_annotations": False}, ["/metadata/annotations", LABEL]),
-        ({"has_labels": False}, ["/metadata/labels", POINTER]),
-        ({"has_annotations": False, "has_labels": False}, ["/metadata/annotations", "/metadata/labels"]),
-    ],
-    ids=["both maps are there", "no annotations", "no labels", "neither"],
-)
-def test_a_change_tests_the_maps_that_are_missing(missing, tests):
-    changes = (FieldChange(ANNOTATION, None, "me"), FieldChange(("metadata", "labels", "app"), None, "x"))
-    write = write_of(a_decision(changes=changes, **missing))
-    assert (write.verb, write.uid) == ("patch", "uid-web")
-    assert [one.path for one in write.patch if one.op == "test"] == tests
 
 
 @pytest.mark.parametrize("end", ["-blue", ".blue"])

@@ -48,7 +48,3 @@ class Number(IntEnum):
 def test_values(value, expected):
     found = json_value(value)
     assert (found, type(found)) == (expected, type(expected))
-
-
-def test_keys_are_in_order():
-    assert list(json_value({"b": 1, 3: 2, "a": 3})) == ["3", "a", "b"]

@@ -61,13 +61,6 @@ def test_the_last_of_a_tier_is_waited_for():
     assert [decision.key for decision in in_order([high, low, late, mark])] == ["low", "mark", "late", "high"]
 
 
-def test_nothing_comes_before_what_it_needs():
-    first = a_decision("z", key="first", order=(9,), group="g")
-    second = a_decision("a", key="second", order=(1,), group="g", needs=("first",))
-    actions = numbered_actions(in_order([second, first]))
-    assert [(action.decision.key, action.needs) for action in actions] == [("first", ()), ("second", (1,))]
-
-
 def test_nothing_comes_before_the_tier_it_waits_for():
     mark = a_decision("m", key="mark", group="g")
     low = [a_decision(f"z{n}", key=f"low{n}", group="g", order=(9,), needs=("mark",), wake_tier="low") for n in (0, 1)]

@@ -120,51 +120,6 @@ def test_ties(first: Pod, second: Pod) -> None:
     assert (ranking.certain, ranking.rules) == (False, (PodRule.CACHE,))
 
 
-@pytest.mark.parametrize(
-    ("rules", "winner"),
-    [
-        pytest.param(RankingRules(), "a", id="all rules"),
-        pytest.param(RankingRules(deletion_cost=False), "b", id="without cost, by time Ready"),
-        pytest.param(RankingRules(deletion_cost=False, base=10), "c", id="base 10 has one scale, by uid"),
-        pytest.param(RankingRules(deletion_cost=False, logarithmic=False), "d", id="plain times, newest first"),
-    ],
-)
-def test_settings(rules: RankingRules, winner: str) -> None:
-    pods = [
-        a_pod("a", uid="4", deletion_cost="-1", ready_since_ns=ago(9 * DAY)),
-        a_pod("b", uid="2", ready_since_ns=ago(4 * DAY)),
-        a_pod("c", uid="1", ready_since_ns=ago(10 * DAY)),
-        a_pod("d", uid="3", ready_since_ns=ago(3 * DAY + 23 * 3600 * SECOND)),
-    ]
-    assert rank_victims(pods, 1, now_ns=NOW_NS, rules=rules).victims[0].name == winner
-
-
-def test_without_the_sidecars_rule() -> None:
-    pods = [a_pod("a", created_ns=ago(DAY)), a_pod("b", sidecar_restarts=3, created_ns=ago(99 * DAY))]
-    assert rank_victims(pods, 1, now_ns=NOW_NS).victims[0].name == "b"
-    assert rank_victims(pods, 1, now_ns=NOW_NS, rules=RankingRules(sidecar_restarts=False)).victims[0].name == "a"
-
-
-@pytest.mark.parametrize(
-    ("siblings", "victim"),
-    [
-        pytest.param((), "a", id="own pods on a node count"),
-        pytest.param((a_pod("x", node="two"), a_pod("y", node="two")), "c", id="siblings count too"),
-        pytest.param((a_pod("x", node="two"),) * 2, "c", id="every sibling given counts"),
-        pytest.param((a_pod("x", node="two", terminating=True),) * 9, "a", id="only active siblings count"),
-        pytest.param(None, "d", id="no Deployment: all ranks are 0"),
-    ],
-)
-def test_colocation(siblings: tuple[Pod, ...] | None, victim: str) -> None:
-    pods = [
-        a_pod("a", node="one", restarts=1),
-        a_pod("b", node="one"),
-        a_pod("c", node="two"),
-        a_pod("d", node="three", restarts=2),
-    ]
-    assert rank_victims(pods, 1, now_ns=NOW_NS, siblings=siblings).victims[0].name == victim
-
-
 @pytest.mark.parametrize("pods", [[], [a_pod("a")]])
 def test_below_zero_nothing_goes(pods: list[Pod]) -> None:
     ranking = rank_victims(pods, -1, now_ns=NOW_NS)
@@ -186,16 +141,6 @@ def test_below_zero_nothing_goes(pods: list[Pod]) -> None:
 def test_a_base_that_is_none(base: float, told: str) -> None:
     with pytest.raises(PolicyError, match=f"^base: {told}, expected a finite number above 1$"):
         RankingRules(base=base)
-
-
-@pytest.mark.parametrize("count", [3, 4])
-def test_when_all_go_nothing_is_sorted(count: int) -> None:
-    pods = [a_pod("c"), a_pod("x", terminating=True), a_pod("b", ready=False), a_pod("a")]
-    ranking = rank_victims(pods, count, now_ns=NOW_NS)
-    assert [pod.name for pod in ranking.victims] == ["c", "b", "a"]
-    assert [pod.name for pod in ranking.order] == ["b", "a", "c"]
-    assert ranking.certain
-    assert ranking.rules == (PodRule.ALL,) * 3
 
 
 @pytest.mark.parametrize(
@@ -246,12 +191,6 @@ def test_scale_is_the_exponent_of_the_power_at_or_below(age_ns: int, base: int) 
 def test_scale_at_powers(base: int) -> None:
     for exponent in range(1, int(math.log(2**63, base))):
         assert [age_scale(base**exponent + step, base) for step in (-1, 0, 1)] == [exponent - 1, exponent, exponent]
-
-
-def test_scale_to_the_base_e() -> None:
-    # floor(e**k) for k = 1, 10, 20, 40, written from a table of e**k
-    for exponent, below in ((1, 2), (10, 22026), (20, 485165195), (40, 235385266837019985)):
-        assert (age_scale(below, math.e), age_scale(below + 1, math.e)) == (exponent - 1, exponent)
 
 
 @pytest.mark.parametrize("age_ns", [0, -1])
@@ -395,19 +334,6 @@ def test_the_youngest_is_looked_for_among_all_that_are_left() -> None:
     """Of one scale, so that the uid decides: the second of three is the youngest."""
     pods = [a_pod(uid, uid=uid, created_ns=ago(days * DAY)) for uid, days in (("1", 10), ("2", 8), ("3", 12))]
     assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (10 / 8, 1.0)
-
-
-def test_ratio_is_only_of_victims_that_age_chose() -> None:
-    pods = [
-        a_pod("unready", ready=False, created_ns=ago(SECOND)),
-        a_pod("cheap", deletion_cost="-1", created_ns=ago(50 * DAY)),
-        a_pod("young", ready_since_ns=ago(2 * DAY), created_ns=ago(3 * DAY)),
-        a_pod("old", ready_since_ns=ago(9 * DAY), created_ns=ago(10 * DAY)),
-    ]
-    ranking = rank_victims(pods, 3, now_ns=NOW_NS)
-    assert ranking.rules == (PodRule.NOT_READY, PodRule.COST, PodRule.READY_TIME)
-    assert ranking.age_ratios == (None, None, 1.0)
-    assert rank_victims(pods, 2, now_ns=NOW_NS).age_ratios == (None, None)
 
 
 def test_ratio_without_any_age_to_divide_by() -> None:

@@ -18,7 +18,6 @@ from reconciler.decide.downscale.journal import (
     JournalPod,
     decide_recovery,
     entry_text,
-    former_changes,
     former_costs,
     read_entry,
     victim_changes,
@@ -26,10 +25,8 @@ from reconciler.decide.downscale.journal import (
 from reconciler.errors import AnnotationError
 from reconciler.model import DELETION_COST, JOURNAL, ConfigMap, ObjectRef, ObservedCluster, Pod, Run
 from reconciler.policy.types import FleetCluster
-from reconciler.workload_kinds import WorkloadKind
 from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state, a_workload
 
-CUSTOM = WorkloadKind("example.com", "v1", "Worker", "workers")
 UID = "uid-east-shop-Deployment-web"
 ENTRY = JournalEntry(
     workload=a_ref(),
@@ -108,15 +105,6 @@ def test_the_marks_go_and_the_entry_is_closed(cluster: ObservedCluster, why: str
     assert closing.cause.policy == "workers"
 
 
-def test_each_pod_is_one_patch_with_cost_and_label() -> None:
-    decision = recovered(observed(5)).decisions[1]
-    assert (decision.ref, decision.uid) == (ObjectRef("east", "shop", "Pod", "web-2"), "uid-web-2")
-    assert decision.changes == (
-        FieldChange(("metadata", "annotations", DELETION_COST), VICTIM_COST, "7"),
-        FieldChange(("metadata", "labels", VICTIM_LABEL), "before", None),
-    )
-
-
 def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
     desired = recovered(observed(3, status=5))
     assert desired.decisions == ()
@@ -135,32 +123,12 @@ def test_a_workload_that_could_not_be_read_is_not_gone(unreadable: str) -> None:
     assert recovered(observed(None, unreadable={"namespace other": "no answer"})).decisions != ()
 
 
-@pytest.mark.parametrize(
-    ("kinds", "unreadable"),
-    [
-        pytest.param((CUSTOM,), "workers.example.com", id="its kind could not be read"),
-        pytest.param((), "*.example.com", id="nobody knows what its API group serves"),
-    ],
-)
-def test_a_custom_workload_that_could_not_be_read_is_not_gone(kinds: tuple[WorkloadKind, ...], unreadable: str) -> None:
-    ref = ObjectRef("east", "shop", "Worker", "web", "example.com")
-    entry = replace(ENTRY, workload=ref)
-    left = observed(None, config_maps=(journal({UID: entry_text(entry)}),), scale_kinds=kinds)
-    assert recovered(replace(left, unreadable={unreadable: "no answer"})).decisions == ()
-    assert recovered(left).decisions != ()
-
-
 def test_marks_without_an_entry_go() -> None:
     stray = marked("web-9", owner_kind="ReplicaSet", owner_name="web-1")
     desired = recovered(observed(5, config_maps=(), victim_pods=(stray, marked("web-8", "3"))))
     assert costs_after(desired) == {"web-9": None}
     assert [len(decision.changes) for decision in desired.decisions] == [1, 2]
     assert desired.decisions[1].group == "downscale/east/shop/ReplicaSet/web-1"
-
-
-def test_pods_that_are_going_are_let_go() -> None:
-    desired = recovered(observed(3, victim_pods=(marked("web-1", terminating=True),)))
-    assert [decision.ref.kind for decision in desired.decisions] == ["ConfigMap"]
 
 
 def test_an_entry_without_any_mark_left_is_closed() -> None:
@@ -178,11 +146,6 @@ def test_an_entry_that_cannot_be_read_is_set_aside() -> None:
 def test_records_of_others_in_the_journal_are_left_alone() -> None:
     others = {"rejected.0123": '{"count": 3, "why": "quota"}'}
     assert recovered(observed(5, config_maps=(journal(others),), victim_pods=())) == DesiredState()
-
-
-def test_another_config_map_is_not_the_journal() -> None:
-    other = replace(journal({UID: entry_text(ENTRY)}), ref=ObjectRef("east", "shop", "ConfigMap", JOURNAL))
-    assert closes(recovered(observed(5, config_maps=(other,)))) == []
 
 
 @pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
@@ -235,26 +198,6 @@ def test_what_is_no_entry_is_said_so(text: str) -> None:
 
 
 # Marks
-
-
-@pytest.mark.parametrize(
-    ("pod", "former", "changes"),
-    [
-        pytest.param(marked("a"), None, {"cost": None, "label": None}, id="there was no cost"),
-        pytest.param(marked("a"), "5", {"cost": "5", "label": None}, id="there was one"),
-        pytest.param(marked("a", SPARED_COST), "5", {"cost": "5", "label": None}, id="a pod that was to stay"),
-        pytest.param(marked("a", "8"), "5", {"label": None}, id="somebody wrote over our cost: theirs stays"),
-        pytest.param(marked("a", None), "5", {"label": None}, id="somebody took our cost off"),
-        pytest.param(marked("a"), VICTIM_COST, {"label": None}, id="the cost before was the same"),
-        pytest.param(a_pod("a", deletion_cost=VICTIM_COST), None, {"cost": None}, id="somebody took our label off"),
-        pytest.param(a_pod("a"), None, {}, id="not marked"),
-        pytest.param(a_pod("a", deletion_cost="3"), "3", {}, id="not marked, with a cost"),
-    ],
-)
-def test_unmark(pod: Pod, former: str | None, changes: dict[str, str | None]) -> None:
-    found = {change.path[-1]: change.after for change in former_changes(pod, former)}
-    names = {"cost": DELETION_COST, "label": VICTIM_LABEL}
-    assert found == {names[key]: value for key, value in changes.items()}
 
 
 def test_mark_tests_what_was_there() -> None:

@@ -70,13 +70,6 @@ def test_when_all_go_each_is_told(pods, to, target, ranked):
     assert len(ranking.pods) == len(ranked)
 
 
-def test_a_replica_set_of_another_namespace_is_no_relative():
-    ranked = a_replica_set("web-2", DEPLOYMENT)
-    claiming = a_workload("web-1", kind="ReplicaSet", namespace="dev-evil", owner=DEPLOYMENT)
-    state = a_state(a_cluster(workloads=(ranked, claiming)))
-    assert pods_to_rank(ranked, state) == [PodsQuestion(ranked.ref)]
-
-
 def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
     ranked = a_replica_set("web-1", DEPLOYMENT)
     pods = (a_pod_on("young", "x", 1), *(a_pod_on(name, "y", 99) for name in ("a", "b")))
@@ -171,19 +164,3 @@ def test_a_balance_of_zones_names_the_zone_of_each_pod(quickstart):
     said = quickstart.call("rank", "eu-west/batch/deploy/worker", "--to", "4", *LOOK)
     zones = [line.split()[3] for line in said.out.splitlines()[1:]]
     assert zones == [f"eu-west-1{zone}" for zone in "aaaabbc"]
-
-
-def test_pods_that_the_snapshot_lacks_are_not_said_to_be_none(quickstart):
-    said = quickstart.call("rank", "eu-west/dev-a/deploy/api", *LOOK)
-    words = "has 3 replicas, and none of its pods was found: which of them would go is unknown"
-    assert said.out == f"eu-west/dev-a/Deployment/api: {words}\n"
-    said = quickstart.call("rank", "eu-west/ci/statefulset/runner", *LOOK)
-    words = "has 2 replicas, and none of its pods was found: the highest ordinals go first"
-    assert said.out == f"eu-west/ci/StatefulSet/runner: {words}\n"
-
-
-@pytest.mark.parametrize(("name", "replicas"), [("batch/deploy/worker", 7), ("ci/statefulset/runner", 2)])
-def test_nothing_is_scaled_down_to_more_than_there_is(quickstart, name, replicas):
-    said = quickstart.call("rank", f"eu-west/{name}", "--to", "9", *LOOK)
-    assert (said.code, said.out) == (64, "")
-    assert f"has {replicas} replicas, expected at most {replicas}" in said.err

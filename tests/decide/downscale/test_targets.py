@@ -20,7 +20,6 @@ from reconciler.labels import LabelSelector
 from reconciler.model import (
     Condition,
     ObjectRef,
-    ObservedCluster,
     OwnerReference,
     QueryAnswer,
     QueryKey,
@@ -98,13 +97,6 @@ def test_a_decrease() -> None:
     assert (decision.cause.why, decision.cause.values) == ("the target is 4", {"replicas": 4})
     [considered] = desired.explanations
     assert (considered.outcome, considered.why) == ("4 replicas", "the target is 4")
-
-
-def test_an_absent_field_counts_as_one_and_is_tested_as_absent() -> None:
-    policy = a_downscale_policy(target=a_target(2, direction="Both"))
-    [decision] = decided(policy, workload=a_workload(replicas=None)).decisions
-    assert decision.changes == (FieldChange(("spec", "replicas"), None, 2),)
-    assert decision.replicas_before == 1
 
 
 @pytest.mark.parametrize(
@@ -258,10 +250,6 @@ def test_selection(fields: dict[str, Any], selected: bool) -> None:
     assert len(desired.decisions) == len(desired.explanations) == selected
 
 
-def test_without_workloads_nothing_is_selected() -> None:
-    assert decided(a_downscale_policy(selector=Selector())) == DesiredState()
-
-
 @pytest.mark.parametrize("kind", ["CronJob", "ScaledObject"])
 def test_kinds_without_replicas_are_not_selected(kind: str) -> None:
     selector = Selector(workloads=WorkloadSelector())
@@ -335,12 +323,6 @@ def test_an_opt_out_that_cannot_be_read_counts_and_is_told(options: dict[str, An
     assert (desired.decisions, notice.kind, notice.subject, notice.partial) == ((), "exclusion", subject, False)
 
 
-def test_an_opt_out_of_kube_downscaler_that_the_fleet_ignores() -> None:
-    workload = a_workload(replicas=6, annotations={"downscaler/exclude": "true"})
-    fleet = a_fleet(kube_downscaler_annotations="Ignore")
-    assert numbers(decided(a_downscale_policy(), workload=workload, fleet=fleet)) == [(6, 3)]
-
-
 @pytest.mark.parametrize("what", ["namespaces", "horizontalpodautoscalers", "scaledobjects"])
 def test_what_could_not_be_read_may_be_there(what: str) -> None:
     desired = decided(a_downscale_policy(), unreadable={what: "forbidden"})
@@ -401,27 +383,6 @@ def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str
     assert told(desired).startswith(name)
 
 
-@pytest.mark.parametrize(
-    ("target", "minimum", "expected"),
-    [
-        pytest.param(a_target(3), None, [(6, 3)], id="we scale down"),
-        pytest.param(a_target(3), 4, [(6, 4)], id="not below what it would put back"),
-        pytest.param(a_target(0), None, [(6, 1)], id="not to zero, which would switch it off"),
-        pytest.param(a_target(0), 0, [(6, 0)], id="to zero where it scales up from there"),
-        pytest.param(a_target(8, direction="Both"), None, [], id="it scales up"),
-        pytest.param(a_target(2, direction="Both"), 7, [], id="below its minimum there is nothing to do"),
-    ],
-)
-def test_an_autoscaler_whose_way_down_is_disabled(
-    target: DownscaleTarget, minimum: int | None, expected: list[tuple[int, int]]
-) -> None:
-    hpa = an_hpa(minimum=minimum, scale_down_disabled=True)
-    workloads = (a_workload(replicas=6), a_scaled_object())
-    desired = decided(a_downscale_policy(target=target), workloads=workloads, autoscalers=(hpa,))
-    assert numbers(desired) == expected
-    assert desired.notices == ()
-
-
 @pytest.mark.parametrize(("minimum", "named"), [(None, False), (4, True)], ids=["above its minimum", "below"])
 def test_the_reason_names_an_autoscaler_only_where_it_keeps_replicas(minimum: int | None, named: bool) -> None:
     workloads = (a_workload(replicas=6), a_scaled_object())
@@ -472,12 +433,6 @@ def test_equal_priorities_are_an_error_for_that_workload_only(priority: int) -> 
     assert told == [("one", "stays at 6"), ("two", "stays at 6")]
 
 
-def test_equal_priorities_below_the_winner_do_not_matter() -> None:
-    desired = decided(named("a", 1), named("b", 2), named("c", 4, priority=1))
-    assert numbers(desired) == [(6, 4)]
-    assert desired.notices == ()
-
-
 def test_an_order_without_a_target_wins_nothing_but_the_order() -> None:
     desired = decided(named("target", 4), named("order", target=None, priority=1))
     assert numbers(desired) == [(6, 4)]
@@ -487,39 +442,11 @@ def test_an_order_without_a_target_wins_nothing_but_the_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("options", [{}, {"autoscalers": (an_hpa(),)}], ids=["a person", "an autoscaler"])
-def test_what_others_took_away_is_not_ordered_afterwards(options: dict[str, Any]) -> None:
-    lowered = a_workload(replicas=2, status_replicas=6, generation=2)
-    desired = decided(a_downscale_policy(target=None), workload=lowered, **options)
-    assert (desired.decisions, desired.questions, desired.notices) == ((), (), ())
-
-
 def test_a_policy_that_observes_only_tells() -> None:
     desired = decided(named("watch", 1, mode="Observe", priority=9), named("do", 4))
     assert numbers(desired) == [(6, 4)]
     assert [(one.replicas_after, one.cause.policy) for one in desired.observed] == [(1, "watch")]
     assert desired.notices == ()
-
-
-def test_the_order_of_the_input_does_not_matter() -> None:
-    workloads = tuple(a_workload(f"w{index}", replicas=6) for index in range(5))
-    clusters = [
-        a_cluster(name, workloads=one)
-        for name in ("east", "west")
-        for one in [tuple(replace(workload, ref=replace(workload.ref, cluster=name)) for workload in workloads)]
-    ]
-    policies = a_policy_set(a_fleet("west", "east"), downscale=(a_downscale_policy(),))
-
-    def desired(order: list[ObservedCluster]) -> DesiredState:
-        turned = [replace(cluster, workloads=cluster.workloads[::-1]) for cluster in order]
-        return decide_downscale(policies, a_state(*turned), a_run(), {}, {})
-
-    assert (
-        desired(clusters) == desired(clusters[::-1]) == decide_downscale(policies, a_state(*clusters), a_run(), {}, {})
-    )
-    assert [str(one.ref) for one in desired(clusters).decisions] == sorted(
-        str(one.ref) for one in desired(clusters).decisions
-    )
 
 
 @pytest.mark.parametrize(

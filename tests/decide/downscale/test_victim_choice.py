@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from itertools import combinations
 
@@ -10,8 +9,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.annotations import VICTIM_COST
-from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
 from reconciler.decide.downscale.victim_choice import (
     PodGroup,
     VictimSelection,
@@ -19,86 +16,16 @@ from reconciler.decide.downscale.victim_choice import (
     accepted,
     balanced,
     foreign_costs,
-    picked,
     pod_group,
-    victim_selection,
     victim_strategies,
     without_domains,
 )
 from reconciler.errors import PickerError
 from reconciler.model import Pod
-from tests.builders import NOW_NS, a_cluster, a_picker, a_pod, a_policy_set, a_ref, a_state, a_workload, an_hpa
+from tests.builders import a_picker, a_pod, a_policy_set, a_ref, a_state
 from tests.decide.downscale.world import a_downscale_policy
 
 PICKER = a_picker("picker.svc")
-DAY = 86_400 * 10**9
-
-
-def a_cut(count: int, *names: str, first: tuple[str, ...] = ()) -> VictimSelection:
-    """A cut whose candidates are in the controller's order as named."""
-    return VictimSelection(count, tuple(a_pod(name, ready=False) for name in first), tuple(map(a_pod, names)))
-
-
-@pytest.mark.parametrize(
-    ("pods", "target", "requested", "opened"),
-    [
-        pytest.param(["ready"] * 5, 3, 2, True, id="two of five"),
-        pytest.param(["ready"] * 4 + ["unready"], 3, 1, True, id="one goes anyway"),
-        pytest.param(["ready"] * 3 + ["unready", "pending"], 3, 0, False, id="those that go anyway suffice"),
-        pytest.param(["ready"] * 2 + ["unready"] * 3, 3, -1, False, id="more go anyway than must"),
-        pytest.param(["ready"] * 3, 0, 3, False, id="a target of 0"),
-        pytest.param(["ready"] * 3, 3, 0, False, id="nobody goes"),
-        pytest.param(["ready"] * 3, 5, 0, False, id="fewer than wanted"),
-        pytest.param(["ready"] * 3 + ["gone", "done"], 2, 1, True, id="only active pods count"),
-    ],
-)
-def test_how_many_are_ours_to_choose(pods: list[str], target: int, requested: int, opened: bool) -> None:
-    fields = {
-        "ready": {},
-        "unready": {"ready": False},
-        "pending": {"phase": "Pending", "ready": False},
-        "gone": {"terminating": True},
-        "done": {"phase": "Succeeded"},
-    }
-    group = PodGroup(tuple(a_pod(f"web-{index}", **fields[kind]) for index, kind in enumerate(pods)))
-    cut = victim_selection(group, target, now_ns=NOW_NS, rules=RankingRules())
-    assert (cut.requested, cut.open) == (requested, opened)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"node": ""}, {"phase": "Pending"}, {"phase": "Unknown"}, {"ready": False}],
-    ids=["unassigned", "Pending", "Unknown", "not Ready"],
-)
-def test_who_is_no_candidate(fields: dict[str, object]) -> None:
-    cut = victim_selection(PodGroup((a_pod("a", **fields), a_pod("b"))), 1, now_ns=NOW_NS, rules=RankingRules())
-    assert ([pod.name for pod in cut.first], [pod.name for pod in cut.candidates]) == (["a"], ["b"])
-
-
-@pytest.mark.parametrize(
-    ("answer", "chosen", "rules", "note"),
-    [
-        pytest.param(PickerAnswer(("d", "e")), "de", "CC", "", id="exactly as many"),
-        pytest.param(PickerAnswer(("e",), ("d",)), "ed", "CT", "", id="chosen, then tied"),
-        pytest.param(PickerAnswer(("e",), ("d", "c")), "ec", "CT", "a tie", id="a tie at the cut: controller's order"),
-        pytest.param(PickerAnswer((), ("e", "d", "b")), "bd", "TT", "a tie", id="only tied"),
-        pytest.param(PickerAnswer(("e", "c", "b")), "bc", "CC", "a tie", id="more chosen than wanted"),
-        pytest.param(PickerAnswer(("e",)), "ea", "CO", "named 1 of 2", id="too few, filled"),
-        pytest.param(PickerAnswer((), ("e",)), "ea", "TO", "named 1 of 2", id="too few tied, filled"),
-        pytest.param(PickerAnswer(("d", "e"), ("a", "b")), "de", "CC", "", id="a tie that is not at the cut"),
-    ],
-)
-def test_picked(answer: PickerAnswer, chosen: str, rules: str, note: str) -> None:
-    choice = picked(a_cut(2, *"abcde"), answer)
-    assert choice is not None
-    assert "".join(pod.name for pod in choice.pods) == chosen
-    said = {"C": "chosen by the picker", "T": "tied by the picker", "O": "the controller's order"}
-    assert choice.rules == tuple(said[rule] for rule in rules)
-    assert (note in choice.note) if note else choice.note == ""
-
-
-def test_both_lists_empty_is_no_opinion() -> None:
-    assert picked(a_cut(2, *"abcde"), PickerAnswer()) is None
 
 
 def test_too_few_can_be_rejected() -> None:
@@ -111,24 +38,7 @@ def test_too_few_can_be_rejected() -> None:
         assert accepted(answer, request) is answer, "as many as asked for, and no opinion"
 
 
-def test_a_tie_is_broken_without_the_cost() -> None:
-    """Rules 5 to 8: more pods on the node first, although the other has the lower cost."""
-    pods = (a_pod("a", node="n"), a_pod("b", node="n"), a_pod("c", node="m", deletion_cost="-5"))
-    cut = victim_selection(PodGroup(pods, ()), 2, now_ns=NOW_NS, rules=RankingRules(deletion_cost=False))
-    choice = picked(cut, PickerAnswer((), ("b", "c")))
-    assert choice is not None
-    assert choice.pods == (pods[1],)
-
-
 # Whose choice it is
-
-
-def test_without_a_policy_an_autoscaler_keeps_nobody_from_choosing() -> None:
-    state = a_state(a_cluster(workloads=(a_workload(),), autoscalers=(an_hpa(),)))
-    assert victim_strategies(a_policy_set(), state, "east").strategy_of(a_ref()) == VictimStrategy()
-    chosen = victim_strategies(a_policy_set(downscale=(a_downscale_policy(),)), state, "east").strategy_of(a_ref())
-    assert not chosen.chooses
-    assert "HorizontalPodAutoscaler/web" in chosen.note
 
 
 @pytest.mark.parametrize("cluster", ["east", "gone"], ids=["did not answer", "is not in the Fleet"])
@@ -166,13 +76,6 @@ def test_balanced(zones: str, count: int, left: str) -> None:
     assert "".join(zone for index, zone in enumerate(zones) if f"{index:03}" not in gone) == left
 
 
-def test_inside_a_zone_the_controllers_order_decides() -> None:
-    pods = tuple(a_pod(f"p{days}", node=f"n{days}", ready_since_ns=NOW_NS - days * DAY) for days in (40, 1, 20, 5))
-    cut = victim_selection(PodGroup(pods), 2, now_ns=NOW_NS, rules=RankingRules())
-    choice = balanced(cut, dict.fromkeys((pod.node for pod in pods), "a"))
-    assert [pod.name for pod in choice.pods] == ["p1", "p5"]
-
-
 @given(st.text("abcd-", min_size=2, max_size=9), st.data())
 def test_no_choice_is_more_even(zones: str, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, len(zones) - 1))
@@ -199,20 +102,6 @@ def test_even_zones_stay_even(zones: str, data: st.DataObject) -> None:
     left = Counter(dict.fromkeys(sizes, 0))
     left.update(zone for index, zone in enumerate(zones) if index not in gone)
     assert max(left.values()) - min(left.values()) <= 1
-
-
-def test_marked_victims_are_exactly_those_the_controller_takes() -> None:
-    """Whoever is chosen: with the marks, and with those that go first, the choice is certain."""
-    pods = [a_pod(f"p{index}", uid=f"{9 - index}", node="n") for index in range(8)]
-    pods.append(a_pod("x", ready=False))
-    for chosen in combinations(range(8), 3):
-        marked = [
-            dataclasses.replace(pod, deletion_cost=VICTIM_COST) if index in chosen else pod
-            for index, pod in enumerate(pods)
-        ]
-        ranking = rank_victims(marked, 4, now_ns=NOW_NS)
-        assert {pod.name for pod in ranking.victims} == {"x", *(f"p{index}" for index in chosen)}
-        assert ranking.certain
 
 
 # Foreign costs

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -21,12 +20,10 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.deletion_order import RankingRules
-from reconciler.decide.downscale.journal import JournalEntry, JournalPod, entry_text
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
-from reconciler.model import JOURNAL, ConfigMap, Node, ObjectRef, Pod, PodsQuestion, Workload
+from reconciler.model import Node, ObjectRef, Pod, PodsQuestion, Workload
 from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet, Logarithm
 from tests.builders import (
-    NOW,
     NOW_NS,
     a_cluster,
     a_federated_replica_set,
@@ -101,19 +98,6 @@ def by(strategy: str, kind: str = "Deployment", **fields: Any) -> DownscalePolic
     return a_downscale_policy(kind, target=None, strategy=strategy, **fields)
 
 
-def test_the_default_is_the_controllers_order() -> None:
-    decision, questions, notices = forecast()
-    assert decision.victims == a_forecast(
-        pods=("d", "c"),
-        certain=True,
-        strategy="Logarithmic",
-        rules=("shorter time Ready", "shorter time Ready"),
-        count=2,
-        age_ratios=(1.0, 1.0),
-    )
-    assert (decision.downscale, questions, notices) == (None, (), ())
-
-
 YOUNGER = "shorter time Ready"
 CROWDED = tuple(
     dataclasses.replace(pod(name, days), node=node)
@@ -154,29 +138,6 @@ def test_the_controllers_own_way_needs_no_marks() -> None:
     decision, _, _ = forecast(by("Logarithmic"), pods=CLOSE)
     assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.certain, decision.downscale) == (("x", "y"), True, None)
-
-
-@pytest.mark.parametrize("policy", [by("NewestFirst"), by("Logarithmic", logarithm=Logarithm(10))])
-def test_where_an_autoscaler_shrinks_the_prediction_is_of_the_controller(policy: DownscalePolicy) -> None:
-    decision, _, [notice] = forecast(policy, pods=CLOSE, autoscalers=(an_hpa(),))
-    assert (decision.downscale, decision.victims and decision.victims.pods) == (None, ("x", "y"))
-    assert "the controller chooses" in notice.text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "certain"),
-    [
-        pytest.param(60, False, id="it grows into the scale of the others a minute later"),
-        pytest.param(2 * 3_600, True, id="not before the plan is too old to be applied"),
-        pytest.param(-5, False, id="it has just done so, and the controller's clock may be behind"),
-    ],
-)
-def test_what_changes_before_it_can_be_applied_is_not_certain(seconds: int, certain: bool) -> None:
-    border = NOW_NS - (1 << 47) + seconds * 10**9
-    young = dataclasses.replace(pod("young", uid="z"), ready_since_ns=border, created_ns=border)
-    old = tuple(pod(name, days, uid=name) for name, days in (("a", 2), ("b", 3), ("c", 4)))
-    found = victims_of(pods=(young, *old), to=3)
-    assert (found.pods, found.certain) == (("young",) if seconds > 0 else ("a",), certain)
 
 
 def test_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
@@ -242,11 +203,6 @@ def test_pods_are_asked_for_only_where_they_are_not_known(kind: str) -> None:
 @pytest.mark.parametrize("options", [{"to": 0}, {"kind": "StatefulSet"}, {"kind": "CronJob"}, {"to": 4}, {"to": 7}])
 def test_no_pods_are_asked_for_where_they_do_not_matter(options: dict[str, Any]) -> None:
     assert forecast(pods=None, **options)[1] == ()
-
-
-def test_what_does_not_shrink_stays_as_it_is() -> None:
-    assert forecast(to=7)[0].victims is None
-    assert forecast(kind="CronJob")[0].victims is None
 
 
 def test_a_clone_sets_own_order_is_newest_first_and_not_certain() -> None:
@@ -406,18 +362,6 @@ def test_a_picker_that_is_asked_for_the_plan(
     assert decision.downscale == asked[0].downscale
 
 
-def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:
-    pods = (*PODS[:2], pod("x", ready=False), pod("y", phase="Pending", ready=False))
-    found = victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods)
-    assert (found.pods, found.chosen_at_apply) == (("y", "x"), False)
-    assert found.strategy == "Logarithmic", "27: the controller chooses, no picker is asked"
-
-
-@pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])
-def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
-    assert forecast(by("ZoneBalanced", kind), kind=kind, to=to)[0].downscale is None
-
-
 # Whose order
 
 
@@ -443,10 +387,6 @@ def test_with_equal_priorities_the_controller_chooses() -> None:
     assert notice.text == "a and b have the same priority, the controller chooses"
 
 
-def test_a_policy_that_observes_orders_nothing() -> None:
-    assert settings(by("ZoneBalanced", mode="Observe")) is None
-
-
 def test_the_picker_of_a_federated_replica_set_orders_its_workloads() -> None:
     found = settings(by("ZoneBalanced", priority=9), federated=(a_federated(),))
     assert found == the_settings("web", "PodPicker", PICKER)
@@ -461,21 +401,6 @@ def test_beside_an_autoscaler_that_scales_down_nothing_is_marked() -> None:
 
 
 # What an earlier run left
-
-
-def test_marks_of_an_earlier_run_do_not_count() -> None:
-    left = dataclasses.replace(PODS[0], deletion_cost="-2147483647", labels={VICTIM_LABEL: "before"})
-    ref = ObjectRef("east", "reconciler", "ConfigMap", JOURNAL)
-    web = a_workload(replicas=4)
-    entry = JournalEntry(web.ref, web.uid, 4, 3, (JournalPod("a", left.uid, "-7"),), NOW, "before")
-    pods = (left, *PODS[1:])
-    assert victims_of(pods=pods, to=3, victim_pods=(left,)).pods == ("d",)
-    journal = ConfigMap(ref, "uid", {web.uid: entry_text(entry)})
-    assert victims_of(pods=pods, to=3, victim_pods=(left,), config_maps=(journal,)).pods == ("a",)
-
-
-def test_costs_of_others_count() -> None:
-    assert victims_of(pods=(dataclasses.replace(PODS[0], deletion_cost="-1"), *PODS[1:]), to=3).pods == ("a",)
 
 
 SECOND = 10**9
@@ -520,7 +445,3 @@ def test_what_changes_too_often_to_look_is_not_steady(pods: int, steady: bool) -
         a_pod(f"w-{number}", ready_since_ns=NOW_NS + number - old, created_ns=None) for number in range(1, pods + 1)
     ]
     assert is_steady(some, NOW_NS, RankingRules(), lambda _: frozenset({"a"})) is steady
-
-
-def test_victims_that_are_not_certain_are_not_steady() -> None:
-    assert is_steady([], NOW_NS, RankingRules(), lambda _: None) is False

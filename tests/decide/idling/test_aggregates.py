@@ -10,18 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from reconciler.decide.annotations import IDLED_TO
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.selection import deciding_policies
 from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
 from reconciler.decide.idling.subjects import record_of
 from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, Verdict
-from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.decide.removal_guard import idling_guards, placement_guard
+from reconciler.decide.removal_guard import idling_guards
 from reconciler.model import FieldWriter, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -29,11 +25,7 @@ from reconciler.policy.types import (
     AnyOf,
     Calendar,
     IdlingPolicy,
-    ObjectSelector,
     ScheduleCriterion,
-    Selector,
-    WakeOrder,
-    WorkloadSelector,
 )
 from tests.builders import (
     a_cluster,
@@ -45,10 +37,8 @@ from tests.builders import (
     a_workload,
     an_hpa,
     change_if_of,
-    said,
 )
 from tests.decide.idling.idling_policies import (
-    MONDAY,
     NIGHT,
     NOON,
     a_metric,
@@ -74,10 +64,6 @@ def until(hours: int) -> ScheduleCriterion:
     return ScheduleCriterion(Calendar(UTC, "UTC", (window,), name=f"until-{hours}"))
 
 
-def text_of(hours: int) -> str:
-    return f"{NIGHT + hours * HOUR:%Y-%m-%dT%H:%M:%SZ}"
-
-
 class TestCriteria:
     """All of several schedules end with the first of them, any of them with the last."""
 
@@ -96,14 +82,6 @@ class TestCriteria:
         idle = tuple(PolicyVerdict(POLICY, CriterionResult.IDLE, (), until=end) for end in ends)
         assert all_of(POLICY, idle).until == (None if first is None else NIGHT + first * HOUR)
         assert any_of(POLICY, idle).until == (None if last is None else NIGHT + last * HOUR)
-
-    def test_what_is_not_idle_ends_nothing(self):
-        busy = PolicyVerdict(POLICY, CriterionResult.BUSY, (), until=NIGHT + 9 * HOUR)
-        assert (
-            any_of(POLICY, (PolicyVerdict(POLICY, CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until
-            == NIGHT + HOUR
-        )
-        assert all_of(POLICY, (PolicyVerdict(POLICY, CriterionResult.IDLE, (), until=NIGHT + HOUR), busy)).until is None
 
     def test_the_open_window_of_a_policy_ends_with_its_last_schedule(self):
         policy = a_policy(idle_when=AllOf((until(3), AnyOf((until(8), until(5), a_metric())))))
@@ -182,22 +160,12 @@ class TestBids:
         )
         assert none.min_awake == MIN_AWAKE_BY_DEFAULT == 2 * HOUR
 
-    def test_the_highest_priority_decides(self):
-        policies = [a_policy("b", priority=1), a_policy("c", priority=2), a_policy("a", priority=2), a_policy("d")]
-        assert [policy.name for policy in deciding_policies(policies)] == ["a", "c"]
-
 
 TIER = {"tier": "front"}
 
 
 def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:
     return a_policy(name, *criteria, selector=labelled("owner", name), **fields)
-
-
-TIERS = tuple(
-    of_owner(name, priority=1, wake_order=WakeOrder("shop", tier=tier)) for name, tier in (("a", 10), ("b", 20))
-)
-RECORDED = "2026-11-20T20:00:00Z"
 
 
 class TestOneServiceOfTwoWorkloads:
@@ -220,32 +188,6 @@ class TestOneServiceOfTwoWorkloads:
         run_in(world, of_owner("all"))
         run_in(world, of_owner("b"), of_owner("a"))
         assert world.objects[self.fronts].annotations["reconciler/owner"] == "production/IdlingPolicy/a"
-
-    def test_its_list_gets_shorter_after_the_last_tier(self):
-        world = self.world()
-        run_in(world, of_owner("all"), *TIERS)
-        world.now = MONDAY
-        outcome = run_in(world, of_owner("all"), *TIERS)
-        (unmark,) = (one for one in outcome.desired.decisions if one.ref == self.fronts)
-        assert unmark.order == (20, 2)
-        assert world.objects[self.fronts].annotations == {}
-
-    def test_and_so_does_that_of_somebody_else(self):
-        world = self.world()
-        for name in ("web", "api"):
-            world.scale(a_ref(name), 0)
-            world.annotate(a_ref(name), "idling.alpha.openshift.io/idled-at", RECORDED)
-            world.annotate(a_ref(name), "idling.alpha.openshift.io/previous-scale", "3")
-            world.annotate(a_ref(name), "reconciler/wake-requested-at", text_of(0))
-            world.foreign[a_ref(name)] = 3
-        entries = [{"kind": "Deployment", "name": name, "group": "apps", "replicas": 3} for name in ("web", "api")]
-        world.annotate(self.fronts, "idling.alpha.openshift.io/idled-at", RECORDED)
-        world.annotate(self.fronts, "idling.alpha.openshift.io/unidle-targets", json.dumps(entries))
-        outcome = run_in(world, of_owner("all"), *TIERS)
-        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [3, 3]
-        (unmark,) = (one for one in outcome.desired.decisions if one.ref == self.fronts)
-        assert unmark.order == (20, 2)
-        assert world.objects[self.fronts].annotations == {}
 
 
 THEN, LATER = "2026-11-19T20:00:00Z", "2026-11-19T21:00:00Z"
@@ -291,13 +233,6 @@ def test_a_list_says_that_each_was_idled_to_less_than_it_had(floor, idled_to):
     target = UnidleTarget.of(WEB, 3)
     record = ServiceRecord(NIGHT, (target,), floor)
     assert record_of(record, target).idled_to == idled_to
-
-
-def test_what_stands_at_zero_beside_it_adds_no_floor_to_the_mark():
-    other = a_workload("api", replicas=0, template_labels={"app": "web"})
-    world = a_world(a_service(), a_workload(), other, now=NIGHT)
-    run_in(world)
-    assert world.objects[a_ref("web", kind="Service")].annotations[IDLED_TO] == "0"
 
 
 @pytest.mark.parametrize(
@@ -349,18 +284,6 @@ def test_what_runs_elsewhere_is_named_by_the_first_cluster():
     assert {one.ref.cluster: one.why for one in outcome.desired.explanations if one.ref.kind == "Deployment"}[
         "east"
     ] == ("runs on north")
-
-
-@pytest.mark.parametrize(
-    ("owners", "allowed"),
-    [(1, 1), (2, 1), (4, 1), (6, 1), (7, 1), (8, 2), (9, 2), (11, 2), (12, 3), (15, 3), (16, 4), (18, 4), (40, 10)],
-)
-def test_a_quarter_of_the_owners_may_go_rounded_down_and_one_always(owners, allowed):
-    names = [f"p{number}" for number in range(owners)]
-    for gone in range(owners + 1):
-        guard = placement_guard(names, frozenset(names[gone:]), allow_removed=False)
-        assert (guard.tripped, len(guard.gone), guard.owners) == (gone > allowed, gone, owners)
-        assert not placement_guard(names, frozenset(names[gone:]), allow_removed=True).tripped
 
 
 class TestGuards:
@@ -421,49 +344,3 @@ class TestGuards:
         assert self.guards(1, one="abc").of("one").holds(policy, orphaned, NIGHT) is expected
         assert not self.guards(1, one="a").of("one").holds(policy, orphaned, NIGHT)
         assert not self.guards(1, one="abc").of("two").holds(policy, orphaned, NIGHT)
-
-    @pytest.mark.parametrize(
-        ("change", "tripped"),
-        [
-            pytest.param(lambda world: None, True, id="nothing else"),
-            pytest.param(lambda world: world.scale(WEB, 2), False, id="one scaled by hand"),
-            pytest.param(lambda world: world.annotate(WEB, "reconciler/exclude", "true"), False, id="one excluded"),
-            pytest.param(
-                lambda world: world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance"),
-                False,
-                id="one taken over",
-            ),
-            pytest.param(
-                lambda world: world.annotate(WEB, "reconciler/wake-requested-at", world.now.isoformat()),
-                False,
-                id="one requested",
-            ),
-        ],
-    )
-    def test_what_loses_its_record_in_the_same_run_counts_no_more(self, change, tripped):
-        """Two policies are gone, which is one too many; where the record of one of them goes, one is left."""
-        world = a_world(a_workload(), a_workload("api"), now=NIGHT)
-        names = ("web", "api")
-        selectors = [Selector(workloads=WorkloadSelector((), ObjectSelector((name,)))) for name in names]
-        own = [a_policy(name, selector=selector) for name, selector in zip(names, selectors, strict=True)]
-        run_in(world, *own)
-        assert [world.replicas(a_ref(name)) for name in names] == [0, 0]
-        change(world)
-        elsewhere = a_policy("elsewhere", selector=Selector(workloads=WorkloadSelector((), ObjectSelector(("x",)))))
-        first = run_in(world, elsewhere)
-        assert world.replicas(a_ref("api")) == (0 if tripped else 3)
-        assert bool(first.desired.held_back) is tripped
-        assert run_in(world, elsewhere).desired.decisions == ()
-
-
-def test_what_several_verdicts_found_is_told_together():
-    def saying(name: str, result: CriterionResult, *reasons: str) -> PolicyVerdict:
-        return replace(verdict_of(name), result=result, reasons=said(*reasons))
-
-    first, second = saying("a", CriterionResult.IDLE, "a", "x"), saying("b", CriterionResult.IDLE, "b", "x")
-    busy = saying("c", CriterionResult.BUSY, "c")
-    assert Verdict((first, second)).reasons == said("a", "x", "b")
-    assert Verdict((first, busy)).reasons == said("c")
-    assert Verdict().reasons == (reason(ReasonCode.NOT_SELECTED),)
-    unknown = Verdict(without_policies=True)
-    assert (unknown.reasons, unknown.result) == ((reason(ReasonCode.POLICIES_UNREADABLE),), CriterionResult.UNKNOWN)

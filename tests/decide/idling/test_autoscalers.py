@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.model import ObjectRef, Run
 from reconciler.policy.types import Autoscalers
@@ -17,7 +15,6 @@ from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_policy,
-    decided,
     run_in,
     verbs,
     why_of,
@@ -27,7 +24,6 @@ from tests.decide.idling.world import World, a_world
 
 WEB = a_ref("web")
 HPA = a_ref(kind="HorizontalPodAutoscaler")
-MINUTE = timedelta(minutes=1)
 FLOOR = a_policy(idle_replicas=1)
 SERVICE = a_ref("web", kind="Service")
 
@@ -43,30 +39,6 @@ def the_world(replicas: int = 5, **bounds: int | None) -> World:
 
 def bounds(world: World) -> tuple[int | None, int]:
     return world.objects[HPA].minimum, world.objects[HPA].maximum
-
-
-class TestIdledToZero:
-    def test_the_autoscaler_is_not_touched(self):
-        world = the_world()
-        assert verbs(run_in(world)) == [("record", "Service/web"), ("idle", "Deployment/web")]
-        world.controllers()
-        assert world.replicas(WEB) == 0
-
-    @pytest.mark.parametrize(
-        ("minimum", "maximum", "expected"),
-        [(2, 10, 5), (7, 10, 7), (2, 4, 4), (None, 10, 5)],
-        ids=["within", "raised to the minimum", "lowered to the maximum", "no minimum"],
-    )
-    def test_a_wake_restores_the_record_within_its_bounds(self, minimum, maximum, expected):
-        world = the_world()
-        run_in(world)
-        world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
-        world.now = MONDAY
-        outcome = run_in(world)
-        assert world.replicas(WEB) == expected
-        assert (
-            f"{expected} instead of 5 within the bounds of its autoscaler" in outcome.desired.decisions[0].cause.why
-        ) is (expected != 5)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +66,6 @@ class TestAMinimumOfZero:
         world = the_world(minimum=0)
         run_in(world)
         return world
-
-    def test_it_is_held_while_its_workload_is_idle_and_gets_its_bounds_back(self):
-        world = self.idle_world()
-        assert (world.replicas(WEB), bounds(world)) == (0, (1, 10))
-        assert json.loads(world.objects[HPA].annotations["reconciler/previous-bounds"]) == {
-            "minReplicas": 0, "maxReplicas": 10,
-        }  # fmt: skip
-        assert run_in(world).desired.decisions == ()
-        world.now = MONDAY
-        assert verbs(run_in(world))[0] == ("clear", "HorizontalPodAutoscaler/web")
-        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (0, 10), {})
 
     @pytest.mark.parametrize("replicas", [0, 3], ids=["still at zero", "raised meanwhile"])
     def test_a_run_that_died_before_it_was_held_is_finished_by_the_next(self, replicas):
@@ -147,18 +108,6 @@ class TestIdledToAFloor:
         assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
         assert run_in(world, *policies).desired.decisions == ()
 
-    def test_one_of_another_fleet_or_of_a_kind_that_is_not_known_stays(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        del world.objects[WEB]
-        for fields in ({"target": ("Rollout", "web")}, {}):
-            world.objects[HPA] = replace(world.objects[HPA], **fields)
-            other = {} if fields else {"reconciler/owner": "theirs/IdlingPolicy/nights"}
-            world.objects[HPA] = replace(world.objects[HPA], annotations={**world.objects[HPA].annotations, **other})
-            run_in(world, FLOOR)
-            assert bounds(world) == (1, 1)
-            world.objects[HPA] = replace(world.objects[HPA], target=("Deployment", "web"))
-
     def test_a_broken_record_at_its_idle_replicas_keeps_nothing_else_awake(self):
         world = the_world()
         run_in(world, FLOOR)
@@ -168,45 +117,6 @@ class TestIdledToAFloor:
         outcome = run_in(world, FLOOR)
         assert why_of(outcome) == "its record cannot be read"
         assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [1, 1]
-
-    def test_a_wake_that_began_is_finished_whatever_is_said_by_then(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.need_pods(a_ref("web", kind="Service"))
-        run_in(world, FLOOR, writes=1)
-        world.events.clear()
-        run_in(world, FLOOR)
-        assert world.replicas(WEB) == 5
-
-    @pytest.mark.parametrize(
-        ("minimum", "maximum", "expected"),
-        [
-            pytest.param(1, 5, (2, 5), id="the maximum"),
-            pytest.param(0, 1, (0, 10), id="the minimum"),
-            pytest.param(3, 3, (3, 3), id="both, to one number"),
-            pytest.param(2, 2, (2, 2), id="both, to another number"),
-        ],
-    )
-    @pytest.mark.parametrize("writes", [None, 1, 2, 3, 4], ids=lambda writes: f"writes {writes}")
-    def test_one_bound_that_somebody_changed_stays_and_the_other_is_given_back(
-        self, minimum, maximum, expected, writes
-    ):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
-        run_in(world, FLOOR, writes=writes)
-        run_in(world, FLOOR)
-        assert (bounds(world), world.objects[HPA].annotations) == (expected, {})
-        assert world.replicas(WEB) == min(5, expected[1])
-        assert json.loads(world.objects[WEB].annotations["reconciler/undone"])["count"] == 1
-        assert run_in(world, FLOOR).desired.decisions == ()
-
-    def test_bounds_given_back_never_contradict_the_one_that_was_changed(self):
-        world = the_world(minimum=6, replicas=7)
-        run_in(world, FLOOR)
-        world.objects[HPA] = replace(world.objects[HPA], maximum=4)
-        run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world)) == (4, (4, 4))
 
     def test_bounds_of_one_number_stay_where_the_autoscaler_has_scaled_to_it(self):
         world = the_world()
@@ -233,12 +143,6 @@ class TestIdledToAFloor:
         world.annotate(HPA, "reconciler/owner", "staging/IdlingPolicy/x")
         assert run_in(world, FLOOR).desired.decisions == ()
 
-    def signalled(self, world: World) -> World:
-        """It is asked to wake under another name of the Fleet."""
-        world.now += MINUTE
-        world.annotate(a_ref("web", kind="Service"), "reconciler/wake-requested-at", "2026-11-20T22:01:00Z")
-        return world
-
     def test_what_another_fleet_idled_is_not_adopted_where_a_third_holds_its_autoscaler(self):
         world = the_world()
         run_in(world, FLOOR)
@@ -246,13 +150,6 @@ class TestIdledToAFloor:
         desired = decide_restore(a_fleet(name="other"), world.state(), Run(world.now), Restoration(adopt=True))
         assert desired.decisions == ()
         assert any("HorizontalPodAutoscaler/web" in one.text and "third" in one.text for one in desired.notices)
-
-    def test_what_another_fleet_idled_is_not_woken_where_a_third_holds_its_autoscaler(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        self.signalled(world).annotate(HPA, "reconciler/owner", "third/IdlingPolicy/x")
-        desired = decide_wakes_due(a_fleet(name="other"), world.state(), Run(world.now))
-        assert desired.decisions == ()
 
 
 STALE_RECORD = {
@@ -319,11 +216,6 @@ class TestKeda:
         outcome = run_in(self.world(**annotations))
         assert outcome.desired.decisions == ()
 
-    @pytest.mark.parametrize(("text", "verb"), [("False", "idle"), ("0", "idle"), ("no", None), ("", None)])
-    def test_what_keda_takes_for_a_pause_is_one(self, text, verb):
-        found = verbs(run_in(self.world(**{"autoscaling.keda.sh/paused": text})))
-        assert [said for said, what in found if what == "ScaledObject/jobs" and said == "idle"] == [verb] * bool(verb)
-
     def another(self, world: World, name: str) -> None:
         ref = a_ref(name, kind="ScaledObject")
         world.objects[ref] = replace(world.objects[self.jobs], ref=ref, uid=name, annotations={})
@@ -347,24 +239,6 @@ class TestKeda:
         assert marks(world, self.jobs) == marks(world, WEB) == []
         assert run_in(world).desired.decisions == ()
 
-    def test_the_record_of_a_target_stays_that_of_the_one_that_paused_it(self):
-        world = self.world()
-        queue, more = a_workload("queue", replicas=4), a_ref("more", kind="ScaledObject")
-        self.another(world, "more")
-        world.objects |= {queue.ref: queue, more: replace(world.objects[more], scale_target=("Deployment", "queue"))}
-        policy = a_policy(selector=workloads_selector("ScaledObject"))
-        run_in(world, policy)
-        assert marks(world, WEB) == marks(world, queue.ref) != []
-        world.objects[more] = replace(world.objects[more], scale_target=("Deployment", "web"))
-        assert [one.verb for one in run_in(world, policy).desired.decisions if one.ref == WEB] == []
-
-    def test_a_pause_that_somebody_takes_off_is_a_hand(self):
-        world = self.world()
-        run_in(world)
-        world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)
-        assert ("release", "ScaledObject/jobs") in verbs(run_in(world))
-        assert run_in(world).desired.decisions == ()
-
     def test_without_its_target_nothing_is_done(self):
         world = self.world()
         del world.objects[WEB]
@@ -386,13 +260,6 @@ class TestKeda:
         assert world.replicas(WEB) == 0
         world.now += timedelta(minutes=1)
         return world
-
-    def test_a_target_that_keda_scaled_since_it_was_read_is_not_recorded_and_not_idled(self):
-        world = self.world()
-        decisions = decided(world.state(), now=NIGHT).desired.decisions
-        world.scale(WEB, 5, "keda-operator")
-        world.apply(decisions)
-        assert marks(world, WEB) == marks(world, self.jobs) == []
 
     @pytest.mark.parametrize("idle_replicas", [0, 1])
     def test_a_target_that_is_idle_by_itself_stays_so_until_keda_raises_it(self, idle_replicas):

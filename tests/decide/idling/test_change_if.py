@@ -200,39 +200,6 @@ WOKEN_NOW = {"reconciler/awake-since": "2026-11-20T21:50:00Z"}
 ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
 
 
-@pytest.mark.parametrize(
-    ("annotations", "change"),
-    [
-        pytest.param(
-            WOKEN_NOW | {"reconciler/awake-until": "2026-11-21T03:00:00Z"},
-            "it is 2026-11-21T03:00:00Z or later",
-            id="the later of two",
-        ),
-        pytest.param(
-            WOKEN_NOW | {"reconciler/awake-until": ENDS},
-            "it is 2026-11-20T23:50:00Z or later and reconciler/awake-until is removed",
-            id="scaled up by hand: until the window ends, when nothing is idled any more",
-        ),
-        pytest.param(
-            WOKEN_NOW | {"reconciler/exclude-until": "2026-11-21T03:00:00Z"},
-            "it is 2026-11-21T03:00:00Z or later",
-            id="wake --for, longer than minAwake",
-        ),
-        pytest.param({"reconciler/exclude-until": ENDS}, "reconciler/exclude-until is removed", id="past the window"),
-    ],
-)
-def test_of_all_that_time_ends_the_latest_counts(annotations, change):
-    assert told(up(annotations=annotations)) == ("stays awake", change)
-
-
-def test_what_waits_for_a_neighbour_waits_for_what_that_one_waits_for():
-    together = (a_workload(annotations=WOKEN_NOW), a_workload("api", template_labels={"app": "web"}))
-    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)))
-    changes = {one.ref.name: (change_if_of(one), one.until is None) for one in outcome.desired.explanations}
-    awake = "it is 2026-11-20T23:50:00Z or later"
-    assert changes == {"web": (awake, False), "api": (awake, True)}
-
-
 def test_before_the_window_what_keeps_a_neighbour_up_counts_too():
     together = (a_workload(), a_workload("api", template_labels={"app": "web"}, **EXCLUDED))
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)), now=NOON)
@@ -564,15 +531,3 @@ def test_what_is_said_to_change_it_does(situation: Situation) -> None:
         if change is not None:
             event(str(change.code))
             assert situation.where(change, name).outcomes()[name][0] != outcome, f"{name} {outcome} even if {change}"
-
-
-def test_what_is_protected_and_excluded_takes_both() -> None:
-    web = a_workload("web", template_labels={"app": "web"}, annotations={"reconciler/exclude": "true"})
-    state = a_state(a_cluster(services=(a_service(),), workloads=(web,)))
-    there = Situation(state, a_policy("p"), a_fleet(protected_namespaces=("shop",)), NIGHT, 0, 0)
-    (_, change) = there.outcomes()["web"]
-    assert (
-        str(change)
-        == "the namespace is removed from protectedNamespaces of the Fleet and reconciler/exclude is removed"
-    )
-    assert there.where(change, "web").outcomes()["web"][0] == "goes idle"

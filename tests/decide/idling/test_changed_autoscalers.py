@@ -18,7 +18,6 @@ from tests.decide.idling.idling_policies import (
     NIGHT,
     NOON,
     a_policy,
-    decided,
     run_in,
     verbs,
     workloads_selector,
@@ -48,15 +47,6 @@ class TestALowerMinimum:
     def bounds(self, world: World) -> tuple[int | None, int]:
         return world.objects[HPA].minimum, world.objects[HPA].maximum
 
-    def test_record_and_minimum_in_one_write_and_nothing_else(self):
-        world = self.world()
-        (lower,) = decided(world.state(), LOWERED).desired.decisions
-        assert (str(lower.verb), lower.ref, lower.replicas_before, lower.replicas_after) == ("idle", HPA, None, None)
-        changed = written(lower)
-        assert changed["minReplicas"] == 1
-        assert (changed[PREVIOUS], changed["reconciler/idled-to"]) == ("3", "1")
-        assert "maxReplicas" not in changed
-
     def test_a_minimum_that_its_metrics_do_not_allow_is_not_written_when_the_policy_changes_either(self):
         world = self.world()
         run_in(world, LOWERED)
@@ -65,14 +55,6 @@ class TestALowerMinimum:
         assert self.bounds(world) == (1, 10)
         world.now = MONDAY
         run_in(world, at_zero)
-        assert self.bounds(world) == (3, 10)
-
-    @pytest.mark.parametrize("floor", [0, 1])
-    def test_what_a_hand_scaled_to_zero_gets_no_lower_minimum_at_which_it_may_be_scaled_up(self, floor):
-        world = a_world(a_workload(replicas=0), an_hpa(minimum=3, may_be_zero=True), now=NIGHT)
-        policy = a_policy(idle_replicas=floor, autoscalers=Autoscalers("LowerMinimum"))
-        outcome = run_in(world, policy)
-        assert outcome.desired.decisions == ()
         assert self.bounds(world) == (3, 10)
 
     def test_a_night(self):
@@ -139,12 +121,6 @@ class TestALowerMinimum:
         )
         assert (said_of(outcome) == ("stays awake", no_metric)) is not may_be_zero
 
-    def test_one_that_is_low_already_stays(self):
-        world = self.world(minimum=1)
-        outcome = run_in(world, LOWERED)
-        assert outcome.desired.decisions == ()
-        assert said_of(outcome)[0] == "left as it is"
-
     def test_a_wake_stays_within_a_maximum_that_somebody_lowered(self):
         world = self.world()
         run_in(world, LOWERED)
@@ -162,15 +138,6 @@ class TestALowerMinimum:
         assert outcome.desired.decisions[0].cause.why == "kubectl changed the bounds of HorizontalPodAutoscaler/web"
         assert run_in(world, LOWERED).desired.decisions == ()
         assert self.bounds(world) == (4, 10)
-
-    @pytest.mark.parametrize("on", [WEB, HPA, SERVICE], ids=["Deployment", "autoscaler", "Service"])
-    def test_a_wake_request_gives_its_minimum_back(self, on):
-        world = self.world()
-        run_in(world, LOWERED)
-        world.annotate(on, "reconciler/wake-requested-at", "2026-11-20T23:00:00Z")
-        world.now = NIGHT.replace(hour=23)
-        run_in(world, LOWERED)
-        assert self.bounds(world) == (3, 10)
 
     def test_restored_by_hand(self):
         world = self.world()
@@ -249,11 +216,6 @@ class TestScaledToZeroByItself:
     )  # fmt: skip
     def test_what_is_left_as_it_is(self, hpa):
         assert run_in(self.world(**hpa), self.IDLE).desired.decisions == ()
-
-    @pytest.mark.parametrize("hpa", ["Leave", "LowerMinimum"])
-    def test_policies_that_leave_it_autoscaled(self, hpa):
-        policy = replace(self.IDLE, autoscalers=Autoscalers(hpa))
-        assert run_in(self.world(), policy).desired.decisions == ()
 
     @pytest.mark.parametrize(
         ("behavior", "meanwhile", "after"),

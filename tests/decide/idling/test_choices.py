@@ -131,22 +131,6 @@ def test_whose_criteria_are_the_reason(replicas, annotations, metrics, action, n
 
 
 @pytest.mark.parametrize(
-    ("replicas", "annotations", "policy"),
-    [
-        pytest.param(0, RECORD, "first", id="what is idle is its record's"),
-        pytest.param(3, {}, "second", id="what runs is that of the highest priority"),
-        pytest.param(
-            3, {**RECORD, IDLED_AT: "2026-11-20T11:00:00Z", AWAKE_SINCE: "2026-11-20T12:00:00Z"}, "second",
-            id="what is idled with a stale record is not its record's",
-        ),
-        pytest.param(0, THEIRS, "second", id="nor what somebody else idled"),
-    ],
-)  # fmt: skip
-def test_who_answers_for_it(replicas, annotations, policy):
-    assert owner_policy(choice(replicas, annotations, *policies(priority=5))) == policy
-
-
-@pytest.mark.parametrize(
     ("selecting", "policy"),
     [
         pytest.param((), "gone", id="no other policy selects it"),

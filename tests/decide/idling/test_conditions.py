@@ -19,7 +19,6 @@ from tests.decide.idling.idling_policies import (
     services_selector,
     verbs,
     why_of,
-    workloads_selector,
 )
 
 HOUR = timedelta(hours=1)
@@ -160,12 +159,6 @@ def test_opting_out_with_the_annotations_of_kube_downscaler(state, words):
     assert ("idle", "Deployment/web") in verbs(ignoring)
 
 
-def test_an_idle_is_written_only_where_no_opt_out_came_meanwhile():
-    [idle] = [one for one in decided(idle_state()).desired.decisions if one.ref.kind == "Deployment"]
-    unchanged = {one.path[-1] for one in idle.changes if one.before is None and one.after is None}
-    assert {*EXCLUDED, "reconciler/exclude-until", *OF_KUBE_DOWNSCALER, "downscaler/exclude-until"} <= unchanged
-
-
 def test_kube_downscaler_has_no_annotations_on_services():
     assert ("idle", "Deployment/web") in verbs(decided(idle_state(service={"annotations": OF_KUBE_DOWNSCALER})))
 
@@ -196,37 +189,3 @@ def test_what_runs_at_the_floor_with_an_old_record_is_not_idled(replicas, verb):
     }
     outcome = decided(idle_state(replicas=replicas, annotations=old), a_policy(idle_replicas=2))
     assert (verb, "Deployment/web") in verbs(outcome)
-
-
-@pytest.mark.parametrize("going", ["ScaledObject", "Deployment"])
-def test_neither_a_scaled_object_nor_its_target_may_be_on_its_way_out(going):
-    scaled = a_workload(
-        "web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"),
-        terminating=going == "ScaledObject",
-    )  # fmt: skip
-    web = a_workload(terminating=going == "Deployment")
-    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(web, scaled))))
-    assert (outcome.desired.decisions, why_of(outcome)) == ((), "it is being deleted")
-
-
-@pytest.mark.parametrize("cluster_state", ["Active", "Draining"])
-def test_clusters_on_which_it_is(cluster_state):
-    fleet = a_fleet()
-    fleet = replace(fleet, clusters=(replace(fleet.clusters[0], state=cluster_state),))
-    assert decided(idle_state(), fleet=fleet).desired.decisions
-
-
-def test_a_signal_that_would_wake_it_at_once_keeps_it_up():
-    asked = {"reconciler/wake-requested-at": "2026-11-20T22:00:00Z"}
-    outcome = decided(idle_state(service={"annotations": asked}))
-    assert outcome.desired.decisions == ()
-    assert "wake requested" in why_of(outcome)
-    assert decided(
-        idle_state(service={"annotations": {"reconciler/wake-requested-at": "2026-11-20T21:59:59Z"}})
-    ).desired.decisions
-
-
-def test_a_suspended_cron_job_is_left_alone():
-    policy = a_policy(selector=workloads_selector("CronJob"))
-    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=True)
-    assert decided(a_state(a_cluster(workloads=(cron,))), policy).desired.decisions == ()

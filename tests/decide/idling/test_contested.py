@@ -16,7 +16,6 @@ from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from reconciler.plan.model import Action
 from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
-    MONDAY,
     NIGHT,
     a_metric,
     a_policy,
@@ -76,13 +75,6 @@ class TestBoundsPutBack:
         assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
         assert run_in(world, FLOOR).desired.decisions == ()
 
-    def test_where_the_autoscaler_raised_it_it_is_released(self, whole):
-        world = the_world()
-        undone_night(world, whole=whole)
-        assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (2, (2, 10), {})
-        assert said(world, "undone")["by"] == GIT
-        assert run_in(world, FLOOR).desired.decisions == ()
-
     @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts"])
     def test_in_two_windows_it_is_contested_and_left_alone(self, whole, acts):
         world = the_world()
@@ -98,35 +90,6 @@ class TestBoundsPutBack:
         assert f"contested by {GIT}" in text
         assert "group: autoscaling, kind: HorizontalPodAutoscaler" in text
         assert "/spec/minReplicas, /spec/maxReplicas" in text
-
-
-@pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])
-@pytest.mark.parametrize(
-    ("acts", "replicas"),
-    [
-        pytest.param(False, 5, id="at its floor it is woken"),
-        pytest.param(True, 2, id="raised by its autoscaler it is released"),
-    ],
-)
-def test_a_policy_that_insists_yields_to_who_puts_the_bounds_back(whole, acts, replicas):
-    """The autoscaler raises what is at its floor within seconds: who insists would take down what serves again."""
-    insists = a_policy(idle_replicas=1, on_revert="Insist")
-    world = the_world()
-    declared = world.objects[HPA]
-    for night in (1, 2):
-        run_in(world, insists)
-        assert (world.replicas(WEB), bounds(world)) == (1, (1, 1))
-        world.now += MINUTE
-        world.put_back(declared, whole=whole)
-        if acts:
-            world.controllers()
-        for _ in range(3):
-            world.now += MINUTE
-            run_in(world, insists)
-            assert (world.replicas(WEB), bounds(world)) == (replicas, (2, 10))
-        assert said(world, "undone")["count"] == night
-        world.now += WEEK
-    assert (said(world, "contested")["by"], said(world, "contested")["autoscaler"]) == (GIT, "web")
 
 
 def test_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
@@ -148,29 +111,6 @@ def test_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
     assert f"contested by {GIT}, which reverted it 2 times" in text
 
 
-@pytest.mark.parametrize("writes", range(5))
-def test_a_wake_of_ours_that_was_cut_is_no_undo(writes):
-    world = the_world()
-    run_in(world, FLOOR)
-    world.now = MONDAY
-    run_in(world, FLOOR, writes=writes)
-    world.controllers()
-    world.now += MINUTE
-    run_in(world, FLOOR)
-    assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
-    assert not {"reconciler/undone", "reconciler/awake-until"} & set(world.objects[WEB].annotations)
-
-
-@pytest.mark.parametrize("writes", range(4))
-def test_an_idle_of_ours_that_was_cut_is_no_undo(writes):
-    world = the_world()
-    run_in(world, FLOOR, writes=writes)
-    world.controllers()
-    world.now += MINUTE
-    run_in(world, FLOOR)
-    assert (world.replicas(WEB), bounds(world), world.remembered(WEB)) == (1, (1, 1), 5)
-
-
 @pytest.mark.parametrize(
     ("seconds", "undone"), [(30, True), (90, False)], ids=["as far as clocks differ", "longer ago"]
 )
@@ -182,32 +122,6 @@ def test_a_whole_autoscaler_that_was_written_just_before_the_idle(seconds, undon
     world.objects[HPA] = replace(world.objects[HPA], bounds_writer=written)
     run_in(world, FLOOR)
     assert (world.replicas(WEB), bounds(world)) == ((5, (2, 10)) if undone else (1, (1, 1)))
-
-
-@pytest.mark.parametrize("writes", range(1, 5))
-def test_a_run_that_is_cut_while_it_answers_an_undo_counts_it_once(writes):
-    world = the_world()
-    declared = world.objects[HPA]
-    run_in(world, FLOOR)
-    world.now += MINUTE
-    world.put_back(declared)
-    run_in(world, FLOOR, writes=writes)
-    run_in(world, FLOOR)
-    assert (world.replicas(WEB), bounds(world), world.objects[HPA].annotations) == (5, (2, 10), {})
-    assert said(world, "undone")["count"] == 1
-    assert run_in(world, FLOOR).desired.decisions == ()
-
-
-def test_a_wake_in_between_ends_the_row():
-    world = the_world()
-    undone_night(world)
-    world.now += WEEK
-    run_in(world, FLOOR)
-    world.now = MONDAY + WEEK
-    run_in(world, FLOOR)
-    world.now = NIGHT + 2 * WEEK
-    undone_night(world)
-    assert said(world, "contested") == {}
 
 
 def test_a_suspension_that_is_put_back_in_two_windows_is_contested():

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.builders import a_ref, a_service, a_workload
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, an_idle_world, run_in, verbs
-from tests.decide.idling.world import a_world
+from tests.builders import a_ref, a_service
+from tests.decide.idling.idling_policies import MONDAY, an_idle_world, run_in, verbs
 
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
@@ -18,31 +17,6 @@ MINUTE = timedelta(minutes=1)
 def marks(world, ref=SERVICE):
     prefixes = ("idling.kubernetes.io/", "scale.kubernetes.io/scale-reason", "reconciler/owner", "reconciler/wake-due")
     return sorted(key for key in world.objects[ref].annotations if key.startswith(prefixes))
-
-
-class TestAfterAMarkOnTheServiceOnly:
-    """The crash came after the first write of an idle."""
-
-    def world(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world, writes=1)
-        assert marks(world)
-        assert world.replicas(WEB) == 3
-        return world
-
-    def test_or_cleared_after_a_signal(self):
-        world = self.world()
-        world.now += MINUTE
-        world.need_pods(SERVICE)
-        assert verbs(run_in(world)) == [("repair", "Deployment/web"), ("clear", "Service/web")]
-        assert run_in(world).desired.decisions == ()  # it counts as woken now
-        assert world.replicas(WEB) == 3
-
-    def test_a_new_object_of_that_name_starts_its_min_age(self):
-        world = self.world()
-        world.add(a_workload(uid="another", created_at=world.now))
-        outcome = run_in(world, a_policy(min_age=timedelta(hours=1)))
-        assert verbs(outcome) == [("clear", "Service/web")]
 
 
 class TestScaledUpAndTheServiceNotCleared:
@@ -103,13 +77,3 @@ def test_what_cannot_be_parsed_is_set_aside(annotations, where):
     (notice,) = (notice for notice in outcome.desired.notices if notice.kind == "setAside")
     assert (notice.subject, notice.partial) == (str(where), False)
     assert "expected" in notice.text
-
-
-def test_a_record_set_aside_is_never_woken_by_a_policy_and_stays_claimed():
-    world = an_idle_world()
-    del world.objects[SERVICE]
-    world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
-    world.now = MONDAY
-    outcome = run_in(world)
-    assert world.replicas(WEB) == 0
-    assert WEB in outcome.claims

@@ -87,20 +87,6 @@ def test_a_metric(said, result, words):
     assert words in text_of(evaluation.reasons)
 
 
-@pytest.mark.parametrize(
-    ("said", "result"),
-    [
-        pytest.param(answers(), IDLE, id="no series is zero"),
-        pytest.param(answers(("web", 1)), BUSY, id="a series counts"),
-        pytest.param(answers(("api", 1)), IDLE, id="another series does not, where any may be selected"),
-        pytest.param(answers(error="refused"), UNKNOWN, id="a failure is no zero"),
-        pytest.param(answers(("web", math.nan)), UNKNOWN, id="NaN is no zero"),
-    ],
-)
-def test_no_series_may_count_as_zero(said, result):
-    assert judged(a_policy("idle-dev", a_metric(no_series="Zero")), said).result is result
-
-
 OTHER_LABELS = {
     QueryKey("east", "idle-dev", REQUESTS, "30m"): QueryAnswer(
         (Sample({"exported_namespace": "shop", "exported_service": "web"}, 90.0),)
@@ -284,10 +270,6 @@ def test_wake_when_holds_or_may_hold(value, expected, words):
     key = QueryKey("east", "idle-dev", "queue", "5m")
     found = judged(policy, {key: QueryAnswer(samples)}).wake_when
     assert ((found.holds, found.may_hold), text_of(found.reasons)) == (expected, words)
-
-
-def test_without_wake_when_nothing_wakes():
-    assert not judged(a_policy()).wake_when.may_hold
 
 
 IDLE_METRIC, BUSY_METRIC, NO_METRIC = (PolicyVerdict(POLICY, one, (), threshold=3.0) for one in (IDLE, BUSY, UNKNOWN))

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.labels import LabelSelector
-from reconciler.model import ObjectRef, Service, Workload
+from reconciler.model import Service, Workload
 from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_cluster, a_namespace, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import (
@@ -111,40 +111,6 @@ def test_nothing_behind_a_service_is_idled_while_an_excluded_target_of_it_runs(e
     assert notices_of(outcome, "heldTogether") == [f"{SERVICE.ref}: no workload behind it is idled: {why}"]
 
 
-@pytest.mark.parametrize(
-    ("db", "more", "why"),
-    [
-        pytest.param(
-            replace(DB, annotations={"reconciler/exclude": "true"}), {}, 'reconciler/exclude: "true"', id="annotation"
-        ),
-        pytest.param(
-            replace(DB, annotations={"reconciler/exclude-until": "2026-12-01T00:00:00Z"}),
-            {},
-            "reconciler/exclude-until: 2026-12-01T00:00:00Z",
-            id="annotation with a time",
-        ),
-        pytest.param(
-            replace(DB, annotations={"downscaler/exclude": "true"}), {}, 'downscaler/exclude: "true"', id="downscaler"
-        ),
-        pytest.param(DB, {"exclude": (named("db"),)}, "idle-dev excludes it (exclude[0])", id="exclude"),
-    ],
-)
-def test_whatever_excludes_a_target_keeps_its_service_awake_and_is_told(db: Workload, more: dict[str, Any], why: str):
-    outcome = decided(world(API, db, SERVICE), a_policy(**more))
-    assert not idled(outcome)
-    assert why in why_of(outcome, "api")
-    assert why in notices_of(outcome, "heldTogether")[0]
-
-
-def test_another_policy_may_still_select_what_one_excludes():
-    one = a_policy(selector=workloads_selector(), exclude=(named("alone"),), priority=5)
-    other = a_policy("others", selector=named("alone"))
-    outcome = decided(world(API, ALONE), one, other)
-    assert idled(outcome) == ["Deployment/alone", "Deployment/api"]
-    told = {(one.ref.name, one.policy, one.selected) for one in outcome.desired.explanations}
-    assert {("alone", "others", True), ("alone", "idle-dev", False), ("api", "idle-dev", True)} == told
-
-
 def test_what_a_policy_excludes_behind_a_service_the_next_one_by_priority_decides():
     one = a_policy(exclude=(named("db"),), priority=5)
     outcome = decided(world(API, DB, SERVICE), one, a_policy("others"))
@@ -158,38 +124,9 @@ def test_two_of_equal_priority_are_none_also_where_the_first_excludes():
     assert why_of(outcome, "db") == "others and third have the same priority"
 
 
-def test_of_two_of_equal_priority_one_that_excludes_it_leaves_the_other_to_decide():
-    one = a_policy("one", selector=workloads_selector(), exclude=(named("alone"),))
-    outcome = decided(world(API, ALONE), one, a_policy("other", selector=named("alone")))
-    assert idled(outcome) == ["Deployment/alone", "Deployment/api"]
-    assert not notices_of(outcome, "equalPriorities")
-
-
-def test_what_is_excluded_while_it_is_idle_wakes_with_the_reason():
-    found = a_world(ALONE, now=NIGHT)
-    run_in(found, a_policy(selector=workloads_selector()))
-    outcome = run_in(found, a_policy(selector=workloads_selector(), exclude=(named("alone"),)))
-    assert verbs(outcome) == [("wake", "Deployment/alone")]
-    assert outcome.desired.decisions[0].cause.why == "idle-dev excludes it (exclude[0])"
-
-
-def test_a_custom_kind_need_not_be_named_to_be_excluded():
-    rollout = replace(ALONE, ref=ObjectRef("east", "shop", "Rollout", "alone", "argoproj.io"))
-    selector = Selector(workloads=WorkloadSelector(("Rollout",)))
-    assert idled(decided(world(rollout), a_policy(selector=selector))) == ["Rollout/alone"]
-    assert not idled(decided(world(rollout), a_policy(selector=selector, exclude=(named("alone"),))))
-
-
 def test_what_is_idle_wakes_where_its_service_is_excluded_and_says_so():
     there = a_world(a_service(), a_workload(), now=NIGHT)
     run_in(there, a_policy())
     outcome = run_in(there, a_policy(exclude=(Selector(services=ObjectSelector(include=("web",))),)))
     assert ("wake", "Deployment/web") in verbs(outcome)
     assert "idle-dev excludes it with Service/web (exclude[0])" in why_of(outcome)
-
-
-def test_a_policy_that_excludes_a_service_it_would_not_select_has_no_say_in_what_is_behind_it():
-    alone = a_policy("nights", selector=named("alone"), exclude=(Selector(services=ObjectSelector(include=("db",))),))
-    outcome = decided(world(API, ALONE, DB_SERVICE), alone, a_policy("others", selector=services_selector()))
-    told = {(one.ref.name, one.policy) for one in outcome.desired.explanations if one.ref.kind == "Deployment"}
-    assert told == {("api", "others"), ("alone", "nights")}

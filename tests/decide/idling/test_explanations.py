@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import Any
 
 import pytest
@@ -11,8 +10,7 @@ from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.idling.service_records import UnidleTarget, targets_text
 from reconciler.model import EndpointSlice, ObjectRef
-from reconciler.policy.types import Calendar, ScheduleCriterion
-from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa
+from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -21,7 +19,6 @@ from tests.decide.idling.idling_policies import (
     decided,
     labelled,
     notices_of,
-    services_selector,
     workloads_selector,
 )
 
@@ -33,8 +30,6 @@ OC_IDLE = "idling.alpha.openshift.io/idled-at"
 OC_RECORD = {OC_IDLE: AT, "idling.alpha.openshift.io/previous-scale": "4"}
 STAGING = {"reconciler/owner": "staging/IdlingPolicy/night"}
 UNREADABLE = {"reconciler/exclude": "maybe"}
-WEB = a_workload()
-BY_NAME = workloads_selector().workloads
 
 
 def of(*policies: Any, service: Any = None, web: Any = None, now: Any = NIGHT, said: Any = None, **cluster: Any):
@@ -56,34 +51,6 @@ class TestExplanations:
             for one in outcome.desired.explanations
         ]
 
-    @pytest.mark.parametrize(
-        ("policies", "rows"),
-        [
-            pytest.param(
-                (a_policy(),), [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)",))],
-                id="through its Service",
-            ),
-            pytest.param(
-                (a_policy(selector=workloads_selector()),),
-                [("Deployment", "idle-dev", "goes idle", True, ("workloads",))],
-                id="itself",
-            ),
-            pytest.param(
-                (a_policy(selector=services_selector(workloads=BY_NAME)),),
-                [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)", "workloads"))],
-                id="both ways",
-            ),
-            pytest.param(
-                (a_policy("one"), a_policy("two", selector=workloads_selector())),
-                [("Deployment", "one", "goes idle", True, ("services (Service/web)",)),
-                 ("Deployment", "two", "goes idle", True, ("workloads",))],
-                id="each policy one way",
-            ),
-        ],
-    )  # fmt: skip
-    def test_which_part_of_a_selector_selects_it(self, policies, rows):
-        assert self.rows(of(*policies)) == rows
-
     def test_only_the_services_that_the_policy_selects_are_named(self):
         fronts = [a_service(name, selector={"app": "web"}, labels={"of": name}) for name in ("front", "admin")]
         policies = [a_policy(name, selector=labelled("of", name)) for name in ("front", "admin")]
@@ -94,12 +61,6 @@ class TestExplanations:
 
     def test_of_two_equal_policies_both_are_named(self):
         assert [one[-1] for one in self.rows(of(a_policy("a"), a_policy("b")))] == [("services (Service/web)",)] * 2
-
-    def test_a_policy_that_only_owns_the_record_selects_nothing(self):
-        rows = self.rows(
-            of(a_policy("other", selector=labelled("no", "one")), web={"replicas": 0, "annotations": RECORD})
-        )
-        assert rows == [("Deployment", "idle-dev", "wakes", False, ())]
 
     @pytest.mark.parametrize(
         ("web", "rows"),
@@ -176,48 +137,17 @@ class TestOverridden:
         outcome = of(a_policy("high", priority=5), policy, said=said)
         assert [(one.policy, one.desired, one.winner, one.why) for one in outcome.desired.overridden] == rows
 
-    def test_so_is_that_of_a_policy_that_selects_the_workload_itself(self):
-        closed = ScheduleCriterion(Calendar(UTC, "UTC", (), name="never"))
-        policies = [a_policy(name, *criteria, priority=priority, selector=workloads_selector())
-                    for name, priority, criteria in (("high", 5, (closed,)), ("low", 0, ()))]  # fmt: skip
-        assert [(one.policy, one.desired) for one in of(*policies).desired.overridden] == [("low", "idle")]
-
     def test_an_explanation_names_what_wants_the_same_too(self):
         outcome = of(a_policy("high", priority=5), a_policy("low"))
         (one,) = outcome.desired.explanations
         assert outcome.desired.overridden == ()
         assert one.outranked == ("low",)
 
-    def test_what_counts_for_the_workload_itself_is_not_named_so(self):
-        itself = a_policy("itself", selector=workloads_selector())
-        outcome = of(a_policy("high", priority=5), a_policy("low"), itself)
-        named = {one.policy: one.outranked for one in outcome.desired.explanations}
-        assert named == {"high": ("low",), "itself": ("low",)}
-
     def test_it_is_told_once_where_several_services_agree(self):
         policy, said = never()
         fronts = tuple(a_service(name, selector={"app": "web"}) for name in ("admin", "web"))
         outcome = of(a_policy("high", priority=5), policy, said=said, services=fronts)
         assert [(one.policy, one.desired) for one in outcome.desired.overridden] == [("low", "awake")]
-
-    def test_it_is_told_where_only_one_of_several_services_differs(self):
-        for names in (("admin", "web"), ("web", "xi")):
-            policy = a_policy("low", a_metric(query="never"))
-            said = answers((names[0], 1), (names[1], 0), policy="low", query="never")
-            fronts = tuple(a_service(name, selector={"app": "web"}) for name in names)
-            outcome = of(a_policy("high", priority=5), policy, said=said, services=fronts)
-            assert [(one.policy, one.desired) for one in outcome.desired.overridden] == [("low", "awake")]
-
-    def test_a_service_that_only_lists_a_workload_has_no_wish_for_it(self):
-        policy, said = never()
-        listed = targets_text((UnidleTarget.of(a_ref("other"), 3),))
-        mark = {**OURS, IDLED_AT: AT, LISTED: listed}
-        workloads = (WEB, a_workload("other"))
-        outcome = of(
-            a_policy("high", priority=5), policy, a_policy("direct", selector=workloads_selector()),
-            service={"annotations": mark}, workloads=workloads, said=said,
-        )  # fmt: skip
-        assert [(one.ref.name, one.policy) for one in outcome.desired.overridden] == [("web", "low")]
 
 
 class TestUndecided:
@@ -325,14 +255,6 @@ class TestListsThatSayMore:
         )  # fmt: skip
         return of(a_policy(), services=fronts, web={"replicas": replicas, "annotations": record or {}}, now=now)
 
-    @pytest.mark.parametrize("counts", [(5, 4), (4, 5)])
-    def test_the_highest_of_them_is_told(self, counts):
-        name = "ab"[counts.index(5)]
-        assert notices_of(self.outcome(*counts), "unproven") == [
-            f"east/shop/Deployment/web: Service/{name} lists it with 5 replicas, but its own record says 3; "
-            "that is what it wakes to"
-        ]
-
     @pytest.mark.parametrize(
         ("counts", "replicas"), [((), 0), ((3,), 0), ((2,), 0), ((5,), 4)], ids=["none", "as many", "fewer", "it runs"]
     )
@@ -344,18 +266,6 @@ class TestListsThatSayMore:
             "east/shop/Deployment/web: Service/a and Service/b list it as idle with 5 replicas, but it has no "
             "record of its own; it is left unchanged: scale it, or run reconciler restore --adopt"
         ]
-
-    def test_what_runs_without_one_is_not_told(self):
-        assert notices_of(self.outcome(5, record=None, replicas=3), "unproven") == []
-
-
-def test_equal_priorities_are_told_under_the_first_of_the_policies():
-    (notice,) = told(of(a_policy("b"), a_policy("a")), "equalPriorities")
-    assert (notice.policy, notice.partial) == ("a", False)
-    assert notice.text == (
-        "a and b have the same priority, so what they select together is not newly idled: east/shop/Deployment/web; "
-        "give one of them another priority"
-    )
 
 
 class TestExclusionsThatCannotBeRead:
@@ -385,34 +295,3 @@ class TestExclusionsThatCannotBeRead:
     def test_it_says_what_carries_it(self):
         (text,) = notices_of(of(a_policy(), web={"annotations": UNREADABLE}), "excludedUnreadable")
         assert text == f"east/shop/Deployment/web: Deployment/web: {self.words}; it counts as excluded"
-
-
-class TestAutoscalersThatHold:
-    hpa = an_hpa()
-    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
-
-    @pytest.mark.parametrize(
-        ("policy", "cluster", "words"),
-        [
-            pytest.param(a_policy(), {"autoscalers": (hpa,)}, "", id="one that is not left alone"),
-            pytest.param(
-                a_policy(hpa="Leave"), {"autoscalers": (hpa,)}, "autoscalers.hpa: Leave", id="one that is left alone"
-            ),
-            pytest.param(a_policy(hpa="Leave"), {}, "", id="none that could be left alone"),
-            pytest.param(a_policy(keda="Leave"), {"autoscalers": (hpa,)}, "", id="KEDA is left alone, it has none"),
-            pytest.param(
-                a_policy(keda="Leave"), {"workloads": (WEB, scaled)}, "autoscalers.keda: Leave", id="KEDA is left alone"
-            ),
-            pytest.param(a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, "", id="HPAs are, it has none"),
-            pytest.param(
-                a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, "",
-                id="something else keeps it up first",
-            ),
-        ],
-    )  # fmt: skip
-    def test_they_are_told_where_they_are_the_reason(self, policy, cluster, words):
-        notices = told(of(policy, **cluster), "autoscaler")
-        assert [(one.subject, one.policy) for one in notices] == [("east/shop/Deployment/web", "idle-dev")] * bool(
-            words
-        )
-        assert all(words in one.text for one in notices)

@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision
-from reconciler.labels import LabelSelector
 from reconciler.model import Endpoints, ObjectRef, ObservedState, OwnerReference, PodsQuestion, Service, Workload
-from reconciler.policy.types import ClusterPreference, IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
+from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import (
     a_cluster,
-    a_federated_replica_set,
-    a_fleet,
     a_pod,
     a_ref,
     a_service,
@@ -36,11 +32,9 @@ from tests.decide.idling.idling_policies import (
     run_in,
     why_of,
     workloads_selector,
-    written,
 )
 from tests.decide.idling.world import a_world
 
-EVERYWHERE = {"*": ClusterPreference(weight=1)}
 WEB = a_workload()
 API = a_workload("api", template_labels={"app": "web", "part": "api"})
 SERVICE = a_service()
@@ -73,15 +67,6 @@ def idled(outcome) -> list[str]:
 
 
 OTHER = a_workload("other", labels={"x": "y"})
-
-
-def test_the_owner_of_a_pod_behind_it_is_a_target_beside_what_labels_tell():
-    outcome = decided(behind(SERVICE, WEB, OTHER))
-    assert idled(outcome) == ["other", "web"]
-    mark = outcome.desired.decisions[0]
-    assert mark.ref == SERVICE.ref
-    assert '"name":"other"' in written(mark)[LISTED]
-    assert '"name":"web"' in written(mark)[LISTED]
 
 
 HELD = [
@@ -131,27 +116,6 @@ def test_nothing_behind_a_service_goes_idle_while_one_target_stays_up(other, why
     assert why in told
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(replace(OTHER, replicas=0, status_replicas=0), id="at zero"),
-        pytest.param(
-            replace(OTHER, replicas=0, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
-                                                    "idling.alpha.openshift.io/previous-scale": "3"}),
-            id="foreign at zero",
-        ),
-        pytest.param(
-            replace(OTHER, replicas=0, annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev"}),
-            id="a broken record at zero",
-        ),
-    ],
-)  # fmt: skip
-def test_what_stands_at_zero_holds_nothing_back(other):
-    outcome = decided(behind(SERVICE, by_labels=(WEB, replace(other, template_labels={"app": "web"}))))
-    assert idled(outcome) == ["web"]
-    assert notices_of(outcome, "heldTogether") == []
-
-
 class TestSharedTargets:
     """Service web in front of web and api, Service api in front of api and db, Service alone in front of alone."""
 
@@ -168,13 +132,6 @@ class TestSharedTargets:
         for name in ("web", "api"):
             assert why_of(outcome, name).startswith("StatefulSet/db behind Service/api stays awake: excluded")
         assert len(notices_of(outcome, "heldTogether")) == 2
-
-    def test_a_service_that_no_policy_selects_has_no_say(self):
-        selector = labelled("a", "b")
-        services = (replace(SERVICE, labels={"a": "b"}), *self.services[1:])
-        workloads = (WEB, API, replace(self.db, annotations=EXCLUDED))
-        state = a_state(a_cluster(services=services, workloads=workloads))
-        assert idled(decided(state, a_policy(selector=selector))) == ["api", "web"]
 
     def test_a_policy_that_only_observes_is_named_where_it_holds_the_idles_of_another(self):
         """Service one (sleep) is in front of web and api, Service two (watch) of api alone."""
@@ -195,32 +152,11 @@ class TestSharedTargets:
             "Deployment/api is only observed by watch through Service/two"
         ]
 
-    def test_what_would_go_idle_where_a_policy_only_observes_waits_for_the_rest_too(self):
-        outcome = decided(behind(SERVICE, WEB, replace(OTHER, annotations=EXCLUDED)), a_policy(mode="Observe"))
-        assert outcome.desired.observed == ()
-        assert why_of(outcome).startswith("Deployment/other behind Service/web stays awake: excluded")
-
     def test_what_policies_that_only_observe_select_keeps_the_reason_of_its_criteria(self):
         watch = a_policy("watch", mode="Observe")
         outcome = decided(behind(SERVICE, endpoint_slices=()), watch)
         assert why_of(outcome) == why_of(decided(behind(SERVICE, endpoint_slices=())))
         assert notices_of(outcome, "heldTogether") == []
-
-    def test_a_federated_sibling_holds_the_clusters_together(self):
-        """web on west cannot sleep, so web on east does not, nor what shares its Service there."""
-        one = a_federated_replica_set(replicas=7, clusters=EVERYWHERE)
-        east = a_cluster(services=(SERVICE,), workloads=(WEB, API))
-        west = a_cluster(
-            "west",
-            services=(a_service(cluster="west"),),
-            workloads=(
-                a_workload(cluster="west"),
-                a_workload("extra", cluster="west", template_labels={"app": "web"}, annotations=EXCLUDED),
-            ),
-        )
-        outcome = decided(a_state(east, west), fleet=a_fleet("east", "west"), federated=(one,))
-        assert outcome.desired.decisions == ()
-        assert why_of(outcome, "api").startswith("Deployment/web behind Service/web stays awake: runs on west")
 
 
 class TestWhatIsIdleAlready:
@@ -238,19 +174,6 @@ class TestWhatIsIdleAlready:
         outcome = run_in(world)
         assert world.replicas(a_ref("new")) == 3
         assert why_of(outcome, "new").startswith("Deployment/web behind Service/web wakes: wake requested at")
-
-    def test_a_service_in_front_of_something_that_runs_is_not_marked_for_the_others(self):
-        world = self.world()
-        world.add(a_service("late", selector={"app": "web"}))
-        world.add(a_workload("new", template_labels={"app": "web"}, annotations=EXCLUDED))
-        run_in(world)
-        assert LISTED not in world.objects[a_ref("late", kind="Service")].annotations
-        assert run_in(world).desired.decisions == ()
-        world.annotate(a_ref("new"), "reconciler/exclude", None)
-        run_in(world)
-        assert world.replicas(a_ref("new")) == 0
-        for name in ("late", "web"):
-            assert written_list(world, name) == ["api", "new", "web"]
 
 
 class TestIdleReplicasThatDiffer:
@@ -292,24 +215,10 @@ class TestIdleReplicasThatDiffer:
         assert (written_list(world), self.idled_to(world)) == (["web"], "2")
         assert run_in(world, new).desired.decisions == ()
 
-    def test_and_holds_nothing_back_that_goes_idle_in_the_same_run(self):
-        world = self.world(replace(WEB, annotations=EXCLUDED), self.batch)
-        direct = self.policies[1]
-        run_in(world, replace(direct, idle_replicas=0))
-        world.annotate(WEB.ref, "reconciler/exclude", None)
-        run_in(world, *self.policies)
-        assert self.counts(world) == [0, 2]
-        assert run_in(world, *self.policies).desired.decisions == ()
-
 
 def written_list(world, name: str = "web") -> list[str]:
     text = world.objects[a_ref(name, kind="Service")].annotations[LISTED]
     return [entry.split('"')[0] for entry in text.split('"name":"')[1:]]
-
-
-def _with(found: Any, decision: Decision) -> Any:
-    texts = {c.path[-1]: c.after for c in decision.changes if c.path[0] == "metadata" and c.after is not None}
-    return replace(found, annotations=texts)
 
 
 # what is not known
@@ -375,9 +284,6 @@ class TestPodsAreAskedFor:
 class TestWithoutSelector:
     service = a_service(selector={})
 
-    def test_its_endpoints_tell(self):
-        assert idled(decided(behind(self.service, WEB))) == ["web"]
-
     @pytest.mark.parametrize("slices", [(), (an_endpoint_slice("web"),)], ids=["no slices", "an empty slice"])
     def test_so_do_plain_endpoints(self, slices):
         endpoints = Endpoints(a_ref(kind="Endpoints"), "uid-e", pods=(("web-0", "uid-web-0"),))
@@ -395,17 +301,6 @@ class TestWithoutSelector:
     def test_one_whose_selector_matches_nothing_says_so_too(self):
         outcome = decided(behind(SERVICE, endpoint_slices=(), by_labels=()))
         assert "no workload has the labels that it selects" in notices_of(outcome, "nothingBehind")[0]
-
-    def test_nor_one_whose_list_tells_what_is_behind_it(self):
-        database = a_workload("db", kind="StatefulSet")
-        service = a_service(selector={"role": "master"})
-        mark, idle = decided(behind(service, database, by_labels=())).desired.decisions
-        after = a_state(
-            a_cluster(services=(_with(service, mark),), workloads=(_with(replace(database, replicas=0), idle),))
-        )
-        outcome = decided(after)
-        assert notices_of(outcome, "nothingBehind") == []
-        assert [one.ref.name for one in outcome.desired.explanations] == ["db"]
 
 
 # custom kinds
@@ -426,14 +321,6 @@ def a_monitored_state(*more: Workload) -> ObservedState:
     return a_state(a_cluster(services=(SERVICE,), workloads=(*a_prometheus(), *more), scale_kinds=(PROMETHEUS,)))
 
 
-def naming(*kinds: str) -> Selector:
-    """All Services, and of the workloads themselves none that is there."""
-    return Selector(
-        services=ObjectSelector(),
-        workloads=WorkloadSelector(kinds, ObjectSelector(labels=LabelSelector((("no", "one"),)))),
-    )
-
-
 def test_a_custom_kind_behind_a_service_is_idled_only_where_a_policy_names_it():
     outcome = decided(a_monitored_state(WEB))
     assert outcome.desired.decisions == ()
@@ -451,37 +338,6 @@ def test_it_says_what_to_write():
     )
 
 
-def test_what_it_says_to_write_idles_no_other_object_of_that_kind():
-    named = Selector(
-        services=ObjectSelector(), workloads=WorkloadSelector(("Prometheus",), ObjectSelector(include=("k8s",)))
-    )
-    other = replace(a_workload(replicas=1), ref=replace(K8S, name="other"), uid="uid-other", template_labels={})
-    assert idled(decided(a_monitored_state(WEB, other), a_policy(selector=named))) == ["k8s", "web"]
-
-
-@pytest.mark.parametrize("kind", ["Prometheus", "prometheus"])
-def test_named_it_is_idled_through_its_service(kind):
-    assert idled(decided(a_monitored_state(WEB), a_policy(selector=naming(kind)))) == ["k8s", "web"]
-
-
 def test_another_policy_that_selects_it_may_name_it():
     direct = a_policy("b", a_schedule(), selector=workloads_selector("Prometheus"))
     assert idled(decided(a_monitored_state(WEB), a_policy(), direct)) == ["k8s", "web"]
-
-
-def test_nor_is_one_idled_through_a_scaled_object_unnamed():
-    target = replace(a_prometheus()[0], labels={})
-    scaled = a_workload("s", kind="ScaledObject", replicas=None, scale_target=("Prometheus", "k8s"), selector=None)
-    state = a_state(a_cluster(workloads=(target, scaled), scale_kinds=(PROMETHEUS,)))
-    assert idled(decided(state, a_policy(selector=workloads_selector()))) == []
-    assert idled(decided(state, a_policy(selector=workloads_selector("ScaledObject", "Prometheus")))) == ["s"]
-
-
-def test_what_is_idle_already_stays_until_it_is_woken():
-    record = {"idling.kubernetes.io/idled-at": "2026-11-20T21:00:00Z", "idling.kubernetes.io/previous-scale": "1",
-              "reconciler/owner": "production/IdlingPolicy/idle-dev", "reconciler/idled-to": "0"}  # fmt: skip
-    asleep = replace(a_prometheus()[0], replicas=0, annotations=record)
-    state = a_state(a_cluster(services=(SERVICE,), workloads=(asleep, a_prometheus()[1]), scale_kinds=(PROMETHEUS,)))
-    kinds = {one.ref.kind: str(one.verb) for one in decided(state).desired.decisions}
-    assert "Prometheus" not in kinds or kinds["Prometheus"] == "repair"
-    assert {one.ref.kind: str(one.verb) for one in decided(state, now=NOON).desired.decisions}["Prometheus"] == "wake"

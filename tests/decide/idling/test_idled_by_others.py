@@ -123,9 +123,6 @@ def due(world: World, fleet=None) -> DesiredState:
 class TestBrokenPolicies:
     """A typo must not keep a morning dark."""
 
-    def test_what_is_not_due_is_not(self):
-        assert due(an_idle_world()).decisions == ()
-
     def test_nothing_else_is_put_right(self):
         world = an_idle_world()
         world.annotate(WEB, "reconciler/exclude", "true")

@@ -101,14 +101,6 @@ def test_what_slept_for_long_is_known_when_it_wakes():
         assert is_known(hours, annotations, NIGHT) is known
 
 
-def test_the_first_time_is_kept_while_it_is_known_and_not_said_of_what_does_not_count():
-    first = {"reconciler/last-idled": text("h")}
-    again = {"reconciler/last-idled": text("h", first, NIGHT + DAY)}
-    assert [last_idled(one).first for one in (first, again)] == [NIGHT, NIGHT]
-    assert last_idled({"reconciler/last-idled": text("x", again, NIGHT + DAY)}).first == NIGHT + DAY
-    assert last_idled({"reconciler/last-idled": text("x", again, NIGHT + DAY, counts=False)}).first is None
-
-
 def test_eight_hours_are_kept_and_none_longer_than_35_days():
     annotations: dict[str, str] = {}
     for number in range(10):
@@ -132,23 +124,6 @@ def idled_twice(*policies):
     return found
 
 
-def test_the_second_night_is_known():
-    first, second = idled_twice(BEFORE, BEFORE)
-    assert (first.ref, first.known, second.ref, second.known) == (WEB, False, WEB, True)
-
-
 def test_after_a_change_of_the_schedule_everything_is_new_again():
     _, second = idled_twice(BEFORE, by_schedule(replace(WRITTEN, windows=LATER)))
     assert not second.known
-
-
-def test_two_schedules_in_turn_stay_known():
-    later = by_schedule(replace(WRITTEN, windows=LATER), name="later")
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    known = []
-    for night, policy in enumerate((BEFORE, later, BEFORE, later)):
-        world.now = MONDAY + timedelta(hours=17, days=night)
-        known += [one.known for one in run_in(world, policy).desired.decisions if one.idles]
-        world.now = MONDAY + timedelta(days=night + 1)
-        run_in(world, policy)
-    assert known == [False, False, True, True]

@@ -15,7 +15,6 @@ from reconciler.plan.model import Action
 from reconciler.policy.types import Place
 from tests.builders import a_ref, a_service, a_workload
 from tests.decide.idling.idling_policies import (
-    MONDAY,
     NIGHT,
     a_metric,
     a_policy,
@@ -27,7 +26,6 @@ from tests.decide.idling.idling_policies import (
 from tests.decide.idling.world import World, a_world
 
 WEB = a_ref("web")
-SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
 
 
@@ -48,12 +46,6 @@ class TestByHand:
         run_in(world, policy)
         assert world.replicas(WEB) == 0
         assert world.remembered(WEB) == 2
-
-    def test_a_writer_that_is_not_known(self):
-        world = an_idle_world()
-        world.objects[WEB] = replace(world.objects[WEB], replicas=2, replicas_writer=None)
-        run_in(world)
-        assert undone(world)["by"] == "unknown"
 
     def test_a_change_of_field_manager_alone_is_only_told(self):
         world = an_idle_world()
@@ -96,15 +88,6 @@ class TestContested:
             fight(world, **episode)
         assert ("reconciler/contested" in world.objects[WEB].annotations) is contested
 
-    def test_a_wake_of_ours_in_between_ends_the_row(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        fight(world)
-        world.now += timedelta(days=7)
-        run_in(world)
-        world.now = MONDAY + timedelta(days=14)
-        run_in(world)
-        assert "reconciler/undone" not in world.objects[WEB].annotations
-
     def contested_world(self) -> World:
         world = a_world(a_service(), a_workload(), now=NIGHT)
         fight(world)
@@ -130,31 +113,6 @@ class TestContested:
         (text,) = notices_of(outcome, "contested")
         assert "contested by argocd-controller, which reverted it 2 times" in text
         assert "ignoreDifferences" in text
-
-    @pytest.mark.parametrize("writes", [1, 2])
-    def test_it_stays_alone_where_the_run_that_wrote_it_was_cut(self, writes):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        fight(world)
-        world.now += timedelta(days=7)
-        run_in(world)
-        world.now += MINUTE
-        world.scale(WEB, 3, "argocd-controller", timed=True)
-        run_in(world, writes=writes)
-        world.now += timedelta(days=7)
-        run_in(world)
-        assert (world.replicas(WEB), world.objects[SERVICE].annotations) == (3, {})
-        assert notices_of(run_in(world), "contested")
-
-    def test_it_stays_alone_until_the_annotation_goes(self):
-        world = self.contested_world()
-        world.now += timedelta(days=7)
-        outcome = run_in(world)
-        assert outcome.desired.decisions == ()
-        assert outcome.claims == {}
-        assert notices_of(outcome, "contested")
-        world.annotate(WEB, "reconciler/contested", None)
-        run_in(world)
-        assert world.replicas(WEB) == 0
 
     def test_or_the_policy_changes(self):
         world = self.contested_world()

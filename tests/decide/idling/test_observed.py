@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
 from reconciler.decide.idling.service_records import UnidleTarget, targets_text
@@ -87,12 +86,6 @@ def test_which_workloads_count_that_no_policy_selects(annotations, pinned, names
     assert [one.ref.name for one in cluster.subjects] == names
 
 
-def test_a_scaled_object_that_names_no_target_runs_nothing_else():
-    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, annotations=RECORD)
-    jobs = only(found(workloads=(scaled, a_workload("jobs"))), "jobs")
-    assert (jobs.scale.runs, jobs.unknown) == (scaled, "its target was not found")
-
-
 PROVED = {"replicas": 0, "annotations": RECORD, "replicas_writer": FieldWriter("reconciler")}
 UNREAD = {"unreadable": {"deployments": "no"}}
 
@@ -127,11 +120,6 @@ class TestWhatAListPutsBehindAService:
         theirs = listing(OTHER) | {"reconciler/owner": "staging/IdlingPolicy/night"}
         assert self.other(a_service(annotations=theirs), a_workload("other", **workload)) == [("web", False)]
 
-    def test_what_labels_tell_of_is_behind_it_whatever_lists_it(self):
-        service = a_service(annotations=listing(a_ref("web"), OTHER))
-        web = only(found(a_policy(), services=(service,), workloads=(a_workload(), a_workload("other"))))
-        assert ([one.ref.name for one in web.behind], web.listed_only) == (["web"], frozenset())
-
     @pytest.mark.parametrize("lists", ["ScaledObject", "Deployment"])
     def test_the_target_of_a_scaled_object_is_behind_it_where_the_list_names_either(self, lists):
         scaled = a_workload("web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
@@ -154,41 +142,6 @@ def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
 
 def names(verdicts: Any) -> list[tuple[str, str]]:
     return [(verdict.policy.name, "Deployment" if verdict.service is None else "Service") for verdict in verdicts]
-
-
-@pytest.mark.parametrize(
-    ("policies", "won", "lost", "direct"),
-    [
-        pytest.param(
-            (a_policy("high", priority=5), a_policy("low")),
-            [("high", "Service")], [("low", "Service")], (), id="on its Service",
-        ),
-        pytest.param(
-            (a_policy("high", priority=5, selector=ITSELF), a_policy("low", selector=ITSELF)),
-            [("high", "Deployment")], [("low", "Deployment")], ("high",), id="on itself",
-        ),
-        pytest.param(
-            (a_policy("high", priority=5, selector=ITSELF), a_policy("low")),
-            [("low", "Service"), ("high", "Deployment")], [], ("high",), id="one on each",
-        ),
-        pytest.param(
-            (a_policy("both", selector=services_selector(workloads=ITSELF.workloads)),),
-            [("both", "Service")], [], ("both",), id="the same on both",
-        ),
-        pytest.param(
-            (a_policy("high", priority=9, exclude=(EVERY,)), a_policy("mid", priority=5), a_policy("low")),
-            [("mid", "Service")], [("low", "Service")], (), id="the next, where the highest excludes it",
-        ),
-        pytest.param(
-            (a_policy("high", priority=9), a_policy("mid", priority=5, exclude=(EVERY,)), a_policy("low")),
-            [("high", "Service")], [("low", "Service")], (), id="the highest, where the next excludes it",
-        ),
-    ],
-)  # fmt: skip
-def test_whose_verdicts_count_for_a_workload(policies, won, lost, direct):
-    policies = [replace(policy, idle_when=a_metric()) for policy in policies]  # which each Service has by itself
-    web = only(found(*policies, services=(a_service(),), workloads=(a_workload(),)))
-    assert (names(web.verdict.won), names(web.verdict.lost), web.direct) == (won, lost, frozenset(direct))
 
 
 @pytest.mark.parametrize(

@@ -37,21 +37,8 @@ from tests.decide.idling.idling_policies import (
 )
 from tests.decide.idling.world import a_world
 
-WEB = a_ref("web")
 MINUTE = timedelta(minutes=1)
 SIMPLE = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),)))
-IDLE = [("record", "Service/web"), ("idle", "Deployment/web")]
-
-
-def never(name: str = "never", **fields):
-    """A policy that calls nothing idle now."""
-    return a_policy(name, a_metric(query="never"), **fields)
-
-
-def test_an_excluded_namespace_is_not_selected_whatever_includes_it():
-    for exclude, expected in ((("sh*",), []), (("other",), IDLE)):
-        selector = services_selector(namespaces=ObjectSelector(("*",), exclude=exclude))
-        assert verbs(decided(SIMPLE, a_policy(selector=selector))) == expected
 
 
 class TestObserve:
@@ -78,47 +65,6 @@ class TestObserve:
             {"web"},
             {"api"},
         ]
-
-    def test_a_scalable_that_one_policy_only_observes_is_not_idled(self):
-        state = a_state(
-            a_cluster(
-                services=(a_service("a", labels={"tier": "x"}), a_service("b")),
-                workloads=(a_workload(template_labels={"app": "a"}),),
-            )
-        )
-        first = a_policy("a", selector=labelled("tier", "x"))
-        second = a_policy("b", selector=workloads_selector(), mode="Observe")
-        outcome = decided(state, first, second)
-        assert outcome.desired.decisions == ()
-        assert outcome.desired.observed
-
-
-class TestSharedServices:
-    """Services web and all in front of web; all in front of api as well."""
-
-    services = (
-        a_service("web", labels={"owner": "x"}),
-        a_service("all", selector={"tier": "app"}),
-        a_service("alone", selector={"app": "alone"}),
-    )
-    workloads = tuple(
-        a_workload(name, template_labels={"app": name, **({"tier": "app"} if name != "alone" else {})})
-        for name in ("web", "api", "alone")
-    )
-    state = a_state(a_cluster(services=services, workloads=workloads))
-    policy = a_policy("idle-dev", a_metric())
-
-    def said(self, **values: float):
-        return answers(*values.items(), policy="idle-dev")
-
-    def test_what_shares_anything_is_one_group(self):
-        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
-        groups = {one.group: {other.ref.name for other in outcome.desired.decisions if other.group == one.group}
-                  for one in outcome.desired.decisions}  # fmt: skip
-        assert groups == {
-            "idling/east/shop/Service/all": {"all", "web", "api"},
-            "idling/east/shop/Service/alone": {"alone"},
-        }
 
 
 def fed(**fields) -> FederatedReplicaSet:
@@ -156,18 +102,6 @@ class TestFederated:
         left = outcome.after(world.state(), frozenset({"production"}), not_now)
         assert (a_ref(cluster="west") in left) is not held_back
 
-    def test_not_while_a_cluster_cannot_be_read(self):
-        world = self.world()
-        world.unreachable = {"west"}
-        assert self.run(world).desired.decisions == ()
-
-    @pytest.mark.parametrize(("namespace", "idled"), [("shop", False), ("other", True)])
-    def test_not_while_its_namespace_on_a_cluster_cannot_be_read(self, namespace, idled):
-        west = a_cluster("west", unreadable={f"namespace {namespace}": "too large"})
-        state = replace(SIMPLE, clusters={**SIMPLE.clusters, "west": west})
-        outcome = decided(state, fleet=self.fleet, federated=(fed(),))
-        assert bool(outcome.desired.decisions) is idled
-
     @pytest.mark.parametrize(
         "clusters",
         [
@@ -183,11 +117,6 @@ class TestFederated:
         self.run(world, clusters=clusters)
         assert world.replicas(a_ref()) == 0
 
-    def test_not_where_no_policy_selects_it_on_one_cluster(self):
-        world = self.world()
-        selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
-        assert self.run(world, a_policy(selector=selector)).desired.decisions == ()
-
     def test_a_local_workload_without_replicas_has_no_say(self):
         world = self.world(west=0)
         selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
@@ -198,31 +127,9 @@ class TestFederated:
         selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
         assert self.run(self.world(west=1), a_policy(selector=selector)).desired.decisions == ()
 
-    @pytest.mark.parametrize(("west", "expected"), [(0, [1, 0]), (1, [1, 1]), (2, [1, 1])])
-    def test_what_stands_at_its_idle_replicas_on_one_cluster_holds_no_other_one_up(self, west, expected):
-        world = self.world(west=west)
-        self.run(world, a_policy(idle_replicas=1))
-        assert self.replicas(world) == expected
-        assert self.run(world, a_policy(idle_replicas=1)).desired.decisions == ()
-
-    def test_what_stands_above_its_idle_replicas_and_cannot_be_idled_does(self):
-        world = self.world(west=2)
-        world.annotate(a_ref(cluster="west"), "reconciler/exclude", "true")
-        self.run(world, a_policy(idle_replicas=1))
-        assert self.replicas(world) == [3, 2]
-
     def test_what_a_policy_only_observes_would_go_idle_on_all_clusters(self):
         outcome = self.run(self.world(), a_policy(mode="Observe"))
         assert {one.ref.cluster for one in outcome.desired.observed} == {"east", "west"}
-
-    def test_the_wake_of_one_cluster_does_not_stand_or_fall_with_another(self):
-        world = self.world()
-        self.run(world)
-        outcome = decided(world.state(), now=MONDAY, fleet=self.fleet, federated=(fed(),))
-        assert {one.group for one in outcome.desired.decisions} == {
-            "idling/east/shop/Service/web",
-            "idling/west/shop/Service/web",
-        }
 
 
 class TestGuard:
@@ -256,18 +163,6 @@ class TestGuard:
         assert [(one.policy, len([d for d in one.decisions if d.verb == "wake"])) for one in held] == (
             [] if woken else [("", gone)]
         )
-
-    @pytest.mark.parametrize("ghosts", [1, 3, 9])
-    def test_owners_made_up_in_one_namespace_hold_no_other_one(self, ghosts):
-        world = self.world()
-        for number in range(ghosts):
-            record = {
-                **world.objects[a_ref("a")].annotations,
-                "reconciler/owner": f"production/IdlingPolicy/ghost-{number}",
-            }
-            world.add(a_workload(f"ghost-{number}", namespace="evil", replicas=0, annotations=record))
-        run_in(world, *self.policies(*self.names[1:]))
-        assert world.replicas(a_ref("a")) == 3
 
     @pytest.mark.parametrize(
         ("passed", "woken"), [(3, 2), (0, 0)], ids=["what passes counts as its new owner's", "gone"]
@@ -314,42 +209,6 @@ class TestGuard:
     def lost(self, world, **fields):
         return run_in(world, *self.policies(*self.names[4:]), **fields)
 
-    def test_after_a_day_it_wakes_all_the_same(self):
-        world = self.world()
-        repairs = [one.cause.why for one in self.lost(world).desired.decisions if one.ref == a_ref("a")]
-        assert repairs == ["its policy was removed"]
-        since = world.objects[a_ref("a")].annotations["reconciler/orphaned-since"]
-        assert since == "2026-11-20T22:01:00Z"
-        world.now += timedelta(hours=23)
-        assert self.lost(world).desired.decisions == ()
-        world.now += timedelta(hours=1)
-        self.lost(world)
-        assert [world.replicas(a_ref(name)) for name in self.names] == [3] * 4 + [0] * 4
-
-    def test_what_has_a_wake_due_waits_for_that(self):
-        world = self.world("a", "b")
-        self.lost(world)
-        assert "reconciler/orphaned-since" not in world.objects[a_ref("a")].annotations
-        world.now += timedelta(hours=25)
-        self.lost(world)
-        assert [world.replicas(a_ref(name)) for name in "abcd"] == [0, 0, 3, 3]
-        assert self.lost(world).desired.decisions == ()
-        world.now = MONDAY
-        self.lost(world)
-        assert world.replicas(a_ref("a")) == 3
-
-    @pytest.mark.parametrize("how", ["signal", "hand", "exclusion"])
-    def test_everything_else_wakes_all_the_same(self, how):
-        world = self.world()
-        if how == "signal":
-            world.need_pods(a_ref("a", kind="Service"))
-        elif how == "hand":
-            world.scale(a_ref("a"), 3)
-        else:
-            world.annotate(a_ref("a"), "reconciler/exclude", "true")
-        self.lost(world)
-        assert [world.replicas(a_ref(name)) > 0 for name in "ab"] == [True, False]
-
     def test_policies_that_come_back_take_the_note_off(self):
         world = self.world()
         self.lost(world)
@@ -385,12 +244,6 @@ def test_each_policy_says_its_own_reason_before_that_of_the_one_that_decides():
         "traffic": ("stays awake", "5 above 0 in 30m"),
         "night": ("stays awake", BUSY_AND_IDLE.format("traffic")),
     }
-
-
-def test_what_is_unknown_of_one_policy_is_told_with_that_policy():
-    traffic, night = a_policy("traffic", a_metric()), a_policy("night", selector=workloads_selector("Deployment"))
-    (one,) = decided(replace(SIMPLE, answers=answers(policy="traffic")), night, traffic).desired.undecided
-    assert (one.subject, one.policy, one.why) == (str(WEB), "traffic", "metric unknown in 30m: no series")
 
 
 def test_two_of_equal_priority_that_select_a_workload_are_none_also_where_each_selects_a_service_of_it():

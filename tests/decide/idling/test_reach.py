@@ -179,18 +179,6 @@ def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(ow
     assert [notice.kind for notice in desired.notices] == ["unproven"]
 
 
-def test_a_newer_list_does_not_raise_what_the_record_says():
-    record = {
-        "reconciler/owner": "production/IdlingPolicy/idle-dev",
-        "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",
-        "idling.kubernetes.io/previous-scale": "3",
-    }
-    web = a_workload(replicas=0, annotations=record, replicas_writer=OURS)
-    state = a_state(a_cluster(services=(a_forged_service(an_entry()),), workloads=(web,)))
-    desired = decided(state)
-    assert [decision.replicas_after for decision in desired.decisions if decision.ref == web.ref] == [3]
-
-
 @pytest.mark.parametrize("adopt", [False, True], ids=["by a signal", "by restore --adopt"])
 def test_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
     record = {"idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z", "idling.kubernetes.io/previous-scale": "3"}

@@ -7,23 +7,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.decide.annotations import SCALE_PREVIOUS
 from reconciler.decide.idling.records import (
     Record,
     evidence_on,
-    lost_records,
     most_by_owner,
     read_record,
     readable_part,
-    reason_of_others,
-    record_annotations,
-    scaled_down_by_others,
 )
 from reconciler.decide.idling.service_records import LONG_AGO, UnidleTarget, read_service_record
 from reconciler.decide.last_idled import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, workloads_selector, written
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, written
 from tests.decide.idling.world import a_world
 
 OURS = frozenset({"production", "prod"})
@@ -69,17 +64,6 @@ def test_the_marks_are_written_as_the_seed_has_them():
             ),
         },
     }
-
-
-def test_what_is_written_is_read_back():
-    marks = marks_of_an_idled_service()
-    annotations = {key: text for key, text in marks["idle"].items() if key != "replicas"}
-    reading = read_record(a_workload(replicas=0, annotations=annotations), OURS)
-    assert reading.ours
-    assert (reading.record.replicas, reading.record.idled_to, reading.record.policy) == (3, 0, "idle-dev")
-    assert (reading.record.idled_at, reading.record.wake_due) == (NIGHT, datetime(2026, 11, 23, 6, tzinfo=UTC))
-    mark = read_service_record(marks["record"], OURS, GROUPS).record
-    assert (mark.targets, mark.idled_at) == ((UnidleTarget("Deployment", "web", "apps", 3),), NIGHT)
 
 
 def test_marks_of_oc_idle_are_read_and_are_not_ours():
@@ -182,29 +166,6 @@ def test_whose_marks(owner, ours):
     assert read_record(a_workload(annotations=OWN | {"reconciler/owner": owner}), OURS).ours is ours
 
 
-def test_an_object_without_marks_has_none():
-    assert read_record(a_workload(annotations={"reconciler/awake-since": AT}), OURS) is None
-    assert read_service_record({"team": "shop"}, OURS, GROUPS) is None
-
-
-def test_the_owner_that_placement_wrote_on_a_local_replica_set_stays():
-    theirs = {"reconciler/owner": "production/FederatedReplicaSet/shop/web"}
-    workload = a_workload(kind="ReplicaSet", annotations=theirs)
-    policy = a_policy(selector=workloads_selector())
-    (idle,) = decided(a_state(a_cluster(workloads=(workload,))), policy).desired.decisions
-    assert written(idle)["reconciler/idling-owner"] == "production/IdlingPolicy/idle-dev"
-    assert "reconciler/owner" not in written(idle)
-    after = theirs | {key: text for key, text in written(idle).items() if key != "replicas"}
-    assert read_record(a_workload(kind="ReplicaSet", replicas=0, annotations=after), OURS).ours
-
-
-def test_our_owner_takes_the_place_of_placement_once_that_is_gone():
-    left = OWN | {"reconciler/idling-owner": "production/IdlingPolicy/former"}
-    written_again = record_annotations(Record(TIME, 3, 0, "production", "idle-dev"), a_workload(annotations=left))
-    assert written_again["reconciler/idling-owner"] is None
-    assert written_again["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
-
-
 def test_marks_on_endpoints_are_written_where_the_policy_wants_them():
     state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), endpoints=(an_endpoints(),)))
     plain = decided(state).desired.decisions
@@ -261,16 +222,6 @@ def test_what_a_platform_woke_counts_as_scaled_by_hand_and_its_marks_go():
     assert world.replicas(a_ref()) == 3
     assert of_oc_idle(world, service) == {}
     assert "idling.kubernetes.io/idled-at" not in world.objects[service].annotations
-
-
-def test_a_policy_that_wants_them_no_longer_takes_them_off_with_the_wake():
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    run_in(world, a_policy(mark_prefix="openshift"))
-    world.now += timedelta(minutes=5)
-    assert run_in(world, a_policy()).desired.decisions == ()
-    world.now = MONDAY
-    run_in(world, a_policy())
-    assert of_oc_idle(world, a_service().ref) == {}
 
 
 def test_what_is_idle_already_gets_them_with_the_next_run():
@@ -355,38 +306,7 @@ def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
     return {**at, "idling.kubernetes.io/previous-scale": str(previous), "reconciler/owner": OURS_OWNER, **more}
 
 
-AWAKE_ON_21 = {"reconciler/awake-since": "2026-11-21T07:00:00Z"}
 NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
-
-
-@pytest.mark.parametrize(
-    ("own", "copies", "more", "expected"),
-    [
-        pytest.param({}, [NIGHT_20], {}, 4, id="one copy"),
-        pytest.param({}, [NIGHT_21, NIGHT_20], {}, 5, id="the newest of two"),
-        pytest.param(AWAKE_ON_21, [NIGHT_21], {}, 5, id="woken before"),
-        pytest.param(NIGHT_20, [NIGHT_21], {}, 5, id="an older one came back"),
-        pytest.param(NIGHT_21, [NIGHT_21], {}, None, id="its own is there"),
-        pytest.param({}, [], {}, None, id="no copy"),
-        pytest.param(AWAKE_ON_21, [NIGHT_20], {}, None, id="woken or released since"),
-        pytest.param({}, [NIGHT_20, AWAKE_ON_21], {}, None, id="woken since, which it lost too"),
-        pytest.param({}, [NIGHT_20], {"replicas": 1}, None, id="it runs"),
-        pytest.param({}, [NIGHT_20], {"replicas_writer": FieldWriter("kubectl", NIGHT)}, None, id="scaled by others"),
-        pytest.param({}, [{**NIGHT_20, "reconciler/owner": "x/IdlingPolicy/x"}], {}, None, id="another Fleet's"),
-    ],
-)
-def test_a_record_that_is_gone_is_found_on_what_the_workload_owns(own, copies, more, expected):
-    ours = {"replicas": 0, "replicas_writer": FieldWriter("reconciler", NIGHT), "annotations": own}
-    web = a_workload(**(ours | more))
-    by = OwnerReference("apps/v1", "Deployment", "web", web.uid)
-    sets = [
-        a_workload(f"web-{place}", kind="ReplicaSet", annotations=copied, owner=by)
-        for place, copied in enumerate(copies)
-    ]
-    every = (web, *sets)
-    readings = {one.ref: found for one in every if (found := read_record(one, OURS)) is not None}
-    found = lost_records(every, readings)
-    assert {ref: record.replicas for ref, record in found.items()} == ({} if expected is None else {web.ref: expected})
 
 
 @pytest.mark.parametrize(
@@ -425,56 +345,6 @@ def test_what_a_record_says_it_had(kind, key, text, replicas):
     assert (reading.ours, reading.record and reading.record.replicas) == (True, replicas)
     part = readable_part(workload, NIGHT)
     assert part == (None if replicas is None else Record(NIGHT, replicas))
-
-
-@pytest.mark.parametrize(
-    ("texts", "reason"),
-    [
-        pytest.param({"reason": "Maintenance"}, "Maintenance", id="a reason of others"),
-        pytest.param({"reason": "Idled"}, None, id="ours"),
-        pytest.param({"reason": ""}, "", id="an empty one"),
-        pytest.param({"time": AT}, "", id="a time without a reason"),
-        pytest.param({}, None, id="neither"),
-        pytest.param({"reason": "Maintenance", "awake": AT}, "Maintenance", id="idled in the second of its last wake"),
-        pytest.param({"reason": "Maintenance", "awake": "2026-11-20T15:41:24Z"}, None, id="woken since"),
-        pytest.param({"reason": "Maintenance", "at": None}, None, id="no record of its own"),
-    ],
-)
-def test_for_which_reason_others_scaled_it(texts, reason):
-    keys = {
-        "reason": "scale.kubernetes.io/scale-reason",
-        "time": "scale.kubernetes.io/scale-time",
-        "awake": "reconciler/awake-since",
-        "at": "idling.kubernetes.io/idled-at",
-    }
-    found = {keys[key]: text for key, text in ({"at": AT} | texts).items() if text is not None}
-    assert reason_of_others(a_workload(replicas=0, annotations=found), Record(TIME, 3)) == reason
-
-
-@pytest.mark.parametrize(
-    ("replicas", "texts", "expected"),
-    [
-        pytest.param(0, {"reason": "Maintenance"}, "Maintenance", id="at zero, for a reason"),
-        pytest.param(2, {"reason": "Maintenance"}, "Maintenance", id="lower than it was, for a reason"),
-        pytest.param(3, {"reason": "Maintenance"}, None, id="as it was"),
-        pytest.param(4, {"reason": "Maintenance"}, None, id="higher"),
-        pytest.param(0, {}, "somebody else", id="at zero, for none"),
-        pytest.param(1, {}, None, id="at one, for none"),
-        pytest.param(0, {"reason": "Idled"}, None, id="ours"),
-        pytest.param(0, {"reason": "Maintenance", "at": AT}, None, id="idle with a record"),
-        pytest.param(0, {"reason": "Maintenance", "previous": None}, None, id="never released"),
-        pytest.param(0, {"reason": "Maintenance", "previous": "many"}, None, id="no number"),
-    ],
-)
-def test_what_others_scaled_down_while_it_was_idle(replicas, texts, expected):
-    keys = {
-        "reason": "scale.kubernetes.io/scale-reason",
-        "previous": SCALE_PREVIOUS,
-        "at": "idling.kubernetes.io/idled-at",
-    }
-    found = {keys[key]: text for key, text in ({"previous": "3"} | texts).items() if text is not None}
-    told = scaled_down_by_others(a_workload(replicas=replicas, annotations=found))
-    assert told == (None if expected is None else (3, expected))
 
 
 @pytest.mark.parametrize(

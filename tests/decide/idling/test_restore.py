@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Verb
-from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, of_every_fleet, origins
+from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
-from tests.decide.idling.idled_by_others import OC_IDLE, OC_RECORD, a_foreign_world
 from tests.decide.idling.idling_policies import NIGHT, a_policy, an_idle_world, of_state, run_in, workloads_selector
 from tests.decide.idling.world import World, a_world
 
@@ -158,25 +156,6 @@ def test_origins_are_those_of_the_objects_that_are_named():
     assert found("api") == found("api", any_fleet=True) == {Origin("night", "")}
 
 
-def test_every_fleet_that_wrote_anything():
-    service = a_service(annotations={OWNER: "other/IdlingPolicy/x", "idling.kubernetes.io/idled-at": AT})
-    world = a_world(service, idle("web", STAGING), a_workload("api"), now=NIGHT)
-    fleet = of_every_fleet(a_fleet(former_names=("prod",)), world.state())
-    assert (fleet.name, fleet.former_names) == ("production", ("other", "prod", "staging"))
-
-
-@pytest.mark.parametrize(("fields", "bounds"), [({}, (1, 1)), ({"adopt": True}, (2, 10))])
-def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is_adopted(fields, bounds):
-    autoscaler = an_hpa()
-    hpa = autoscaler.ref
-    policy = a_policy("nights", idle_replicas=1, selector=workloads_selector())
-    world = a_world(a_workload(replicas=5), autoscaler, now=NIGHT)
-    run_in(world, policy, fleet=a_fleet(name="staging"))
-    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)
-    world.apply(restored(world, **fields).decisions)
-    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds
-
-
 @pytest.mark.parametrize(
     ("marks", "bounds"),
     [
@@ -205,37 +184,6 @@ def carried_out(world: World, fleet=None, **wish) -> DesiredState:
 
 
 class TestWhatItGivesBack:
-    def test_a_hold_keeps_it_up(self):
-        world = an_idle_world()
-        carried_out(world, hold_until=NIGHT + timedelta(hours=12))
-        assert world.objects[WEB].annotations["reconciler/exclude-until"] == "2026-11-21T10:00:00Z"
-        world.now += timedelta(hours=11)
-        assert run_in(world).desired.decisions == ()
-
-    @pytest.mark.parametrize(
-        ("wish", "expected"),
-        [
-            ({"objects": lambda ref: ref == WEB}, True),
-            ({"objects": lambda ref: ref == SERVICE}, True),
-            ({"objects": lambda ref: ref.namespace == "other"}, False),
-            ({"policies": ("idle-*",)}, True),
-            ({"policies": ("night",)}, False),
-            ({"runs": frozenset({"0123456789ab"})}, True),
-            ({"runs": frozenset({"another"})}, False),
-        ],
-        ids=["named", "its Service named", "not named", "a glob", "another policy", "the run", "another run"],
-    )
-    def test_only_what_is_chosen(self, wish, expected):
-        world = an_idle_world()
-        carried_out(world, **wish)
-        assert (world.replicas(WEB) == 3) is expected
-
-    @pytest.mark.parametrize("adopt", [False, True])
-    def test_what_somebody_else_idled_needs_to_be_adopted(self, adopt):
-        world = a_foreign_world(OC_IDLE, OC_RECORD)
-        carried_out(world, adopt=adopt)
-        assert (world.replicas(WEB) == 4) is adopt
-
     def test_a_broken_record_whose_number_cannot(self):
         world = an_idle_world()
         del world.objects[SERVICE]

@@ -9,12 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
-from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.contested import remedy
-from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.model import FieldWriter
 from reconciler.policy.types import GitOps
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
+from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -24,7 +22,6 @@ from tests.decide.idling.idling_policies import (
     notices_of,
     run_in,
     verbs,
-    why_of,
     workloads_selector,
 )
 from tests.decide.idling.world import World, a_world
@@ -65,12 +62,6 @@ class TestInsist:
         assert world.replicas(WEB) == 5
         assert UNDONE not in world.objects[WEB].annotations
 
-    @pytest.mark.parametrize("by", ["edge-controller", "edgecontroller", "lens-operator", "octopus", "kubectld"])
-    def test_what_begins_like_a_tool_that_people_use_may_be_none(self, by: str):
-        world = an_idle_world(INSISTS)
-        reverted(world, by)
-        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
-
     @pytest.mark.parametrize(
         "by", ["kubectl", "kubectl-edit", "kubectl-client-side-apply", "kubectl.exe", "oc", "k9s", "Lens", "Mozilla"]
     )
@@ -90,82 +81,17 @@ class TestInsist:
         reverted(world, GIT)
         assert ("release", "Deployment/web") in verbs(run_in(world, insists, yields))
 
-    def test_a_run_with_broken_policies_releases_and_contests_nothing(self):
-        """It knows neither whether the policy insists, nor which change of it would end that."""
-        world = an_idle_world(INSISTS)
-        reverted(world, GIT)
-        run_in(world, INSISTS)
-        reverted(world, GIT)
-        (release,) = (one for one in self.broken(world) if one.ref == WEB)
-        assert (release.verb, release.event) == (Verb.RELEASE, "")
-        assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == 2
-        assert "reconciler/contested" not in world.objects[WEB].annotations
-        world.now = NIGHT + timedelta(days=7)
-        assert ("idle", "Deployment/web") in verbs(run_in(world, INSISTS))
-
-    def broken(self, world: World):
-        decisions = decide_wakes_due(a_fleet(), world.state(), a_run(world.now)).decisions
-        world.apply(decisions)
-        return decisions
-
-    def test_what_a_run_with_broken_policies_counted_is_contested_by_the_next_undo(self):
-        world = an_idle_world(YIELDS)
-        for night in (0, 7):
-            world.now = NIGHT + timedelta(days=night)
-            run_in(world, YIELDS)
-            reverted(world, GIT)
-            self.broken(world)
-        world.now = NIGHT + timedelta(days=14)
-        run_in(world, YIELDS)
-        assert world.replicas(WEB) == 0
-        reverted(world, GIT)
-        run_in(world, YIELDS)
-        assert "policy" in json.loads(world.objects[WEB].annotations["reconciler/contested"])
-
-    def test_the_reason_names_who_and_what(self):
-        world = an_idle_world(INSISTS)
-        reverted(world, GIT)
-        outcome = run_in(world, INSISTS)
-        assert "scaled to 5 by argocd-controller, idled again (onRevert: Insist)" in why_of(outcome)
-
 
 FLUX = {FLUX_NAME_LABEL: "apps"}
 PAUSES = a_policy("nights", a_schedule(), git_ops=GitOps("Pause"))
 
 
 class TestFlux:
-    def test_while_idle_flux_leaves_it_alone_and_no_longer_after_the_wake(self):
-        world = an_idle_world(PAUSES, labels=FLUX)
-        marks = world.objects[WEB].annotations
-        assert marks[FLUX_RECONCILE] == "disabled"
-        assert FLUX_PAUSED in marks
-        world.now = MONDAY
-        run_in(world, PAUSES)
-        assert world.replicas(WEB) == 3
-        assert not {FLUX_RECONCILE, FLUX_PAUSED} & world.objects[WEB].annotations.keys()
-
     def test_one_policy_that_pauses_it_is_enough(self):
         also = a_policy("also", a_schedule(), selector=workloads_selector())
         world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
         run_in(world, PAUSES, also)
         assert world.objects[WEB].annotations[FLUX_RECONCILE] == "disabled"
-
-    @pytest.mark.parametrize(
-        ("labels", "annotations", "policy"),
-        [
-            pytest.param({}, {}, PAUSES, id="not of Flux"),
-            pytest.param(FLUX, {FLUX_RECONCILE: "disabled"}, PAUSES, id="paused by somebody else"),
-            pytest.param(FLUX, {FLUX_RECONCILE: "enabled"}, PAUSES, id="somebody else says so"),
-            pytest.param(FLUX, {}, a_policy("nights", a_schedule()), id="not asked for"),
-        ],
-    )
-    def test_what_is_not_ours_is_left_as_it_is(self, labels, annotations, policy):
-        world = an_idle_world(policy, labels=labels, annotations=annotations)
-        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
-        assert FLUX_PAUSED not in world.objects[WEB].annotations
-        world.now = MONDAY
-        run_in(world, policy)
-        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
 
     def test_its_autoscaler_is_left_alone_too_while_its_bounds_are_held(self):
         policy = replace(PAUSES, idle_replicas=1)
@@ -177,19 +103,6 @@ class TestFlux:
         assert world.objects[HPA].annotations[FLUX_RECONCILE] == "disabled"
         assert run_in(world, policy).desired.decisions == ()
         world.now = MONDAY
-        run_in(world, policy)
-        hpa = world.objects[HPA]
-        assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
-        assert not {FLUX_RECONCILE, FLUX_PAUSED} & hpa.annotations.keys()
-
-    @pytest.mark.parametrize("writes", range(6))
-    def test_a_run_that_dies_between_two_writes_leaves_no_autoscaler_paused(self, writes):
-        policy = replace(PAUSES, idle_replicas=1)
-        world = a_world(a_service(), a_workload(replicas=5, labels=FLUX), an_hpa(labels=FLUX), now=NIGHT)
-        run_in(world, policy, writes=min(writes, 3))
-        run_in(world, policy)
-        world.now = MONDAY
-        run_in(world, policy, writes=max(0, writes - 3))
         run_in(world, policy)
         hpa = world.objects[HPA]
         assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
@@ -212,15 +125,6 @@ class TestFlux:
             assert world.objects[HPA].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
             assert FLUX_PAUSED not in world.objects[HPA].annotations
 
-    def test_a_pause_that_somebody_changed_is_theirs(self):
-        world = an_idle_world(PAUSES, labels=FLUX)
-        annotations = {**world.objects[WEB].annotations, FLUX_RECONCILE: "enabled"}
-        world.objects[WEB] = replace(world.objects[WEB], annotations=annotations)
-        world.now = MONDAY
-        run_in(world, PAUSES)
-        assert world.objects[WEB].annotations.get(FLUX_RECONCILE) == "enabled"
-        assert FLUX_PAUSED not in world.objects[WEB].annotations
-
 
 class TestFirstPlan:
     def test_it_names_who_writes_the_scale_and_what_to_tell_them_for_each_kind(self):
@@ -241,14 +145,6 @@ class TestFirstPlan:
         policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment"))
         (text,) = notices_of(run_in(a_world(web, now=NIGHT), policy, writes=0), "otherWriter")
         assert text.startswith("east: helm writes the scale of east/shop/Deployment/web too, and may undo that; let ")
-
-    def test_what_slept_before_is_not_told_again(self):
-        by = FieldWriter("helm", NIGHT - timedelta(days=3))
-        world = a_world(
-            a_workload(replicas_writer=by, annotations={"reconciler/awake-since": "2026-11-18T06:00:00Z"}), now=NIGHT
-        )
-        policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment"))
-        assert notices_of(run_in(world, policy, writes=0), "otherWriter") == []
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.service_targets import discover_targets, inventory_of
-from reconciler.model import ObjectRef, OwnerReference, PodsQuestion, Workload
+from reconciler.model import OwnerReference, PodsQuestion
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload, an_endpoint_slice
-from tests.decide.idling.idling_policies import NOON, a_policy, decided, workloads_selector
+from tests.decide.idling.idling_policies import decided
 
 WEB = a_workload()
 ROLLOUTS = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
@@ -99,17 +99,6 @@ def test_an_unknown_owner_makes_that_service_undecided_and_never_its_neighbours(
     ]
 
 
-def test_owners_are_climbed_to_a_custom_resource_with_a_scale():
-    ref = ObjectRef("east", "shop", "Rollout", "web", "argoproj.io")
-    rollout = Workload(ref=ref, uid="uid-rollout", api_version="argoproj.io/v1alpha1", replicas=2)
-    owned = a_workload(
-        "web-1", kind="ReplicaSet", template_labels={"app": "web"},
-        owner=OwnerReference("argoproj.io/v1alpha1", "Rollout", "web", "uid-rollout"),
-    )  # fmt: skip
-    result = found(workloads=(rollout, owned), scale_kinds=(ROLLOUTS,))
-    assert [workload.ref for workload in result.workloads] == [ref]
-
-
 def test_owners_that_own_one_another_come_to_an_end():
     circle = [
         a_workload(name, template_labels={"app": "web"}, owner=OwnerReference("apps/v1", "Deployment", owner, ""))
@@ -181,62 +170,6 @@ class TestEndpoints:
     def test_undecided(self, fields, words):
         assert words in self.found(**fields).undecided
 
-    def test_without_endpoints_nothing_is_behind_it(self):
-        assert self.found(endpoint_slices=()).workloads == ()
-
-    def test_what_it_idled_stays_behind_it_when_the_pods_are_gone(self):
-        cluster = a_cluster(
-            services=(self.service,), workloads=(self.database,),
-            endpoint_slices=(an_endpoint_slice("db-0", "db-0"),), pods={self.service.ref: (self.pod,)},
-        )  # fmt: skip
-        mark, idle = decided(a_state(cluster)).desired.decisions
-        after = a_cluster(
-            services=(_with_annotations(self.service, mark),),
-            workloads=(_with_annotations(a_workload("db", kind="StatefulSet", replicas=0), idle),),
-        )
-        assert decided(a_state(after)).desired.decisions == ()
-
-
-def _with_annotations(found_object, decision):
-    texts = {c.path[-1]: c.after for c in decision.changes if c.path[0] == "metadata" and c.after is not None}
-    return replace(found_object, annotations=texts)
-
-
-def test_workloads_selected_directly_need_no_service():
-    state = a_state(a_cluster(workloads=(WEB, a_replica_set())))
-    decisions = decided(state, a_policy(selector=workloads_selector())).desired.decisions
-    assert [(decision.verb, str(decision.ref)) for decision in decisions] == [("idle", "east/shop/Deployment/web")]
-    assert decisions[0].group == "idling/east/shop/Deployment/web"
-
-
-@pytest.mark.parametrize(
-    ("kinds", "idled"), [((), ["Deployment/web"]), (("Prometheus",), ["Prometheus/k8s"])], ids=["no kind", "by name"]
-)
-def test_custom_kinds_are_selected_by_name_only(kinds, idled):
-    ref = ObjectRef("east", "shop", "Prometheus", "k8s", "monitoring.coreos.com")
-    shards = a_workload(replicas=1)
-    custom = replace(shards, ref=ref, uid="uid-k8s", replicas_path=("spec", "shards"))
-    kind = WorkloadKind("monitoring.coreos.com", "v1", "Prometheus", "prometheuses", ("spec", "shards"))
-    state = a_state(a_cluster(workloads=(WEB, custom), scale_kinds=(kind,)))
-    decisions = decided(state, a_policy(selector=workloads_selector(*kinds))).desired.decisions
-    assert [f"{decision.ref.kind}/{decision.ref.name}" for decision in decisions] == idled
-
-
-def test_a_record_on_a_replica_set_of_a_deployment_is_ignored():
-    copied = {"idling.kubernetes.io/idled-at": "2026-11-20T15:41:23Z", "idling.kubernetes.io/previous-scale": "3",
-              "reconciler/owner": "production/IdlingPolicy/idle-dev"}  # fmt: skip
-    state = a_state(a_cluster(services=(a_service(),), workloads=(WEB, a_replica_set(annotations=copied, replicas=0))))
-    assert decided(state, now=NOON).desired.decisions == ()
-
-
-@pytest.mark.parametrize("kind", ["namespaces", "services", "horizontalpodautoscalers", "scaledobjects"])
-def test_what_cannot_be_listed_holds_idles_back(kind):
-    policy = a_policy(selector=workloads_selector())
-    state = a_state(a_cluster(workloads=(WEB,), unreadable={kind: "forbidden"}))
-    outcome = decided(state, policy)
-    assert outcome.desired.decisions == ()
-    assert "cannot be read" in outcome.desired.explanations[0].why
-
 
 def test_an_unreadable_kind_keeps_what_it_may_hold_on_the_list():
     mark = {
@@ -249,9 +182,3 @@ def test_an_unreadable_kind_keeps_what_it_may_hold_on_the_list():
     assert decided(unread).desired.decisions == ()
     gone = a_state(a_cluster(services=(service,)))
     assert [str(decision.verb) for decision in decided(gone).desired.decisions] == ["clear"]
-
-
-@pytest.mark.parametrize("kind", ["deployments", "statefulsets", "replicasets", "replicationcontrollers"])
-def test_the_targets_of_a_service_sleep_together_or_not_at_all(kind):
-    result = found(workloads=(WEB,), unreadable={kind: "forbidden"})
-    assert (result.workloads, result.undecided) == ((), f"{kind} cannot be read, and some may be behind it")

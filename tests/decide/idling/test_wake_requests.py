@@ -12,13 +12,10 @@ from msgspec.structs import replace
 from reconciler.decide.idling.restore import idle_workloads
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
-from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in, workloads_selector
+from tests.builders import a_fleet, a_run, a_service, a_workload, an_endpoints, an_hpa
+from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in
 from tests.decide.idling.world import World, a_world
 
-WEB = a_ref("web")
-API = a_ref("api")
-SERVICE = a_ref("web", kind="Service")
 AT = "2026-11-20T21:00:00Z"
 LISTED = "idling.kubernetes.io/unidle-targets"
 SEED = {"idling.kubernetes.io/idled-at": AT, LISTED: '[{"kind":"Deployment","name":"web","replicas":4}]'}
@@ -56,10 +53,6 @@ def idled(*objects: Any, policy=None) -> World:
     return world
 
 
-def behind_one_service(*workloads: Any) -> World:
-    return idled(a_service(selector={"tier": "app"}), *workloads)
-
-
 def of_tier(name: str):
     return a_workload(name, template_labels={"tier": "app"})
 
@@ -80,44 +73,15 @@ class TestWho:
         world = idled(a_service(), a_workload(), an_endpoints())
         assert asked(world, named) == {name: (wakes, "") for name, wakes in expected.items()}
 
-    def test_without_endpoints_nobody_names_them(self):
-        assert asked(idled(), of_kinds("Endpoints")) == {}
-
-    @pytest.mark.parametrize(
-        ("named", "expected"),
-        [(everything, ["Deployment/web"]), (of_kinds("Service"), ["Service/web"])],
-        ids=["itself too", "it alone"],
-    )
-    def test_a_service_without_a_mark_is_asked_only_in_its_place(self, named, expected):
-        world = idled(a_workload(), policy=a_policy(selector=workloads_selector()))
-        world.add(a_service())
-        assert asked(world, named) == {name: (["Deployment/web"], "") for name in expected}
-
     @pytest.mark.parametrize("kind", ["ScaledObject", "Deployment"])
     def test_a_scaled_object_is_asked_under_its_own_name_and_that_of_its_target(self, kind):
         scaled = a_workload("web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
         world = idled(a_service(), a_workload(), scaled)
         assert asked(world, of_kinds(kind)) == {"ScaledObject/web-so": (["ScaledObject/web-so"], "")}
 
-    def test_a_service_wakes_all_that_is_behind_it(self):
-        world = behind_one_service(of_tier("api"), of_tier("web"))
-        assert asked(world, of_kinds("Service")) == {"Service/web": (["Deployment/api", "Deployment/web"], "")}
-
     def test_what_runs_is_not_asked(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
         assert asked(world) == {}
-
-    @pytest.mark.parametrize(
-        "key", ["idling.kubernetes.io/idled-at", "idling.alpha.openshift.io/idled-at"], ids=["the seed's", "oc idle's"]
-    )
-    @pytest.mark.parametrize(
-        ("named", "expected"),
-        [(everything, ["Service/web"]), (of_kinds("StatefulSet"), [])],
-        ids=["named", "not named"],
-    )
-    def test_what_only_looks_idle_is_asked_too_and_wakes_nothing(self, key, named, expected):
-        world = a_world(a_service(annotations={key: AT}), a_workload(replicas=3), now=NIGHT)
-        assert asked(world, named) == {name: ([], "") for name in expected}
 
     def test_what_runs_with_a_record_of_ours_wakes_nothing(self):
         record = RECORD | {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
@@ -150,10 +114,6 @@ class TestInVain:
         assert asked(world, of_kinds("Deployment"), a_fleet(**fleet)) == {
             "Deployment/web": (["Deployment/web"], expected)
         }
-
-    def test_what_is_ours_is_woken_in_a_protected_namespace(self):
-        fleet = a_fleet(protected_namespaces=("shop",))
-        assert asked(idled(), of_kinds("Deployment"), fleet) == {"Deployment/web": (["Deployment/web"], "")}
 
     @pytest.mark.parametrize("holder", ["test", "staging"])
     def test_an_autoscaler_that_a_third_fleet_holds(self, holder):

@@ -55,15 +55,6 @@ def test_with_a_per_run_of_one_each_namespace_has_one_of_as_many_runs():
         assert sorted(runs[start : start + 3]) == [["dev-aaa"], ["dev-mmm"], ["dev-zzz"]]
 
 
-def test_no_name_goes_first_in_every_run():
-    first = set()
-    for minutes in range(10):
-        world = idle_namespaces({"dev-aaa": 1, "dev-zzz": 1}, 1)
-        world.now = MONDAY + timedelta(minutes=minutes)
-        first.update(woken_in(world, 1))
-    assert first == {"dev-aaa", "dev-zzz"}
-
-
 @pytest.mark.parametrize(
     ("minutes", "first"),
     [
@@ -89,46 +80,6 @@ def test_a_turn_counts_in_a_run_of_the_same_second():
         world.now = MONDAY
         woken += woken_in(world, 1)
     assert sorted(woken) == ["dev-aaa", "dev-zzz"]
-
-
-@pytest.mark.parametrize("requested", ["the night before", "now"])
-def test_a_namespace_that_asks_in_each_run_keeps_no_other_one_waiting(requested):
-    world = idle_namespaces({"dev-aaa": 6, "dev-zzz": 1}, 1)
-    world.now = MONDAY
-    woken = []
-    for _ in range(2):
-        for ref in idle_in(world, "dev-aaa"):
-            world.annotate(ref, REQUESTED, (world.now if requested == "now" else NIGHT).isoformat())
-        woken += woken_in(world, 1)
-    assert sorted(woken) == ["dev-aaa", "dev-zzz"]
-
-
-def test_a_namespace_that_removes_our_marks_keeps_no_other_one_waiting():
-    world = idle_namespaces({"dev-aaa": 40, "dev-zzz": 2}, 1)
-    world.now = MONDAY
-    woken = []
-    for _ in range(30):
-        woken += woken_in(world, 1)
-        for ref in sorted(world.objects):
-            if ref.namespace == "dev-aaa":
-                world.annotate(ref, "reconciler/awake-since", None)
-    assert woken.count("dev-zzz") == 2
-
-
-def test_what_another_policy_wakes_in_a_namespace_costs_it_no_turn():
-    world = idle_namespaces({"dev-aaa": 3, "dev-zzz": 1}, 1)
-    world.add(a_workload("other", kind="StatefulSet", namespace="dev-zzz"))
-    policies = (
-        a_policy(selector=workloads_selector("Deployment"), wake_order=WakeOrder("dev", per_run=1)),
-        a_policy("other", selector=workloads_selector("StatefulSet"), wake_order=WakeOrder("other", per_run=1)),
-    )
-    world.now = MONDAY
-    for _ in range(2):
-        ref = next(ref for ref in world.objects if ref.name == "other")
-        world.annotate(ref, "reconciler/awake-since", world.now.isoformat())
-        world.now += EVERY
-        run_in(world, *policies)
-    assert idle_in(world, "dev-zzz") == []
 
 
 @tries(60)

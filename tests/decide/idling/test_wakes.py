@@ -9,19 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import idle_workloads
 from reconciler.model import Event, OwnerReference
 from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json import change_document
-from reconciler.policy.types import AnyOf, ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
-from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_endpoints, an_hpa
+from reconciler.policy.types import ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
+from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_metric,
     a_policy,
-    a_schedule,
     an_idle_world,
     answers,
     decided,
@@ -39,7 +37,6 @@ WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
 REQUESTED = "reconciler/wake-requested-at"
-WAKE_DUE = "reconciler/wake-due"
 
 
 WAKE = [("wake", "Deployment/web"), ("clear", "Service/web")]
@@ -47,24 +44,6 @@ WAKE = [("wake", "Deployment/web"), ("clear", "Service/web")]
 
 class TestCriteria:
     policy = a_policy("idle-dev", a_metric())
-
-    @pytest.mark.parametrize(
-        ("said", "expected"),
-        [
-            (answers(("web", 1)), WAKE),
-            (answers(("web", 0)), []),
-            (answers(), []),
-            (answers(error="refused"), []),
-            (answers(("web", 9), ("web", 9)), []),
-        ],
-        ids=["busy wakes", "idle stays", "no series changes nothing", "nor does a failure", "nor one given twice"],
-    )
-    def test_idle_stays_while_idle_or_unknown(self, said, expected):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        world.answers = answers(("web", 0))
-        run_in(world, self.policy)
-        world.answers = said
-        assert verbs(decided(world.state(), self.policy, now=world.now + MINUTE)) == expected
 
     @pytest.mark.parametrize(
         ("fields", "said", "why"),
@@ -105,55 +84,6 @@ class TestCriteria:
         }
         assert [dict(one.values) for one in wakes if one.values] == []
 
-    @pytest.mark.parametrize(
-        ("value", "expected"),
-        [(0.0, []), (float("nan"), WAKE), (1.0, WAKE)],
-        ids=["something says idle", "nothing says idle", "busy"],
-    )
-    def test_a_passed_wake_due_wakes_where_nothing_says_idle(self, value, expected):
-        policy = a_policy("idle-dev", AnyOf((a_schedule(), a_metric())))
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        world.answers = answers(("web", 0))
-        run_in(world, policy)
-        world.answers = answers(("web", value))
-        assert verbs(decided(world.state(), policy, now=MONDAY)) == expected
-
-    @pytest.mark.parametrize(
-        "policies",
-        [
-            pytest.param((a_policy(wake="OnSignal"),), id="a schedule"),
-            pytest.param((a_policy("a", wake="OnSignal"), a_policy("b", wake="OnSignal")), id="two of equal priority"),
-        ],
-    )
-    def test_only_a_request_wakes_with_on_signal(self, policies):
-        world = an_idle_world(*policies[:1])
-        assert WAKE_DUE not in world.objects[WEB].annotations
-        assert WAKE_DUE not in world.objects[SERVICE].annotations
-        world.now = MONDAY
-        assert run_in(world, *policies).desired.decisions == ()
-        world.annotate(SERVICE, "reconciler/wake-requested-at", MONDAY.isoformat())
-        assert verbs(run_in(world, *policies)) == WAKE
-
-    @pytest.mark.parametrize(
-        "before", [pytest.param(MINUTE, id="while its window is open"), pytest.param(-MINUTE, id="after it")]
-    )
-    def test_a_policy_that_waits_for_requests_now_forgets_when_its_schedule_ends(self, before):
-        world = an_idle_world(a_policy())
-        assert WAKE_DUE in world.objects[WEB].annotations
-        world.now = MONDAY - before
-        run_in(world, a_policy(wake="OnSignal"))
-        assert WAKE_DUE not in world.objects[WEB].annotations
-        assert world.replicas(WEB) == 0
-
-    def test_of_two_policies_the_one_that_wakes_automatically_says_when(self):
-        slow = a_policy("slow", selector=labelled("of", "slow"), wake="OnSignal")
-        dev = a_policy("dev", selector=labelled("of", "dev"))
-        services = (a_service(labels={"of": "dev"}), a_service("late", selector={"app": "web"}, labels={"of": "slow"}))
-        world = a_world(*services, a_workload(), now=NIGHT)
-        run_in(world, dev, slow)
-        assert world.objects[WEB].annotations[WAKE_DUE] == "2026-11-23T06:00:00Z"
-        assert verbs(decided(world.state(), dev, slow, now=MONDAY))[0] == ("wake", "Deployment/web")
-
 
 def an_event(at: datetime | None, **fields) -> Event:
     about = {"involved": ("Service", "shop", "web"), "at": at}
@@ -184,41 +114,6 @@ class TestSignals:
         world = an_idle_world()
         world.events["east"] = [event]
         assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
-
-    @pytest.mark.parametrize("way", ["an annotation", "an Event", "an annotation on the Endpoints"])
-    @pytest.mark.parametrize("broken", [False, True], ids=["with policies", "when the policies cannot be used"])
-    def test_a_service_that_no_policy_selects_wakes_what_is_behind_it(self, way, broken):
-        """Idled as workloads alone: the Service has no marks."""
-        world = a_world(a_service(), a_workload(), an_endpoints(), now=NIGHT)
-        policy = a_policy(selector=workloads_selector())
-        assert verbs(run_in(world, policy)) == [("idle", "Deployment/web")]
-        world.now += MINUTE
-        if way == "an Event":
-            world.need_pods(SERVICE)
-        else:
-            asked = SERVICE if way == "an annotation" else an_endpoints().ref
-            world.annotate(asked, "reconciler/wake-requested-at", world.now.isoformat())
-        if broken:
-            desired = decide_wakes_due(a_fleet(), world.state(), a_run(world.now))
-        else:
-            desired = decided(world.state(), policy, now=world.now).desired
-        assert [(str(one.verb), one.ref, one.replicas_after) for one in desired.decisions] == [("wake", WEB, 3)]
-        world.apply(desired.decisions)
-        assert run_in(world, policy).desired.decisions == ()
-
-    @pytest.mark.parametrize("way", ["the scalable", "the Service", "an Event"])
-    @pytest.mark.parametrize("later", [20 * MINUTE, 65 * MINUTE], ids=["still ahead of now", "passed by now"])
-    def test_a_request_counts_though_the_clock_of_the_run_that_idled_was_ahead(self, way, later):
-        """An hour ahead: the record says 23:00, the API server dates the write 22:00."""
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
-        assert world.objects[WEB].annotations["idling.kubernetes.io/idled-at"] == "2026-11-20T23:00:00Z"
-        world.now = NIGHT + 10 * MINUTE
-        if way == "an Event":
-            world.need_pods(SERVICE)
-        else:
-            world.annotate(WEB if way == "the scalable" else SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
-        assert verbs(decided(world.state(), now=NIGHT + later)) == WAKE
 
     @pytest.mark.parametrize("later", [20 * MINUTE, 65 * MINUTE], ids=["still ahead of now", "passed by now"])
     def test_a_request_of_before_does_not_though_the_clock_was_ahead(self, later):
@@ -263,9 +158,6 @@ class TestWithoutAPolicy:
 
 
 class TestReadOnly:
-    def outcome(self):
-        return decided(an_idle_world().state(), now=MONDAY, fleet=of_state("ReadOnly"))
-
     def test_no_autoscaler_is_held(self):
         policy = a_policy(idle_replicas=1)
         world = a_world(a_service(), a_workload(replicas=5), an_hpa(), now=NIGHT)
@@ -278,11 +170,6 @@ class TestReadOnly:
         del world.objects[WEB]
         assert verbs(decided(world.state())) == [("clear", "Service/web")]
         assert decided(world.state(), fleet=of_state("ReadOnly")).desired.decisions == ()
-
-    def test_each_overdue_wake_is_told(self):
-        (notice,) = (one for one in self.outcome().desired.notices if one.kind == "overdueWake")
-        assert (notice.subject, notice.policy, notice.partial) == ("east/shop/Deployment/web", "idle-dev", True)
-        assert "the cluster is read-only" in notice.text
 
 
 class TestWakeOrder:
@@ -345,23 +232,6 @@ class TestWakeOrder:
         run_in(world, *self.policies(3))
         assert world.replicas(a_ref("api-1")) == 3
 
-    def test_what_waits_keeps_its_owner_and_floor_on_its_service_too(self):
-        world = a_world(
-            a_service(selector={"tier": "app"}),
-            *(a_workload(name, template_labels={"tier": "app"}) for name in ("a", "b")),
-            now=NIGHT,
-        )
-        order = WakeOrder("", per_run=1)
-        run_in(world, a_policy(wake_order=order))
-        world.now += MINUTE
-        world.need_pods(SERVICE)
-        run_in(world, a_policy("other", idle_replicas=1, wake_order=order))
-        assert [world.replicas(a_ref(name)) for name in ("a", "b")] == [3, 0]
-        for ref in (SERVICE, a_ref("b")):
-            texts = world.objects[ref].annotations
-            told = (texts["reconciler/owner"], texts["reconciler/idled-to"])
-            assert told == ("production/IdlingPolicy/idle-dev", "0")
-
     def test_of_one_tier_what_was_asked_for_goes_first(self):
         world = self.world()
         run_in(world, *self.policies(1))
@@ -379,14 +249,6 @@ class TestWakeOrder:
         world.annotate(an_hpa().ref, "reconciler/wake-begun-at", "2026-11-23T05:59:00Z")
         run_in(world, policy)
         assert [world.replicas(a_ref(name)) for name in ("a", "web")] == [1, 5]
-
-    def test_without_a_group_each_policy_is_one(self):
-        world = self.world(count=1)
-        policies = tuple(replace(one, wake_order=WakeOrder("", per_run=1)) for one in self.policies())
-        run_in(world, *policies)
-        world.now = MONDAY
-        run_in(world, *policies)
-        assert [world.replicas(a_ref(name)) for name in ("api-0", "db-0")] == [3, 3]
 
     def test_many_wakes_in_one_namespace_keep_no_other_one_waiting(self):
         many = [a_workload(f"w-{number:02}", namespace="aa") for number in range(50)]
@@ -410,37 +272,6 @@ class TestWakeOrder:
         assert [world.replicas(a_ref(f"api-{number}")) for number in range(3)] == [3, 3, 3]
         assert sum(world.replicas(a_ref(f"db-{number}")) for number in range(3)) == 3
 
-    def test_a_policy_that_another_wins_over_does_not_slow_its_wakes_down(self):
-        world = self.world(count=3)
-        slow = a_policy("slow", priority=-1, wake_order=WakeOrder("shop", per_run=1))
-        run_in(world, *self.policies(), slow)
-        world.now = MONDAY
-        run_in(world, *self.policies(), slow)
-        assert {one.spec_replicas for one in world.objects.values() if one.ref.kind != "Service"} == {3}
-
-    def test_no_namespace_waits_for_the_tiers_of_another(self):
-        policies = tuple(
-            a_policy(
-                name,
-                selector=replace(workloads_selector(), namespaces=ObjectSelector((name,))),
-                wake_order=WakeOrder("shop", tier),
-            )
-            for name, tier in (("team-a", 20), ("team-b", 10))
-        )
-        world = a_world(*(a_workload(namespace=one.name) for one in policies), now=NIGHT)
-        run_in(world, *policies)
-        decisions = decided(world.state(), *policies, now=MONDAY).desired.decisions
-        assert [one.wait_ready for one in decisions if one.verb is Verb.WAKE] == ["", ""]
-
-    def test_no_cluster_waits_for_another(self):
-        services = [a_service(cluster=cluster) for cluster in ("east", "west")]
-        world = a_world(*services, *(a_workload(cluster=cluster) for cluster in ("east", "west")), now=NIGHT)
-        policy = a_policy(wake_order=WakeOrder("shop", per_run=1))
-        run_in(world, policy, fleet=a_fleet("east", "west"))
-        world.now = MONDAY
-        run_in(world, policy, fleet=a_fleet("east", "west"))
-        assert [world.replicas(a_ref(cluster=cluster)) for cluster in ("east", "west")] == [3, 3]
-
 
 def test_a_cron_job_is_suspended_and_resumed():
     cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False)
@@ -458,15 +289,6 @@ def test_a_cron_job_is_suspended_and_resumed():
     outcome = run_in(world, policy)
     assert world.objects[cron.ref].switch.value is False
     assert "a missed run may start at once" in notices_of(outcome, "missedRun")[0]
-
-
-def test_a_cron_job_with_a_deadline_misses_nothing():
-    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, starting_deadline=60)
-    policy = a_policy(selector=workloads_selector("CronJob"))
-    world = a_world(cron, now=NIGHT)
-    assert notices_of(run_in(world, policy), "missedRun") == []
-    world.now = MONDAY
-    assert notices_of(run_in(world, policy), "missedRun") == []
 
 
 @pytest.mark.parametrize("loses", [True, False])

@@ -115,10 +115,6 @@ def test_names_may_be_of_any_script():
     assert allocate_replicas({}, 2, ["Köln", "東京"]).replicas == {"Köln": 1, "東京": 1}
 
 
-def test_without_entries_every_cluster_weighs_the_same():
-    assert allocate_replicas({}, 8, ["A", "B"]).replicas == {"A": 4, "B": 4}
-
-
 def test_planner_overflow_is_told_with_kubefed_rounding_only():
     entries, capacity = {"*": {"weight": 1}}, {"B": 1}
     assert spread(entries, 10, ["A", "B"], capacity=capacity).planner_overflow == {}

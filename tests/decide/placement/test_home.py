@@ -10,37 +10,15 @@ from msgspec.structs import replace
 
 from reconciler.cli.doctor_findings import home_finding
 from reconciler.decide.decisions import FieldChange, Verb
-from reconciler.decide.placement.home import home_of, keeper_of
+from reconciler.decide.placement.home import home_of
 from reconciler.decide.placement.status import read_status, rejection_after_failure, rejection_key
 from reconciler.model import ObjectRef
 from tests.builders import NOW, a_cluster, a_fleet, a_state
 
-from .placements import a_federated, a_fleet_with, a_local, a_memory, a_status, ago, numbers, place, settled
+from .placements import a_federated, a_fleet_with, a_memory, a_status, ago, numbers, place, settled
 from .simulation import SELECTOR, TEMPLATE, SimCluster, World
 
 FLEET = a_fleet("east", "north", "west")
-
-
-def in_state(state, name):
-    clusters = tuple(replace(one, state=state) if one.name == name else one for one in FLEET.clusters)
-    return replace(FLEET, clusters=clusters)
-
-
-@pytest.mark.parametrize(
-    ("fleet", "answering", "expected"),
-    [
-        pytest.param(FLEET, "east north west", "east", id="home"),
-        pytest.param(FLEET, "north west", "north", id="the first that answers"),
-        pytest.param(in_state("ReadOnly", "north"), "north west", "west", id="that is not read-only"),
-        pytest.param(in_state("Draining", "north"), "north west", "north", id="it may be draining"),
-        pytest.param(in_state("Frozen", "east"), "east north west", "east", id="a frozen home records"),
-        pytest.param(in_state("ReadOnly", "east"), "east north west", "", id="a read-only home is not replaced"),
-        pytest.param(in_state("ReadOnly", "east"), "north west", "north", id="unless it does not answer either"),
-        pytest.param(FLEET, "", "", id="nobody answers"),
-    ],
-)
-def test_who_records_what_belongs_in_home(fleet, answering, expected):
-    assert keeper_of(fleet, answering.split().__contains__) == expected
 
 
 def test_doctor_says_who_records_what_belongs_in_home():
@@ -48,13 +26,6 @@ def test_doctor_says_who_records_what_belongs_in_home():
     told = {name: [found.text for found in home_finding(name, FLEET, state)] for name in ("north", "west")}
     assert told == {"north": ["keeps the records of the home cluster east, which cannot be read"], "west": []}
     assert list(home_finding("east", FLEET, a_state(a_cluster("east"), a_cluster("north")))) == []
-
-
-def test_of_several_copies_the_newest_counts():
-    copies = [a_memory("east", at=ago(hours=2)), a_memory("north", at=ago(hours=1)), a_memory("west", at=ago(hours=3))]
-    home = home_of(FLEET, a_state(*(a_cluster(one.ref.cluster, config_maps=(one,)) for one in copies)))
-    assert home.newest["reconciler-memory"] == copies[1]
-    assert home.others == (copies[1], copies[2])
 
 
 def test_what_another_fleet_records_is_left_alone_and_that_cluster_stands_in_for_nobody():
@@ -105,39 +76,12 @@ def test_when_home_is_back_what_it_alone_remembers_is_forgotten():
     }
 
 
-@pytest.mark.parametrize("hours", [2, None], ids=["with what it knew", "with nothing"])
-def test_when_home_is_back_refusals_are_cleared_a_run_later(hours):
-    """What is written whole is not also changed key by key."""
-    key, text = refusal_of("west")
-    other = replace(a_memory("west", at=ago(hours=1)), data={"unreachable-since": "{}", key: text})
-    own = () if hours is None else (replace(a_memory("east", at=ago(hours=hours)), data=dict(other.data)),)
-    desired = place(settled("east", 3, config_maps=own), settled("west", 3, config_maps=(other,)))
-    (written,) = [one for one in desired.decisions if one.verb is Verb.REMEMBER and one.ref.name == "reconciler-memory"]
-    assert written.ref.cluster == "east"
-
-
-def test_the_last_key_that_is_removed_stays_empty():
-    key, text = refusal_of("west")
-    home = a_cluster(
-        "east", workloads=(a_local("east", 3),), config_maps=(replace(a_memory("east"), data={key: text}),)
-    )
-    decisions = place(home, settled("west", 3)).decisions
-    (cleared,) = [one for one in decisions if "is no longer refused" in one.cause.why]
-    assert [(change.path, change.after) for change in cleared.changes] == [(("data", key), "{}")]
-
-
 def test_nothing_is_remembered_where_nothing_is_written():
     memory = a_memory("east", unreachable_since='{"west":"2026-11-20T12:00:00Z"}')
     east = settled("east", 3, config_maps=(memory,))
     west = settled("west", 3)
     fleet = replace(a_fleet_with("ReadOnly", "west", "east"), home="east")
     assert place(east, west, fleet=fleet).decisions == ()
-
-
-def test_a_cluster_that_left_is_told_of_only_where_replicas_stay_there():
-    status = a_status('{"desired":6,"clusters":{"east":{"asked":6},"gone":{"asked":0},"left":{"asked":2}}}')
-    east = settled("east", 6, config_maps=(status,))
-    assert [one.subject for one in place(east).notices] == ["left"]
 
 
 def test_no_copy_goes_while_another_cluster_stands_in_for_home():
@@ -169,15 +113,6 @@ def test_a_config_map_without_data_gets_all_of_it_at_once():
     data = {"unreachable-since": '{"west":"2026-11-20T15:41:23Z"}'}
     assert FieldChange(("data",), None, data) in written.changes
     assert written.key == "placement/memory/east/reconciler/ConfigMap/reconciler-memory/remember/unreachable-since"
-
-
-def test_a_change_names_only_the_keys_that_it_is_about():
-    key, text = refusal_of("west")
-    memory = replace(a_memory("east"), data={"unreachable-since": "{}", key: text})
-    east = settled("east", 3, config_maps=(memory,))
-    (written,) = [one for one in place(east, lost=("west",)).decisions if one.ref.name == "reconciler-memory"]
-    assert written.key.endswith("/remember/unreachable-since")
-    assert [change.path for change in written.changes if change.path[0] == "data"] == [("data", "unreachable-since")]
 
 
 @pytest.mark.parametrize(("asked", "expected"), [("0", 0), ("1", 1), ("-1", None), ("true", None), ('"1"', None)])

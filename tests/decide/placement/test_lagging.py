@@ -6,11 +6,7 @@ has pods that failed to be created."
 
 from __future__ import annotations
 
-import json
-from datetime import timedelta
-
 import pytest
-from msgspec.structs import replace
 
 from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference
@@ -20,7 +16,6 @@ from .placements import (
     EVENLY,
     a_federated,
     a_fleet_with,
-    a_full,
     a_local,
     a_status,
     ago,
@@ -31,7 +26,6 @@ from .placements import (
     some_pods,
     with_pods,
 )
-from .simulation import SELECTOR, TEMPLATE, SimCluster, World
 
 QUOTA = (Condition("ReplicaFailure", "True", "FailedCreate", since=ago(seconds=20)),)
 DAY = 24 * 60
@@ -52,35 +46,8 @@ LAGGING = [
 
 
 @pytest.mark.parametrize("lagging", LAGGING)
-def test_stuck_replicas_never_move_to_a_cluster_that_lags(lagging):
-    desired = place(settled("a", 10), a_full("b", 10, 2, minutes=30), lagging, federated=a_federated(30))
-    assert numbers(desired) == {"a": "scale 10 -> 18", "b": "scale 10 -> 4"}
-    assert "lagging: receives no replicas until all of its pods run" in row(desired, "c").why
-
-
-@pytest.mark.parametrize("lagging", LAGGING)
 def test_a_raised_total_goes_to_calm_clusters_first(lagging):
     assert numbers(place(settled("a", 10), lagging, federated=a_federated(23))) == {"a": "scale 10 -> 13"}
-
-
-@pytest.mark.parametrize("rounding", ["Fair", "KubeFed"])
-@pytest.mark.parametrize("lagging", LAGGING)
-def test_what_finds_no_room_of_a_raised_total_goes_to_clusters_that_lag_by_weight(lagging, rounding):
-    clusters = {
-        "a": ClusterPreference(weight=1, max_replicas=11),
-        "c": ClusterPreference(weight=1),
-        "d": ClusterPreference(weight=1),
-    }
-    federated = a_federated(37, clusters=clusters, rounding=rounding)
-    status = a_status('{"desired":30,"clusters":{}}', cluster="a")
-    a = settled("a", 10, config_maps=(status,))
-    d = replace(lagging, name="d", workloads=(replace(lagging.workloads[0], ref=a_local("d", 1).ref),))
-    d = with_pods(d, lagging.pods[lagging.workloads[0].ref])
-    assert numbers(place(a, lagging, d, federated=federated)) == {
-        "a": "scale 10 -> 11",
-        "c": "scale 10 -> 13",
-        "d": "scale 10 -> 13",
-    }
 
 
 def test_nothing_is_drained_to_a_cluster_that_lags():
@@ -89,26 +56,6 @@ def test_nothing_is_drained_to_a_cluster_that_lags():
     desired = place(crashing, settled("d", 5), fleet=fleet, federated=a_federated(15))
     assert numbers(desired) == {}
     assert row(desired, "d").why == "draining, keeps 5 because the other clusters are full"
-
-
-def test_what_waits_goes_on_waiting_and_a_raised_total_goes_where_there_is_room():
-    federated = a_federated(20, rebalance=False, selector=SELECTOR, template=TEMPLATE)
-    world = World([SimCluster("a", room=100), SimCluster("b", room=6)], federated)
-
-    def after(minutes):
-        for _ in range(minutes):
-            world.apply(world.decided().decisions)
-            world.control()
-            world.pass_time(timedelta(minutes=1))
-        return {one.name: (one.spec, one.placed) for one in world.clusters}
-
-    assert after(30) == {"a": (14, 14), "b": (8, 6)}
-    world.federated = replace(federated, replicas=25)
-    assert after(1) == {"a": (19, 19), "b": (8, 6)}
-    assert after(30) == {"a": (19, 19), "b": (8, 6)}
-    world.clusters[1].room = 100
-    assert after(30)["b"] == (8, 8)
-    assert json.loads(world.clusters[1].annotations.get("reconciler/observed-capacity", "null")) is None
 
 
 def lagging_with(most, current, total, **world):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.placement.local_replica_sets import PodCounts, is_calm, pod_counts
+from reconciler.decide.placement.local_replica_sets import PodCounts, pod_counts
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_ref, a_workload
 
@@ -18,24 +16,6 @@ QUOTA = "FailedCreate"
 
 def failing(since, reason=QUOTA):
     return {"conditions": (Condition("ReplicaFailure", "True", reason, since=since),)}
-
-
-@pytest.mark.parametrize(
-    ("fields", "calm"),
-    [
-        pytest.param({}, True, id="settled"),
-        pytest.param({"replicas": 0, "ready_replicas": None}, True, id="none wanted, none reported"),
-        pytest.param({"replicas": None, "ready_replicas": 1}, True, id="absent replicas count as one"),
-        pytest.param({"observed_generation": 1, "generation": 2}, False, id="controller has not looked yet"),
-        pytest.param({"ready_replicas": 2}, False, id="one is not ready"),
-        pytest.param({"ready_replicas": None}, False, id="no ready replicas reported"),
-        pytest.param({"observed_generation": None, "generation": 2}, True, id="no status is settled"),
-        pytest.param(failing(NOW), False, id="pods cannot be created"),
-        pytest.param(failing(NOW, "FailedDelete"), True, id="pods cannot be deleted"),
-    ],
-)
-def test_pods_are_read_only_where_the_status_does_not_tell(fields, calm):
-    assert is_calm(a_workload(kind="ReplicaSet", **fields)) is calm
 
 
 def a_waiting_pod(name="w", minutes=1, **fields):
@@ -152,11 +132,3 @@ def test_available_replicas_of_a_kind_that_may_have_no_such_field(fields, availa
 def test_available_replicas(fields, available):
     workload = a_workload(**({"replicas": 5, "kind": "ReplicaSet"} | fields))
     assert pod_counts(workload, some_pods(5), a_federated(), NOW).available == available
-
-
-def test_times_with_microseconds_are_exact():
-    federated = a_federated(unschedulable_after=timedelta(microseconds=1))
-    pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 1000)
-    assert pod_counts(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 1
-    pod = a_waiting_pod(unscheduled_since_ns=NOW_NS - 999)
-    assert pod_counts(a_workload(replicas=1), (pod,), federated, NOW).unschedulable == 0

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import PLACED
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.workloads import Settled
-from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
@@ -101,23 +100,6 @@ def test_a_policy_that_turns_to_workloads_made_by_others_leaves_its_own_behind(o
     ]
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param(
-            {"annotations": {"reconciler/owner": "staging/FederatedReplicaSet/shop/gone"}}, id="of another Fleet"
-        ),
-        pytest.param({"annotations": {"reconciler/owner": "production/IdlingPolicy/nights"}}, id="of idling"),
-        pytest.param({"owner": OwnerReference("apps/v1", "Deployment", "gone", "uid")}, id="copied by a Deployment"),
-        pytest.param({"terminating": True}, id="being deleted already"),
-        pytest.param({"annotations": {}}, id="without marks"),
-    ],
-)
-def test_what_is_left_alone(fields):
-    marks = {"name": "gone", "cluster": "west", "kind": "ReplicaSet", "annotations": a_left_one().annotations}
-    assert without(a_workload(**(marks | fields))).decisions == ()
-
-
 @pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
 def test_frozen_and_claimed_ones_are_left_alone(state):
     gone = a_left_one()
@@ -138,12 +120,6 @@ def test_what_is_idle(left, on_delete, verbs):
     gone = a_left_one(on_delete=on_delete)
     idle = {gone.ref: Settled(**({"state": "Asleep", "replicas": 0, "awake_replicas": 3, "owner": "nights"} | left))}
     assert [one.verb for one in without(gone, waking=idle).decisions] == verbs
-
-
-def test_a_former_name_is_ours():
-    gone = a_left_one(owner="old/FederatedReplicaSet/shop/gone")
-    fleet = a_fleet("east", "west", former_names=("old",))
-    assert [one.verb for one in without(gone, fleet=fleet).decisions] == [Verb.RELEASE]
 
 
 @pytest.mark.parametrize(("paused", "released"), [(False, True), (True, False)])
@@ -187,26 +163,6 @@ def test_what_gets_its_count_back_waits_until_it_is_known_what_controls_it():
     assert place(a_cluster("east"), unread, federated=()).decisions == ()
 
 
-def test_what_waits_for_that_counts_among_the_removed_all_the_same():
-    record = '{"owner":"production/FederatedReplicaSet/shop/NAME","previous":6,"replicas":3}'
-    waiting = [
-        a_workload(name, cluster="west", replicas=3, annotations={PLACED: record.replace("NAME", name)})
-        for name in ("one", "two")
-    ]
-    west = a_cluster("west", workloads=(a_left_one(on_delete="Delete"), *waiting))
-    desired = place(
-        a_cluster("east"), replace(west, unreadable={"horizontalpodautoscalers": "forbidden"}), federated=()
-    )
-    assert desired.decisions == ()
-    assert [(one.why, [it.verb for it in one.decisions]) for one in desired.held_back] == [
-        (
-            "3 of 3 policies that own objects were removed: shop/gone, shop/one, shop/two; "
-            "to allow: once --allow-removed",
-            [Verb.DELETE],
-        )
-    ]
-
-
 class TestGuard:
     """More than a quarter of the policies that own marks (and more than one) are gone at once: nothing is done."""
 
@@ -237,8 +193,3 @@ class TestGuard:
         idle = {one.ref: Settled("Asleep", 0, 3, "nights") for one in workloads}
         assert len(without(*workloads, policies=kept, waking=idle).held_back) == 0
         assert len(without(*workloads[:2], waking=idle).held_back) == 1
-
-    def test_it_can_be_lifted(self):
-        workloads, _ = self.world(2, 0)
-        desired = without(*workloads, allow_removed=True)
-        assert (len(desired.decisions), desired.held_back) == (2, ())

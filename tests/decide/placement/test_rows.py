@@ -105,20 +105,6 @@ REFUSED = "weight 1 of 6, refused 3 times in a row, tried again at 2026-11-20T15
 AWAY = "unreachable since 2026-11-20T12:00:00Z, its replicas move elsewhere"
 
 
-def test_rows_of_a_fleet_that_is_full(full):
-    assert rows(full) == {
-        "a": ((11, 11, 4, 4, None, 0), "weight 1 of 6"),
-        "b": ((3, 3, 3, 2, None, 0), "the cluster is frozen"),
-        "c": ((2, 4, 6, 2, 2, 6), "weight 1 of 6, capacity 2, 2 waiting"),
-        "d": ((6, 6, 6, 4, None, 0), LAGGING),
-        "e": ((10, 10, 2, 2, None, 0), "weight 1 of 6, refused once: exceeded quota"),
-        "f": ((2, 2, 2, 2, 2, 0), REFUSED),
-        "g": ((1, 1, 1, 1, None, 0), "weight 1 of 6, max 1"),
-        "h": ((None, None, None, None, None, 0), AWAY),
-        "i": ((5, None, None, None, None, 0), "unreachable since 2026-11-20T15:40:23Z"),
-    }
-
-
 def test_the_status_of_a_fleet_that_is_full(full):
     assert statuses(full) == {
         "a": (11, 11, ""),
@@ -153,16 +139,6 @@ def test_explanations_of_a_fleet_that_is_full(full):
         "h": ("left alone", AWAY, ""),
         "i": ("left alone", "unreachable since 2026-11-20T15:40:23Z", "it is 2026-11-20T15:50:23Z or later"),
     }
-
-
-def test_what_was_refused_is_forgotten_where_it_is_tried_again_once_that_is_done(full):
-    (scaled,) = [one for one in full.decisions if (one.ref.cluster, one.ref.kind) == ("e", "ReplicaSet")]
-    (cleared,) = [one for one in full.decisions if "is no longer refused" in one.cause.why]
-    assert (cleared.cause.why, cleared.needs) == ("e/shop/ReplicaSet/web is no longer refused", (scaled.key,))
-    (key,) = refusals("e", 1, ago(minutes=2))
-    assert [(change.path, change.after) for change in cleared.changes] == [(("data", key), None)]
-    (status,) = [one for one in full.decisions if one.ref.name.startswith("reconciler-status-")]
-    assert scaled.key not in status.needs
 
 
 @pytest.fixture
@@ -230,28 +206,6 @@ def test_an_idle_one_would_have_what_is_free_where_it_has_no_record_of_its_own()
     assert place(settled("east", 3), west, federated=federated, claims=claims).overridden == ()
     desired = place(settled("east", 6), idle("west"), federated=federated)
     assert [one.desired for one in desired.overridden] == ["2 replicas"]
-
-
-def test_one_that_is_idle_at_zero_without_a_record_would_have_nothing_to_keep():
-    east = settled("east", 0)
-    claims = {east.workloads[0].ref: "nights"}
-    federated = a_federated(1, rebalance=False, clusters=EVENLY)
-    assert place(east, settled("west", 1), federated=federated, claims=claims).overridden == ()
-
-
-def test_an_idle_one_would_keep_what_runs_until_as_many_run_elsewhere():
-    marks = {**a_local("west", 1).annotations, **IDLE, "idling.kubernetes.io/previous-scale": "5"}
-    desired = place(settled("east", 1), settled("west", 0, annotations=marks))
-    assert [one.desired for one in desired.overridden] == ["5 replicas"]
-
-
-def test_an_idle_cluster_that_does_not_answer_wishes_nothing_that_can_be_known():
-    status = (
-        '{"desired":9,"clusters":{"west":{"asked":4,"running":4,"why":"weight 1 of 2","since":"x","idle":"nights"}}}'
-    )
-    maps = (a_status(status), a_memory(unreachable_since='{"west":"2026-11-20T12:00:00Z"}'))
-    desired = place(settled("east", 5, config_maps=maps), lost=("west",))
-    assert desired.overridden == ()
 
 
 def test_a_target_that_is_missing():
@@ -378,13 +332,6 @@ def test_a_cluster_that_does_not_answer_since_nobody_can_know_when():
     assert desired.decisions == ()
 
 
-@pytest.mark.parametrize("marks", [{}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}])
-def test_a_target_needs_no_annotations_of_ours(marks):
-    east, west = (settled(name, 3, annotations=marks, made=a_deployment) for name in ("east", "west"))
-    desired = place(east, west, federated=a_placed(8, on_conflict="Abort"))
-    assert {one[0][0] for one in rows(desired).values()} == {4}
-
-
 @pytest.mark.parametrize(
     ("total", "clusters", "expected"),
     [
@@ -405,13 +352,6 @@ def test_a_held_cluster_that_has_more_than_all_leaves_nothing_for_the_others():
         settled("east", 2), settled("west", 5), fleet=a_fleet_with("Frozen", "east", "west"), federated=a_federated(3)
     )
     assert rows(desired)["east"][0] == (0, 0, 2, 2, None, 0)
-
-
-def test_replicas_that_run_stay_while_fewer_run_than_the_preferences_let_run():
-    """West has room for 1 of its 7, so all that runs on east stays, though east should have 3 at most."""
-    clusters = EVENLY | {"east": ClusterPreference(weight=1, max_replicas=3)}
-    desired = place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10, clusters=clusters))
-    assert rows(desired)["east"][0] == (3, 5, 5, 5, None, 0)
 
 
 def test_what_was_refused_is_tried_again_when_its_time_has_come():
@@ -451,17 +391,3 @@ def test_the_status_says_why_it_is_what_it_is_now(old, world, why):
     )
     (written,) = [one for one in desired.decisions if one.ref.name.startswith("reconciler-status-")]
     assert json.loads(written.changes[-1].after)["clusters"]["west"]["why"] == why
-
-
-def test_replicas_in_a_namespace_that_cannot_be_read_count_where_they_are():
-    """Neither the namespace nor what is in it is gone, so nothing moves."""
-    left_out = a_cluster("b", namespaces=(a_namespace("default", cluster="b"),), unreadable={"namespace shop": "no"})
-    result = place(
-        settled("a", 3),
-        left_out,
-        settled("c", 3),
-        fleet=a_fleet("a", "b", "c"),
-        federated=a_federated(9, clusters={name: ClusterPreference(weight=1) for name in "abc"}),
-    )
-    assert [one.ref for one in result.decisions if one.replicas_after is not None] == []
-    assert rows(result)["b"][1] == "namespace shop cannot be read: no"

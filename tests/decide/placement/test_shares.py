@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
-from reconciler.decide.decisions import Phase
 from reconciler.decide.placement.clusters import placement_inputs
 from reconciler.decide.placement.desired_replicas import placement_result, shares
 from reconciler.decide.placement.home import unknown_since
@@ -17,7 +16,7 @@ from reconciler.decide.placement.status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
 
-from .placements import EVENLY, a_federated, a_full, a_memory, about, ago, place
+from .placements import EVENLY, a_federated, a_memory, ago
 
 
 def local(cluster, replicas=0, **fields):
@@ -142,22 +141,6 @@ def test_without_a_status_only_stuck_replicas_move(locals_, readable, expected):
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, False)
 
 
-@pytest.mark.parametrize(
-    ("total", "locals_", "expected"),
-    [
-        pytest.param(6, [local("a", 4), draining("d", 3)], {"d": 2}, id="what fits nowhere else"),
-        pytest.param(5, [local("a", 4), draining("d", 3)], {"d": 1}, id="one"),
-        pytest.param(4, [local("a", 4), draining("d", 3)], {}, id="all fit"),
-        pytest.param(9, [local("a", 4), draining("d", 3)], {"d": 3}, id="no more than it has"),
-        pytest.param(6, [local("a", 4), draining("d", 3), draining("e", 0)], {"d": 2}, id="another has none"),
-        pytest.param(6, [local("a", 4), draining("e", 0)], {}, id="nobody has any"),
-    ],
-)
-def test_what_draining_clusters_keep(total, locals_, expected):
-    found = shares(a_federated(total, clusters=most(a=4)), locals_, None, readable=True)
-    assert dict(found.keeping) == expected
-
-
 def test_of_several_draining_clusters_those_keep_first_that_are_served_first():
     found = shares(
         a_federated(6, clusters={"a": ClusterPreference(weight=1, max_replicas=4)} | preferring(d=9, e=8)),
@@ -232,17 +215,6 @@ def test_when_a_full_cluster_is_tried_again(known, stuck, at, retry):
 def test_while_others_grow_those_that_wait_go_on_waiting(weights, replicas, expected):
     found = result_of(a_federated(12, clusters=weights), local("a", 2), full("w", replicas, 3, unschedulable=0))
     assert found.target["w"] == expected
-
-
-def test_a_decrease_beside_one_that_is_made_elsewhere_is_a_move():
-    desired = place(a_cluster("east"), a_full("west", 5, 1), federated=a_federated(5, clusters=most(east=1)))
-    (created,), (scaled,) = about(desired, "east"), about(desired, "west")
-    assert (created.replicas_after, created.event) == (1, "Created")
-    assert (scaled.phase, scaled.event, scaled.replicas_after) == (Phase.MOVE, "Moved", 3)
-    (alone,) = about(
-        place(a_cluster("east"), a_full("west", 5, 1), federated=a_federated(5, clusters=preferring(west=1))), "west"
-    )
-    assert (alone.phase, alone.event) == (Phase.DECREASE, "Scaled")
 
 
 def test_what_waits_for_too_long_does_not_belong_there():

@@ -7,13 +7,11 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.placement.status import ClusterStatus, PlacementStatus, read_status, status_text
-from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.decisions import Verb
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, change_if_of
 
-from .placements import EVENLY, a_federated, a_fleet_with, a_full, a_status, place, settled
+from .placements import EVENLY, a_federated, a_fleet_with, a_full, place, settled
 
 
 def status_of(desired):
@@ -46,41 +44,6 @@ def test_it_tells_what_is_asked_what_runs_why_and_since_when():
             },
         },
     }
-
-
-def test_it_is_written_last_and_only_if_everything_else_was_done():
-    desired = place(settled("east", 5), a_cluster("west"), federated=a_federated(10))
-    *others, status = desired.decisions
-    assert (status.phase, status.ref.namespace, status.ref.cluster) == (Phase.RECORD, "reconciler", "east")
-    assert status.needs == tuple(one.key for one in others)
-    assert len({one.group for one in desired.decisions}) == 1
-
-
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        pytest.param(
-            {"why": "1/2 of the weight"}, {"why": "1/2 of the weight", "since": "yesterday"}, id="another text"
-        ),
-        pytest.param({"facts": "another"}, {"why": "weight 1 of 2", "since": "today"}, id="another reason"),
-        pytest.param({"facts": None}, {"why": "weight 1 of 2", "since": "today"}, id="written before there were facts"),
-        pytest.param({"asked": 4}, {"why": "weight 1 of 2", "since": "today"}, id="another number"),
-    ],
-)
-def test_an_entry_is_written_when_a_fact_changes_and_never_because_its_text_does(stored, expected):
-    entries = {"east": ClusterStatus(5, 5, (reason(ReasonCode.WEIGHT, weight=1, weights=2),))}
-    text = status_text(5, entries, None, "yesterday")
-    (entry,) = json.loads(text)["clusters"].values()
-    changed = {key: value for key, value in (entry | stored).items() if value is not None}
-    later = json.loads(status_text(5, entries, PlacementStatus(5, {"east": changed}), "today"))["clusters"]["east"]
-    assert later == entry | expected
-    assert status_text(5, entries, PlacementStatus(5, {"east": entry}), "today") == text
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"desired":"x","clusters":[]}', '{"clusters":{"east":3}}'])
-def test_one_that_cannot_be_read_knows_nothing(text):
-    status = read_status(a_status(text))
-    assert (status.desired, status.spec_replicas("east")) == (None, None)
 
 
 @pytest.mark.parametrize(("state", "expected"), [("ReadOnly", []), ("Frozen", [(Verb.REMEMBER, "east", "ConfigMap")])])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from reconciler.decide.decisions import FieldChange, Phase, Verb
@@ -11,7 +9,7 @@ from reconciler.decide.placement.status import rejection_after_failure, rejectio
 from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_fleet, a_namespace, change_if_of
+from tests.builders import NOW, a_cluster, change_if_of
 
 from .placements import (
     EVENLY,
@@ -58,31 +56,6 @@ class TestMissing:
         }
         assert "adopts pods that match" in created.cause.values["note"]
 
-    @pytest.mark.parametrize(
-        ("namespaces", "expected"),
-        [
-            pytest.param(("default",), {"east": "scale 3 -> 6"}, id="it is not there"),
-            pytest.param(("default", "shop"), {"west": "create 0 -> 3"}, id="it is there"),
-            pytest.param((), {"west": "create 0 -> 3"}, id="they are not known"),
-        ],
-    )
-    def test_nothing_is_created_where_the_namespace_is_missing(self, namespaces, expected):
-        spaces = tuple(a_namespace(name, cluster="west") for name in namespaces)
-        desired = place(settled("east", 3), a_cluster("west", namespaces=spaces))
-        assert numbers(desired) == expected
-        why = "namespace shop does not exist"
-        assert [one.why for one in desired.undecided] == ([why] if "east" in expected else [])
-
-    def test_a_share_of_zero_gets_none(self):
-        clusters = {"*": ClusterPreference(weight=1), "west": ClusterPreference()}
-        desired = place(settled("east", 6), a_cluster("west"), federated=a_federated(clusters=clusters))
-        assert numbers(desired) == {}
-        assert row(desired, "west").why == "no weight"
-
-    def test_a_new_cluster_takes_part_at_once(self):
-        desired = place(settled("east", 3), settled("west", 3), a_cluster("north"))
-        assert numbers(desired) == {"north": "create 0 -> 2"}
-
 
 WEST = ObjectRef("west", "shop", "ReplicaSet", "web", "apps")
 
@@ -100,11 +73,6 @@ def home(replicas, **data):
 
 
 class TestRefused:
-    @pytest.mark.parametrize("times", [1, 2])
-    def test_it_is_tried_again_next_run(self, times):
-        desired = place(home(3, **refused(times)), a_cluster("west"))
-        assert numbers(desired) == {"west": "create 0 -> 3"}
-
     def test_they_come_back_when_its_time_has_come_and_the_refusals_are_forgotten_once_it_worked(self):
         desired = place(home(6, **refused(3, ago(minutes=5))), a_cluster("west"))
         assert numbers(desired) == {"west": "create 0 -> 3"}
@@ -113,41 +81,11 @@ class TestRefused:
         assert cleared.needs == (created.key,)
         assert [(change.path, change.after) for change in cleared.changes] == [(("data", rejection_key(WEST)), None)]
 
-    def test_refusals_of_what_is_not_wanted_any_more_are_forgotten(self):
-        desired = place(home(3, **refused(2)), settled("west", 3))
-        (cleared,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
-        assert cleared.needs == ()
-
 
 FOREIGN = {"annotations": {}, "labels": {}, "template": {"spec": {"containers": [{"name": "old"}]}}}
 
 
 class TestConflict:
-    def test_another_spec_is_overwritten_and_an_event_says_what_changed(self):
-        desired = place(settled("east", 3), settled("west", 3, **FOREIGN))
-        (overwritten,) = about(desired, "west")
-        assert (overwritten.verb, overwritten.event) == (Verb.OVERWRITE, "Overwritten")
-        assert overwritten.changes[0] == FieldChange(("spec", "template"), FOREIGN["template"], TEMPLATE)
-        assert overwritten.cause.why == (
-            "template differs at template.metadata, template.spec.containers.0.image, "
-            "template.spec.containers.0.name, template.spec.containers.0.resources; its 3 pods keep the old one"
-        )
-        paths = [change.path[-1] for change in overwritten.changes]
-        assert paths[1:] == ["reconciler/on-delete", "reconciler/owner", "reconciler/policy-digest", "reconciler/frs"]
-
-    def test_one_that_is_the_same_is_taken_over(self):
-        desired = place(settled("east", 3), settled("west", 3, **(FOREIGN | {"template": TEMPLATE})))
-        (repaired,) = about(desired, "west")
-        assert (repaired.verb, repaired.event) == (Verb.REPAIR, "Adopted")
-        assert repaired.cause.why == "adopted, it was not ours"
-
-    @pytest.mark.parametrize("template", [FOREIGN["template"], TEMPLATE], ids=["another", "the same"])
-    def test_one_that_was_not_ours_is_adopted_and_not_moved(self, template):
-        desired = place(settled("east", 3), settled("west", 20, **(FOREIGN | {"template": template})))
-        scaled = about(desired, "west")[-1]
-        assert (scaled.verb, scaled.event) == (Verb.SCALE, "Adopted")
-        assert scaled.cause.why == "adopted, it was not ours, weight 1 of 2"
-
     def test_with_abort_it_is_reported_and_left_alone_and_does_not_count(self):
         desired = place(settled("east", 3), settled("west", 3, **FOREIGN), federated=a_federated(on_conflict="Abort"))
         assert numbers(desired) == {"east": "scale 3 -> 6"}
@@ -157,26 +95,6 @@ class TestConflict:
         changed = {"template": FOREIGN["template"]}
         desired = place(settled("east", 3), settled("west", 3, **changed), federated=a_federated(on_conflict="Abort"))
         assert [one.verb for one in about(desired, "west")] == [Verb.OVERWRITE]
-
-    def test_one_of_another_fleet_is_left_alone(self):
-        marks = {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}
-        desired = place(settled("east", 6), settled("west", 3, annotations=marks))
-        assert about(desired, "west") == []
-        assert desired.notices[0].kind == "foreignRecord"
-
-    def test_the_marks_of_a_former_name_are_ours(self):
-        marks = a_local("west", 1).annotations | {"reconciler/owner": "old/FederatedReplicaSet/shop/web"}
-        fleet = a_fleet("east", "west", former_names=("old",))
-        abort = a_federated(on_conflict="Abort")
-        desired = place(settled("east", 3), settled("west", 3, annotations=marks), federated=abort, fleet=fleet)
-        (repaired,) = about(desired, "west")
-        assert repaired.changes == (
-            FieldChange(
-                ("metadata", "annotations", "reconciler/owner"),
-                "old/FederatedReplicaSet/shop/web",
-                "production/FederatedReplicaSet/shop/web",
-            ),
-        )
 
     def test_another_selector_is_deleted_and_made_again_with_the_old_one_written_down(self):
         federated = a_federated(selector={"matchLabels": {"app": "web", "tier": "front"}})
@@ -203,15 +121,6 @@ class TestConflict:
             "replaces the one deleted because its selector differs, weight 1 of 2",
         )
 
-    def test_what_is_overwritten_is_scaled_in_the_same_run_with_our_marks_there_already(self):
-        bare = {"labels": {}, "annotations": {}, "has_labels": False, "has_annotations": False}
-        desired = place(settled("east", 3), settled("west", 2, **bare, template=FOREIGN["template"]))
-        overwritten, scaled = about(desired, "west")
-        assert (overwritten.verb, overwritten.has_annotations, scaled.verb) == (Verb.OVERWRITE, False, Verb.SCALE)
-        assert (scaled.has_annotations, scaled.has_labels) == (True, True)
-        owner = "production/FederatedReplicaSet/shop/web"
-        assert FieldChange(("metadata", "annotations", "reconciler/owner"), owner, owner) in scaled.changes
-
     def test_another_selector_without_our_label_is_marked_before_it_is_deleted(self):
         foreign = {"labels": {}, "annotations": {}, "selector": LabelSelector(match_labels=(("app", "other"),))}
         desired = place(settled("east", 3), settled("west", 3, **foreign))
@@ -234,31 +143,8 @@ class TestConflict:
         assert [one.verb for one in decisions] == expected
         assert ("spec", "template") not in {change.path for one in decisions for change in one.changes}
 
-    def test_what_was_written_down_goes_once_the_new_one_is_there(self):
-        kept = a_memory("west")
-        kept = type(kept)(ObjectRef("west", "reconciler", "ConfigMap", "reconciler-replaced-shop.web"), "uid-kept")
-        west = settled("west", 3, config_maps=(kept,))
-        (forgotten,) = [one for one in place(settled("east", 3), west).decisions if one.ref.cluster == "west"]
-        assert (forgotten.verb, forgotten.ref, forgotten.phase) == (Verb.DELETE, kept.ref, Phase.RECORD)
-
 
 class TestStuck:
-    def test_stuck_replicas_move_and_a_couple_stay_waiting(self):
-        desired = place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10))
-        assert numbers(desired) == {"east": "scale 5 -> 9", "west": "scale 5 -> 3"}
-        (scaled,) = about(desired, "west")
-        assert scaled.phase is Phase.MOVE
-        assert scaled.cause.why == "weight 1 of 2, capacity 1, 2 waiting"
-        assert (row(desired, "west").desired, row(desired, "west").spec_replicas, row(desired, "west").overflow) == (
-            1,
-            3,
-            4,
-        )
-
-    def test_replicas_that_wait_for_less_stay(self):
-        desired = place(settled("east", 5), a_full("west", 5, 1, minutes=4), federated=a_federated(10))
-        assert numbers(desired) == {}
-
     def test_until_the_pods_are_known_nothing_is_decided(self):
         west = settled("west", 5, ready_replicas=4)
         desired = place(settled("east", 5), west, federated=a_federated(10))
@@ -301,45 +187,12 @@ class TestLeftOut:
         assert numbers(desired) == expected
         assert [one for one in desired.decisions if one.ref.name == "reconciler-memory"] == []
 
-    def test_a_frozen_cluster_that_is_lost_is_replaced_by_nothing(self):
-        maps = (a_status(STATUS), a_memory(unreachable_since=since(hours=1)))
-        fleet = a_fleet_with("Frozen", "east", "west")
-        east = settled("east", 5, config_maps=maps)
-        desired = place(east, lost=("west",), fleet=fleet, federated=a_federated(9))
-        assert numbers(desired) == {}
-
-    def test_when_it_is_back_replicas_return_and_the_clock_is_reset(self):
-        maps = (a_memory(unreachable_since=since(hours=1)),)
-        east = settled("east", 8, config_maps=maps)
-        desired = place(east, settled("west", 2), federated=a_federated(8))
-        assert numbers(desired) == {"east": "scale 8 -> 6", "west": "scale 2 -> 4"}
-        (reset,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
-        assert [change.after for change in reset.changes if change.path[0] == "data"] == ["{}"]
-
-    def test_without_home_the_others_are_placed_and_one_of_them_remembers(self):
-        desired = place(settled("west", 2), lost=("east", "north"), fleet=a_fleet("east", "west", "north"))
-        assert numbers(desired) == {}
-        status, memory = desired.decisions
-        assert (status.ref.name, memory.ref.name) == ("reconciler-status-shop.web", "reconciler-memory")
-        assert {one.ref.cluster for one in desired.decisions} == {"west"}
-        since = "2026-11-20T15:41:23Z"
-        assert json.loads(memory.manifest["data"]["unreachable-since"]) == {"east": since, "north": since}
-        assert [row(desired, name).why for name in ("east", "north")] == [f"unreachable since {since}"] * 2
-
     def test_a_cluster_whose_workloads_cannot_be_listed_is_left_alone(self):
         west = a_cluster("west", unreadable={"replicasets": "forbidden"})
         east = settled("east", 2, config_maps=(a_status(STATUS),))
         desired = place(east, west, federated=a_federated(9))
         assert numbers(desired) == {"east": "scale 2 -> 5"}
         assert desired.undecided[0].why == "replicasets cannot be read: forbidden"
-
-    def test_a_cluster_that_left_the_fleet_keeps_its_replicas_and_a_notice_says_so(self):
-        east = settled("east", 5, config_maps=(a_status(STATUS),))
-        desired = place(east, federated=a_federated(9))
-        assert numbers(desired) == {"east": "scale 5 -> 9"}
-        assert [(one.kind, one.subject, one.text) for one in desired.notices] == [
-            ("clusterLeft", "west", "left the Fleet; 4 replicas of shop/web stay there, as of the last run")
-        ]
 
     def test_a_rollout_is_waited_for(self):
         rolling = {"updated_replicas": 1, "ready_replicas": 2}
@@ -413,20 +266,3 @@ class TestMoves:
         (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
         assert change_if_of(west) == f"state is Active in the Fleet or {finishes}"
         assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
-
-
-class TestRest:
-    def test_a_change_of_replicas_tests_uid_replicas_and_our_annotations(self):
-        (scaled,) = about(place(settled("east", 3), settled("west", 2), federated=a_federated(8)), "west")
-        owner = "production/FederatedReplicaSet/shop/web"
-        assert scaled.uid == a_local("west", 2).uid
-        assert scaled.changes == (
-            FieldChange(("spec", "replicas"), 2, 4),
-            FieldChange(("metadata", "annotations", "reconciler/observed-capacity"), None, None),
-            FieldChange(("metadata", "annotations", "reconciler/owner"), owner, owner),
-        )
-
-    def test_on_delete_follows_the_policy(self):
-        desired = place(settled("east", 3), settled("west", 3), federated=a_federated(on_delete="Delete"))
-        (repaired,) = about(desired, "west")
-        assert [(change.before, change.after) for change in repaired.changes] == [("orphan", "delete")]

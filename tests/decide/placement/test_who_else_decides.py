@@ -9,13 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import ABOVE_SHARE, Verb
+from reconciler.decide.decisions import ABOVE_SHARE
 from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
 
 from .placements import (
-    IDLE,
     a_deployment,
     a_federated,
     a_local,
@@ -66,12 +65,6 @@ class TestClustersThatArePreferredByNothing:
     def desired(self, **west):
         return place(settled("east", 3), settled("west", 6, **west), federated=self.east_only)
 
-    def test_what_others_made_there_stays_as_it_is(self):
-        desired = self.desired(annotations={}, labels={})
-        assert about(desired, "west") == []
-        said = next(one for one in desired.explanations if one.ref.cluster == "west")
-        assert (said.outcome, said.why) == ("left as it is", "preferences.clusters names neither west nor *")
-
     def test_what_was_adopted_gets_its_count_back(self):
         record = '{"previous":9,"replicas":6,"owner":"production/FederatedReplicaSet/shop/web"}'
         marks = {**a_local("west", 6).annotations, "reconciler/placed": record}
@@ -88,22 +81,6 @@ class TestIdling:
         assert (numbers(desired), about(desired, "west")) == ({}, [])
         assert row(desired, "west").why == f"scaled down by {reason or 'somebody else'}, left unchanged"
         assert place(a_cluster("north"), west, idle("east")).decisions[0].ref.kind == "ConfigMap"
-
-    @pytest.mark.parametrize("replicas", [3, 4])
-    def test_it_is_placed_again_once_its_writer_scaled_it_up(self, replicas):
-        desired = place(
-            settled("east", 6 - replicas), released("west", "Maintenance", replicas), federated=a_federated(8)
-        )
-        assert row(desired, "west").desired == 4
-        changed = {change.path[-1] for one in about(desired, "west") for change in one.changes}
-        assert changed >= (
-            {"scale.kubernetes.io/previous-scale", "scale.kubernetes.io/scale-reason"} if replicas == 3 else set()
-        )
-
-    @pytest.mark.parametrize("text", ["many", "-1", ""])
-    def test_a_previous_scale_that_cannot_be_read_holds_nothing(self, text):
-        west = released("west", "Maintenance", **{"scale.kubernetes.io/previous-scale": text})
-        assert numbers(place(settled("east", 3), west)) == {"west": "scale 0 -> 3"}
 
     def test_what_wakes_in_this_run_counts_with_what_it_will_have_and_is_not_available_yet(self):
         west = idle("west")
@@ -133,23 +110,6 @@ class TestIdling:
         east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(written.changes[-1].after),))
         assert place(east, idle("west")).decisions == ()
 
-    def test_nothing_starts_elsewhere_while_one_of_the_idle_clusters_is_frozen(self):
-        fleet = a_fleet("east", "north", "west")
-        clusters = tuple(replace(one, state="Frozen") if one.name == "west" else one for one in fleet.clusters)
-        desired = place(idle("east"), a_cluster("north"), idle("west"), fleet=replace(fleet, clusters=clusters))
-        assert numbers(desired) == {}
-        assert row(desired, "west").why == "idle, nights decides"
-
-    @pytest.mark.parametrize(
-        "unreadable", ["horizontalpodautoscalers", "scaledobjects", "replicasets", "namespace shop"]
-    )
-    def test_nothing_starts_elsewhere_while_a_list_of_an_idle_cluster_cannot_be_read(self, unreadable):
-        seen = () if unreadable in ("replicasets", "namespace shop") else idle("west").workloads
-        west = a_cluster("west", workloads=seen, unreadable={unreadable: "forbidden"})
-        north = a_cluster("north", config_maps=(a_status(IDLED_STATUS, cluster="north"),))
-        assert numbers(place(north, west, federated=a_federated(9))) == {}
-        assert numbers(place(north, idle("east"), west, federated=a_federated(9))) == {}
-
     @pytest.mark.parametrize(
         ("hours", "policies", "expected"),
         [
@@ -169,21 +129,6 @@ class TestIdling:
         assert numbers(desired) == expected
         assert (row(desired, "west").why == "unreachable; idle, nights decides") is (expected == {})
 
-    def test_what_it_should_run_awake_goes_elsewhere_once_it_wakes_there(self):
-        memory, status = a_memory(unreachable_since=LONG_AGO), a_status(IDLED_STATUS)
-        east = settled("east", 5, config_maps=(status, memory))
-        assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {"east": "scale 5 -> 9"}
-
-    def test_one_that_was_woken_by_hand_is_placed_unless_idling_decides_it(self):
-        marks = {**a_local("west", 1).annotations, **IDLE}
-        desired = place(settled("east", 3), settled("west", 5, annotations=marks))
-        assert numbers(desired) == {"west": "scale 5 -> 3"}
-
-    def test_a_record_that_cannot_be_read_is_left_alone(self):
-        marks = {**a_local("west", 1).annotations, **IDLE, "idling.kubernetes.io/previous-scale": "many"}
-        desired = place(settled("east", 3), settled("west", 5, annotations=marks))
-        assert about(desired, "west") == []
-
 
 class TestAutoscalers:
     def test_what_a_horizontal_pod_autoscaler_controls_is_left_alone(self):
@@ -194,12 +139,6 @@ class TestAutoscalers:
         assert [(one.kind, one.text) for one in desired.notices] == [
             ("autoscaler", "HorizontalPodAutoscaler/web controls it")
         ]
-
-    def test_what_a_scaled_object_controls_is_left_alone(self):
-        keda = a_workload(cluster="west", kind="ScaledObject", scale_target=("Deployment", "web"))
-        west = a_cluster("west", workloads=(a_deployment("west", 5), keda))
-        desired = place(settled("east", 3, made=a_deployment), west, federated=a_placed(10))
-        assert about(desired, "west") == []
 
     def test_where_autoscalers_cannot_be_read_nothing_is_decided(self):
         west = a_cluster(
@@ -217,14 +156,6 @@ def test_a_protected_namespace_is_never_touched():
     desired = place(east, fleet=fleet)
     assert desired.decisions == ()
     assert desired.undecided[0].why == "the namespace shop is protected"
-
-
-def test_what_is_read_of_many_federated_replica_sets_is_kept_apart():
-    api = a_federated(2, name="api", selector={"matchLabels": {"app": "api"}})
-    workloads = (a_local("east", 3), a_workload("api", kind="ReplicaSet", replicas=1, template=api.template))
-    desired = place(a_cluster("east", workloads=workloads), federated=(api, a_federated(4)))
-    scaled = {one.ref.name: (one.replicas_after, one.group) for one in desired.decisions if one.verb is Verb.SCALE}
-    assert scaled == {"api": (2, "placement/shop/api"), "web": (4, "placement/shop/web")}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.decide.schedule import exception_at, is_open, open_periods, open_until, opens_next
+from reconciler.decide.schedule import is_open, open_periods, open_until, opens_next
 from tests.decide.schedule.calendars import a_calendar
 
 
@@ -72,32 +72,6 @@ def test_the_wall_clock_is_followed_over_daylight_saving_changes(zone, window, d
     assert all(at.second == 0 for period in found for at in period)
 
 
-OFFICE = a_calendar(
-    "Europe/Paris", *(f"{day} 20:00-07:00" for day in ("Mon", "Tue", "Wed", "Thu")), "Fri 20:00-Mon 07:00"
-)
-
-
-@pytest.mark.parametrize(
-    ("at", "opened", "until", "following"),
-    [
-        pytest.param("2026-11-20T15:41", False, None, "2026-11-20T19:00", id="Friday afternoon"),
-        pytest.param("2026-11-20T18:59", False, None, "2026-11-20T19:00", id="a minute before"),
-        pytest.param("2026-11-20T18:59:59.999999", False, None, "2026-11-20T19:00", id="as late as can be before"),
-        pytest.param("2026-11-20T19:00", True, "2026-11-23T06:00", "2026-11-23T19:00", id="the start belongs to it"),
-        pytest.param(
-            "2026-11-22T12:00", True, "2026-11-23T06:00", "2026-11-23T19:00", id="Sunday, over the week's end"
-        ),
-        pytest.param("2026-11-23T05:59", True, "2026-11-23T06:00", "2026-11-23T19:00", id="the last minute"),
-        pytest.param("2026-11-23T06:00", False, None, "2026-11-23T19:00", id="the end does not"),
-        pytest.param("2026-11-24T02:00", True, "2026-11-24T06:00", "2026-11-24T19:00", id="a window of the day before"),
-    ],
-)
-def test_office_hours(at, opened, until, following):
-    assert is_open(OFFICE, utc(at)) is opened
-    assert open_until(OFFICE, utc(at)) == (utc(until) if until else None)
-    assert opens_next(OFFICE, utc(at)) == utc(following)
-
-
 def test_a_weekly_window_comes_each_week():
     found = open_periods(a_calendar("UTC", "Wed 08:00-10:00"), utc("2026-11-20T12:00"), utc("2026-12-11T12:00"))
     assert written(found) == [f"{day}T08:00/{day}T10:00" for day in ("11-25", "12-02", "12-09")]
@@ -139,68 +113,11 @@ def test_windows_are_joined_and_clipped(windows, expected):
     assert [period for period in written(found) if period != "11-20T12:00/11-20T20:00"] == expected
 
 
-@pytest.mark.parametrize(
-    ("exceptions", "expected"),
-    [
-        pytest.param(
-            ("2026-11-21T10:00/2026-11-21T12:00",), ["11-21T08:00/11-21T10:00", "11-21T12:00/11-21T20:00"], id="hole"
-        ),
-        pytest.param(("2026-11-21T00:00/2026-11-21T12:00",), ["11-21T12:00/11-21T20:00"], id="the start"),
-        pytest.param(("2026-11-21T12:00/2026-11-22T12:00",), ["11-21T08:00/11-21T12:00"], id="the end"),
-        pytest.param(("2026-11-21T08:00/2026-11-21T20:00",), [], id="all of it"),
-        pytest.param(("2026-11-21T20:00/2026-11-21T22:00",), ["11-21T08:00/11-21T20:00"], id="right behind it"),
-        pytest.param(
-            ("2026-11-21T10:00/2026-11-21T12:00", "2026-11-21T11:00/2026-11-21T13:00"),
-            ["11-21T08:00/11-21T10:00", "11-21T13:00/11-21T20:00"],
-            id="overlapping exceptions",
-        ),
-        pytest.param(("2026-11-21T05:00/2026-11-21T06:00",), ["11-21T08:00/11-21T20:00"], id="before it"),
-        pytest.param(("2026-11-21T22:00/2026-11-21T23:00",), ["11-21T08:00/11-21T20:00"], id="after it"),
-        pytest.param(
-            ("2026-11-21T05:00/2026-11-21T09:00", "2026-11-21T19:00/2026-11-21T23:00"),
-            ["11-21T09:00/11-21T19:00"],
-            id="both ends",
-        ),
-    ],
-)
-def test_exceptions_cut_holes(exceptions, expected):
-    calendar = a_calendar("UTC", "Sat 08:00-20:00", exceptions=exceptions)
-    assert written(open_periods(calendar, utc("2026-11-20T00:00"), utc("2026-11-25T00:00"))) == expected
-
-
 def test_an_exception_that_the_clock_skips_cuts_nothing():
     calendar = a_calendar("Europe/Paris", "Sat 20:00-07:00", exceptions=("2026-03-29T02:15/2026-03-29T02:45",))
     assert written(open_periods(calendar, utc("2026-03-28T12:00"), utc("2026-03-29T12:00"))) == [
         "03-28T19:00/03-29T05:00"
     ]
-
-
-@pytest.mark.parametrize(
-    ("at", "expected"),
-    [
-        pytest.param("2026-12-24T16:59:59", None, id="before"),
-        pytest.param("2026-12-24T17:00", 0, id="its start belongs to it, by the clock of its zone"),
-        pytest.param("2026-12-26T22:59:59", 0, id="to its end"),
-        pytest.param("2026-12-26T23:00", None, id="its end does not"),
-        pytest.param("2027-01-01T12:00", 1, id="the second"),
-        pytest.param("2027-01-01T16:00", 1, id="the first of two that overlap"),
-        pytest.param("2027-01-01T17:30", 2, id="the last"),
-    ],
-)
-def test_the_exception_at_a_time(at, expected):
-    exceptions = (
-        "2026-12-24T18:00/2026-12-27T00:00",
-        "2027-01-01T00:00/2027-01-01T18:00",
-        "2027-01-01T16:00/2027-01-01T20:00",
-    )
-    calendar = a_calendar("Europe/Paris", *every_night("00:00-24:00"), exceptions=exceptions)
-    assert exception_at(calendar, utc(at)) == (None if expected is None else calendar.exceptions[expected])
-
-
-def test_an_exception_that_ends_at_a_repeated_time_lasts_to_the_second():
-    calendar = a_calendar("Europe/Paris", "Sat 20:00-07:00", exceptions=("2026-10-24T23:00/2026-10-25T02:30",))
-    found = open_periods(calendar, utc("2026-10-24T12:00"), utc("2026-10-25T12:00"))
-    assert written(found) == ["10-24T18:00/10-24T21:00", "10-25T01:30/10-25T06:00"]
 
 
 @pytest.mark.parametrize(
@@ -238,18 +155,6 @@ def test_a_year_is_looked_at(calendar, until, following):
     assert opens_next(calendar, at) == (utc(following) if following else None)
 
 
-def test_times_in_other_zones_are_read_and_answered_in_utc():
-    at = utc("2026-11-21T02:00").astimezone(OFFICE.zone)
-    until = open_until(OFFICE, at)
-    assert until is not None
-    assert until.isoformat() == "2026-11-23T06:00:00+00:00"
-
-
 def test_a_window_that_opened_stays_open_when_the_clock_goes_back_to_the_day_before():
     calendar = a_calendar("America/St_Johns", "Sun 00:00-06:00")  # 00:01 -> 23:01 on 2010-11-07 at 02:31 UTC
     assert is_open(calendar, utc("2010-11-07T02:45"))
-
-
-def test_nor_is_it_closed_by_a_day_that_comes_twice():
-    calendar = a_calendar("America/Juneau", "Sat 10:00-20:00")  # Sat 15:33 -> Fri 15:33 on 1867-10-19 at 00:33 UTC
-    assert is_open(calendar, utc("1867-10-19T02:00"))
