@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
@@ -239,12 +239,12 @@ def restore_command(options: RestoreOptions) -> int:
     if subject is not None:
         check_cluster(found, object_name(subject), subject)
     restoration = restoration_of(options)
-    unmatched = Unmatched(restoration, subject)
+    check_names = name_check(restoration, subject)
 
     def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         if subject is not None:
             check_there(state, object_name(subject), subject)
-        unmatched.check(policies.fleet, state, run)
+        check_names(policies.fleet, state, run)
         return _restored(policies.fleet, state, run, restoration)
 
     approval = Approval(options.output, options, ask=not options.auto_approve)
@@ -281,42 +281,35 @@ def restoration_of(options: RestoreOptions) -> Restoration:
     )
 
 
-class Unmatched:
-    """The names given to --policy and --run that nothing idle has matched yet.
+def name_check(restoration: Restoration, subject: str | None) -> Callable[[Fleet, ObservedState, Run], None]:
+    """Return what checks that each name given to --policy and --run matches something idle, as far as can be seen.
 
-    They are looked for once: what a run has restored by itself matches nothing any more when it looks again.
+    Each is looked for once: what a run has restored by itself matches nothing any more when it looks again. It raises
+    a UsageError with what there is, and the nearest name.
     """
+    left = {"policy": set(restoration.policies), "run": set(restoration.runs)}
 
-    def __init__(self, restoration: Restoration, subject: str | None) -> None:
-        self._restoration = restoration
-        self._where = _below(subject)
-        self._policies = set(restoration.policies)
-        self._runs = set(restoration.runs)
-
-    def check(self, fleet: Fleet, state: ObservedState, run: Run) -> None:
-        """Check that each name matches something, as far as that can be seen.
-
-        Raises:
-            UsageError: with what there is, and the nearest name.
-        """
-        if not self._policies and not self._runs:
+    def check(fleet: Fleet, state: ObservedState, run: Run) -> None:
+        if not any(left.values()):
             return
-        found = origins(fleet, state, run, self._restoration)
-        placed = {decision.cause.policy for decision in _scales(fleet, state, self._restoration, ()).decisions}
-        policies, runs = {origin.policy for origin in found} - {""} | placed, {origin.run for origin in found} - {""}
-        self._policies = {one for one in self._policies if not any(fnmatchcase(name, one) for name in policies)}
-        self._runs -= runs
+        found = origins(fleet, state, run, restoration)
+        placed = {decision.cause.policy for decision in _scales(fleet, state, restoration, ()).decisions}
+        known = {
+            "policy": {origin.policy for origin in found} - {""} | placed,
+            "run": {origin.run for origin in found} - {""},
+        }
+        left["policy"] = {one for one in left["policy"] if not any(fnmatchcase(name, one) for name in known["policy"])}
+        left["run"] -= known["run"]
         if state.unreachable or any(cluster.unreadable for cluster in state.clusters.values()):
             return
-        self._refuse("policy", self._policies, policies, idle=bool(found))
-        self._refuse("run", self._runs, runs, idle=bool(found))
+        for what, name in ((what, name) for what, names in left.items() for name in sorted(names)):
+            problem = f'--{what}: no idle object{_below(subject)} records {what} "{name}"'
+            if not known[what]:
+                raise UsageError(f"{problem}; {f'none records a {what}' if found else 'nothing is idle'}")
+            near = nearest(name, sorted(known[what])).replace(", did", "; did")
+            raise UsageError(f"{problem}, {_expected(known[what])}{near}")
 
-    def _refuse(self, what: str, unmatched: Iterable[str], known: Collection[str], *, idle: bool) -> None:
-        for name in sorted(unmatched):
-            problem = f'--{what}: no idle object{self._where} records {what} "{name}"'
-            if not known:
-                raise UsageError(f"{problem}; {f'none records a {what}' if idle else 'nothing is idle'}")
-            raise UsageError(f"{problem}, {_expected(known)}" + nearest(name, sorted(known)).replace(", did", "; did"))
+    return check
 
 
 def _below(subject: str | None) -> str:
