@@ -14,27 +14,18 @@ from reconciler.messages import alternatives, nearest, shown
 from reconciler.model import QueryKey
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 
-_DURATION = r"(?a)(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?"
+_DURATION_PARTS = r"([0-9]{1,3}d)?([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?\Z"
 MOST_DURATION = timedelta(days=999)
-_SHARE = r"(?a)(\d{1,3}(?:\.\d{1,6})?)\s*%"
 
 
 def parse_duration(text: str) -> timedelta | None:
     """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none, or more than 999d."""
-    match = re.fullmatch(_DURATION, text)
+    match = re.match(_DURATION_PARTS, text)
     if match is None or not any(match.groups()):
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    days, hours, minutes, seconds = (int((part or "0s")[:-1]) for part in match.groups())
     found = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     return found if found <= MOST_DURATION else None
-
-
-def parse_share(text: str) -> float | None:
-    """Return `25%` as 0.25; None where `text` is no share from 0% to 100%."""
-    match = re.fullmatch(_SHARE, text.strip())
-    if match is None or float(match[1]) > 100:
-        return None
-    return float(match[1]) / 100
 
 
 def spelt_duration(duration: timedelta) -> str:
@@ -46,12 +37,6 @@ def spelt_duration(duration: timedelta) -> str:
     return "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
 
 
-def spelt_share(share: float) -> str:
-    """Return 0.25 as `25%`."""
-    return f"{round(share * 100, 6):.15g}%"
-
-
-_DURATION_PARTS = r"([0-9]{1,3}d)?([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?\Z"
 _LABEL_KEY = (
     r"^(?![^/]{254})([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z"
@@ -163,16 +148,16 @@ def scalar_of(kind: Any, value: Any) -> Duration | Share:
         ValueError: it cannot be read.
     """
     if isinstance(value, str) and kind in (Duration, Share) and re.search(kind.json_schema["pattern"], value):
-        if kind is Share and (share := parse_share(value)) is not None:
-            return Share(share)
-        if kind is Duration and (found := parse_duration(value)) is not None:
+        if kind is Share:
+            return Share(float(value.removesuffix("%")) / 100)
+        if (found := parse_duration(value)) is not None:
             return Duration(days=found.days, seconds=found.seconds)
     raise ValueError(f"{value!r} is no {kind.__name__.lower()}")
 
 
 def scalar_text(value: Duration | Share) -> str:
     """Return a Duration or a Share as policies write it."""
-    return spelt_share(value) if isinstance(value, Share) else spelt_duration(value)
+    return f"{round(value * 100, 6):.15g}%" if isinstance(value, Share) else spelt_duration(value)
 
 
 T = TypeVar("T")
