@@ -343,3 +343,6 @@ _SWITCHES = (
 
 SWITCHES: Mapping[GroupKind, WorkloadKind] = {(kind.group, kind.kind): kind for kind in _SWITCHES}
 """The switches that are known, by (group, kind)."""
+
+BROUGHT_SWITCHES = tuple(kind for kind in _SWITCHES if "." not in kind.group)
+"""Those of kinds that Kubernetes itself brings."""

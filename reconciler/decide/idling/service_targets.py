@@ -93,7 +93,7 @@ def _by_service(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], tuple[
     return {key: tuple(inside) for key, inside in found.items()}
 
 
-_OWNERS = ("deployments", "statefulsets", "replicasets", "replicationcontrollers")
+_OWNERS = tuple(kind.plural for kind in SCALABLE_KINDS.values() if kind.pods != "None")
 """What can be behind any Service. Only together do the targets of a Service are idle."""
 
 

@@ -19,10 +19,13 @@ from reconciler.connection_settings import (
 from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
+from reconciler.workload_kinds import BROUGHT_SWITCHES, SCALABLE_KINDS
 
 _HOST_NAME = r"(?i)(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?"
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal")
-_NOT_PICKABLE = ("statefulset", "job", "daemonset", "cronjob", "scaledobject")
+_NOT_PICKABLE = frozenset(
+    kind.kind.lower() for kind in (*SCALABLE_KINDS.values(), *BROUGHT_SWITCHES) if not kind.takes_deletion_cost
+)
 
 
 class SecretKeyFields(Fields, frozen=True, kw_only=True):

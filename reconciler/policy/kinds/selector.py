@@ -26,10 +26,10 @@ from reconciler.policy.kinds.fields import (
     WorkloadPattern,
     given,
 )
-from reconciler.workload_kinds import BY_KIND, SWITCHES
+from reconciler.workload_kinds import BROUGHT_SWITCHES, BY_KIND, SWITCHES
 
 _SCALABLE = tuple(BY_KIND)
-_WITHOUT_SCALE = ("DaemonSet", "HorizontalPodAutoscaler", "Job", "Namespace", "Pod", "Service")
+_WITHOUT_SCALE = (*(one.kind for one in BROUGHT_SWITCHES), "HorizontalPodAutoscaler", "Namespace", "Pod", "Service")
 _SWITCHED = frozenset(kind.lower() for _, kind in SWITCHES) - {"service"}  # whether they are selected says the Fleet
 _SURELY_MEANT = 0.87  # likeness of two kinds from which on one is the other, misspelt
 _MATCH_LABELS = Meta(description="matchLabels are labels that an object must have, each with exactly this value.")
