@@ -156,9 +156,7 @@ def _changes(choice: Choice) -> Iterator[ChangeIf | None]:
 
     None where nothing that is known does. What others are the cause of is left out: they are asked by themselves.
     """
-    record = choice.record
-    runs = record is None or not choice.subject.scale.is_at_or_below(record.idled_to)
-    if choice.state is IdleState.FOREIGN and runs:  # no request counts
+    if choice.state is IdleState.FOREIGN and not choice.subject.is_at_idled_count:  # no request counts
         return _without_its_record(choice, _name(choice))
     return _changes_of_causes(choice)
 

@@ -174,7 +174,7 @@ def _excluded(case: Conditions) -> MetCondition | None:
 def _due(case: Conditions) -> MetCondition | None:
     record = case.subject.record
     due = None if record is None or case.subject.verdict.wakes_on_requests_only else record.wake_due
-    if record is None or due is None or due > case.now or not case.subject.scale.is_at_or_below(record.idled_to):
+    if due is None or due > case.now or not case.subject.is_at_idled_count:
         return None
     return met(IdlingCondition.DUE, ReasonCode.WAKE_DUE, due=due)
 

@@ -107,7 +107,7 @@ def _marking(state: ObservedState) -> Iterator[str]:
 
 def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:
     """Report how much of what was asked for is left, because this Fleet did not idle it."""
-    foreign = [choice for choice in chosen if choice.state in NOT_OURS and _is_idle_now(choice)]
+    foreign = [choice for choice in chosen if choice.state in NOT_OURS and choice.subject.is_at_idled_count]
     left = [choice for choice in foreign if not _is_adopted(choice, restoration)]
     if not left:
         return
@@ -187,11 +187,7 @@ def _unchanged(choice: Choice) -> Choice:
 
 def _is_adopted(choice: Choice, restoration: Restoration) -> bool:
     held = choice.subject.protected is not None or IdlingCondition.BOUNDS in choice.conditions
-    return restoration.adopt and not held and choice.state in NOT_OURS and _is_idle_now(choice)
-
-
-def _is_idle_now(choice: Choice) -> bool:
-    return choice.record is not None and choice.subject.scale.is_at_or_below(choice.record.idled_to)
+    return restoration.adopt and not held and choice.state in NOT_OURS and choice.subject.is_at_idled_count
 
 
 def _is_chosen(choice: Choice, restoration: Restoration) -> bool:

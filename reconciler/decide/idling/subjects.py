@@ -281,6 +281,11 @@ class Subject(Struct, frozen=True):
         return changed or self.state is IdleState.IDLE
 
     @property
+    def is_at_idled_count(self) -> bool:
+        """Whether it stands where a record says that it is idle, or below."""
+        return self.record is not None and self.scale.is_at_or_below(self.record.idled_to)
+
+    @property
     def has_target(self) -> bool:
         """Whether it is a ScaledObject, and what it scales was found."""
         return self.scale.runs is not self.scale.written and not self.scale.hpa_field

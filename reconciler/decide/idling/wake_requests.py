@@ -50,7 +50,7 @@ def counting_request(subject: Subject, now: datetime) -> WakeRequest | None:
     if subject.request is None and all(service.request is None for service in subject.services):
         return None
     state, record = subject.state, subject.record
-    if state is IdleState.FOREIGN and (record is None or not subject.scale.is_at_or_below(record.idled_to)):
+    if state is IdleState.FOREIGN and not subject.is_at_idled_count:
         return None
     is_idle = subject.is_idle or state is IdleState.FOREIGN
     since = record.idled_at if record is not None and (is_idle or subject.fact is ReasonCode.IDLE_INCOMPLETE) else now

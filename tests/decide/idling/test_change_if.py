@@ -501,11 +501,14 @@ def policies(draw: st.DrawFn, name: str = "p", service: str = "web") -> IdlingPo
 
 @st.composite
 def situations(draw: st.DrawFn) -> Situation:
-    """Something that runs, or was idled at night by the same policy, and up to one neighbour behind its Service."""
+    """Something that runs, or was idled at night by the same policy, and up to two neighbours: behind its Service, or
+    behind that of the first one."""
     policy, web = draw(policies()), draw(workloads("web"))
     second = draw(policies("q", "web2"))
     fleets = (a_fleet(), a_fleet(), of_state("ReadOnly"), of_state("Frozen"), a_fleet(protected_namespaces=("shop",)))
-    neighbours = draw(st.lists(workloads("api"), max_size=1))
+    neighbours = draw(st.sampled_from(((), ("api",), ("api", "db"))))
+    labels = {"api": {"app": "web", "of": "api"}, "db": {"of": "api"}}
+    both = {"of": "api"} if len(neighbours) > 1 else {"app": "web"}
     now, busy, waking = (draw(st.sampled_from(one)) for one in ((NOON, NIGHT, MONDAY), (0, 4, None), (0, 9, None)))
     hpas = (an_hpa(minimum=1),) if draw(st.booleans()) else ()
     if draw(st.booleans()):
@@ -515,8 +518,8 @@ def situations(draw: st.DrawFn) -> Situation:
     else:
         service, namespace = (draw(st.sampled_from(EXCLUSIONS)) for _ in range(2))
         cluster = a_cluster(
-            services=(a_service(annotations=service), a_service("web2", selector={"app": "web"})),
-            workloads=(web, *neighbours),
+            services=(a_service(annotations=service), a_service("web2", selector=both)),
+            workloads=(web, *(replace(draw(workloads(name)), template_labels=labels[name]) for name in neighbours)),
             autoscalers=hpas,
             namespaces=(a_namespace("shop", annotations=namespace),),
         )
