@@ -19,7 +19,7 @@ from reconciler.cli.output import Formats, say_each, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
 from reconciler.decide.annotations import format_time
-from reconciler.decide.idling.criteria import schedules_of
+from reconciler.decide.idling.verdicts import schedules_of
 from reconciler.errors import ExitCode, SnapshotError, UsageError
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict

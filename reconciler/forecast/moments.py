@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
-from reconciler.decide.idling.criteria import CriterionResult, evaluator_of, schedules_of
+from reconciler.decide.idling.verdicts import CriterionResult, evaluator_of, schedules_of
 from reconciler.decide.limit_counts import DAY
 from reconciler.decide.limits import policy_names
 from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY

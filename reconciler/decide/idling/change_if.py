@@ -24,10 +24,10 @@ from reconciler.decide.decisions import WITHOUT_END, Ending
 from reconciler.decide.freeze import change_if_restricted
 from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, unnamed_kind
 from reconciler.decide.idling.contested import excluding_contest
-from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, schedules_of
 from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
+from reconciler.decide.idling.verdicts import CriterionResult, PolicyVerdict, schedules_of
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.removal_guard import REMOVED_FLAG
 from reconciler.decide.schedule import is_open, open_until, opens_next

@@ -12,11 +12,11 @@ from reconciler.decide.decisions import FOREIGN_RECORD, UNKNOWN_QUERY, Notice, O
 from reconciler.decide.idling.change_if import custom_kind_selector
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
-from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.service_records import ServiceRecord
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
+from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import counted
 from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload

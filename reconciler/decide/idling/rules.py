@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.idling.conditions import Conditions, IdlingCondition, MetCondition
-from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
+from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import FleetGuards, idling_guards
 from reconciler.model import ObjectRef, Run, Switch

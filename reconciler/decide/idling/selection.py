@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 
-from reconciler.decide.idling.criteria import Evaluator, PolicyVerdict, evaluator_of
 from reconciler.decide.idling.subjects import Scale, ServiceState
-from reconciler.decide.idling.verdicts import Exclusions, Verdict
+from reconciler.decide.idling.verdicts import Evaluator, Exclusions, PolicyVerdict, Verdict, evaluator_of
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import SelectingPolicies, namespace_labels, of_highest_priority

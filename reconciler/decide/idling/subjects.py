@@ -12,11 +12,10 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import PAUSED
 from reconciler.decide.autoscalers import HpaField, PinnedAutoscaler, scale_up_change
 from reconciler.decide.decisions import FieldChange, replicas_change
-from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Evidence, Reading, Record, awake_since
 from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
 from reconciler.decide.idling.service_targets import DiscoveredTargets
-from reconciler.decide.idling.verdicts import Exclusions, Verdict
+from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Switch, Workload

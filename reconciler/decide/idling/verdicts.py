@@ -2,26 +2,243 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from functools import cached_property
+from enum import StrEnum
+from functools import cache, cached_property
+from itertools import chain
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.decide.idling.criteria import (
-    CriterionResult,
-    PolicyVerdict,
-    WakeWhen,
-    reasons_of,
-    schedules_of,
-    window_end,
-)
+from reconciler.decide.query_answers import Answers, Series, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
-from reconciler.policy.types import IdlingPolicy
+from reconciler.policy.types import (
+    AllOf,
+    Calendar,
+    Criterion,
+    IdlingPolicy,
+    MetricCriterion,
+    ScheduleCriterion,
+    WakeMetric,
+    leaves,
+)
+
+
+class CriterionResult(StrEnum):
+    """NOT_SELECTED: no policy selects it."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    UNKNOWN = "unknown"
+    NOT_SELECTED = "not selected"
+
+
+class WakeWhen(Struct, frozen=True):
+    """What the `wakeWhen` of a policy says, and why: it holds where a metric is above its threshold.
+
+    `above` are the thresholds of the metrics that are above theirs, `unknown` those of the metrics without a value.
+    """
+
+    reasons: Reasons = ()
+    above: tuple[float, ...] = ()
+    unknown: tuple[float, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.above)
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether it holds, or it is not known that it does not."""
+        return bool(self.above or self.unknown)
+
+
+class PolicyVerdict(Struct, frozen=True):
+    """What `policy` says of what it selects: by all its criteria, or by one of them as one of `parts`.
+
+    `until` is when the schedules that make it idle end, None where none does. `threshold` is that of a metric, which is
+    idle at or below it. `parts` are the criteria that are joined, () for one: idle where all of them are, or with
+    `is_any` where one is. `service` names the Service it is said of; None: of a scalable itself, or alike of all that
+    the policy selects in a namespace.
+    """
+
+    policy: IdlingPolicy
+    result: CriterionResult
+    reasons: Reasons
+    until: datetime | None = None
+    threshold: float | None = None
+    parts: tuple[PolicyVerdict, ...] = ()
+    is_any: bool = False
+    service: str | None = None
+    wake_when: WakeWhen = WakeWhen()
+
+    @property
+    def wakes(self) -> bool:
+        """Whether what it says wakes: not with `wake: OnSignal`."""
+        return self.policy.wake == "Automatic"
+
+
+Evaluator = Callable[[str, str | None], PolicyVerdict]
+"""(namespace, Service or None) -> what a policy says of it."""
+
+
+def evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
+    """Return how `policy` judges whether a Service is idle, and whether its `wakeWhen` holds."""
+    evaluate = _criterion_evaluator(policy, policy.idle_when, answers)
+    series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
+
+    def judge(namespace: str, service: str | None) -> PolicyVerdict:
+        verdict = evaluate(namespace, service)
+        values = [(metric, value_for(said, namespace, service)) for metric, said in series]
+        return replace(verdict, service=service, wake_when=_wake_when(values) if values else verdict.wake_when)
+
+    return judge
+
+
+def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: Answers) -> Evaluator:
+    if isinstance(criterion, ScheduleCriterion):
+        scheduled = _schedule_verdict(policy, criterion.calendar, answers.now)
+        return lambda _namespace, _service: scheduled
+    if isinstance(criterion, MetricCriterion):
+        return _metric_evaluator(policy, criterion, answers)
+    inner = tuple(_criterion_evaluator(policy, part, answers) for part in criterion.criteria)
+    is_any = not isinstance(criterion, AllOf)
+    return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
+
+
+def calendar_name(calendar: Calendar) -> str:
+    """Return the name of the calendar as people use it: its own, or the hours that it states."""
+    return calendar.name or ", ".join(f'"{text}"' for text in calendar.texts)
+
+
+def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -> PolicyVerdict:
+    is_uptime = calendar.field == "uptime"
+    if is_open(calendar, now):
+        end = open_until(calendar, now)
+        code = ReasonCode.OUTSIDE_UPTIME if is_uptime else ReasonCode.IN_DOWNTIME
+        return PolicyVerdict(policy, CriterionResult.IDLE, (_schedule_reason(code, calendar, now, end),), end)
+    opens = opens_next(calendar, now)
+    code = ReasonCode.DOWNTIME_OVER if opens is None else ReasonCode.OUTSIDE_DOWNTIME
+    if is_uptime:
+        code = ReasonCode.IN_UPTIME if exception_at(calendar, now) is None else ReasonCode.UPTIME_EXCEPTION
+    return PolicyVerdict(policy, CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
+
+
+def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
+    """Return the reason, with the zone that its time is shown in, and why an exception keeps things awake now."""
+    exception = exception_at(calendar, now)
+    return reason(
+        code,
+        calendar=calendar_name(calendar),
+        until=until,
+        timeZone=calendar.zone_name if until is not None else "",
+        exception="" if exception is None else exception.reason,
+    )
+
+
+def _metric_evaluator(policy: IdlingPolicy, criterion: MetricCriterion, answers: Answers) -> Evaluator:
+    series = answers.series(criterion.query, criterion.window)
+    coverage = answers.series(criterion.coverage, criterion.window) if criterion.coverage else Series()
+
+    @cache
+    def absent() -> float | Reason:
+        return _absent(series, answers) if criterion.no_series == "Zero" else reason(ReasonCode.NO_SERIES)
+
+    def evaluate(namespace: str, service: str | None) -> PolicyVerdict:
+        gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage else None
+        value = value_for(series, namespace, service)
+        return _metric_verdict(policy, criterion, gap or (absent() if value is None else value))
+
+    return evaluate
+
+
+def _absent(series: Series, answers: Answers) -> float | Reason:
+    """Return the value of a Service without a series under `noSeries: Zero`, or why it is unknown.
+
+    Where there are series, and none of them names a selected Service, their labels are not what we look for
+    (`exported_namespace`), and the traffic of every Service would be taken for zero.
+    """
+    # An empty answer is zero traffic; series of other names only are a query with the wrong labels.
+    if not series.values or any(answers.selects(*named) for named in series.values):
+        return 0.0
+    return reason(ReasonCode.OTHER_LABELS)
+
+
+def _gap(criterion: MetricCriterion, covered: float | Reason | None) -> Reason | None:
+    """Return why the coverage is not enough, None where it is."""
+    least = criterion.coverage_at_least or 0
+    if isinstance(covered, float) and covered >= least:
+        return None
+    found = "no series" if covered is None else covered if isinstance(covered, float) else str(covered)
+    return reason(ReasonCode.LOW_COVERAGE, coverage=found, atLeast=float(least))
+
+
+def _metric_verdict(policy: IdlingPolicy, criterion: MetricCriterion, value: float | Reason) -> PolicyVerdict:
+    window, bound = criterion.window, float(criterion.at_most)
+    if isinstance(value, Reason):
+        unknown = reason(ReasonCode.METRIC_UNKNOWN, name=criterion.name or "metric", window=window)
+        return PolicyVerdict(policy, CriterionResult.UNKNOWN, (unknown, value), threshold=bound)
+    idle = value <= criterion.at_most
+    code = ReasonCode.METRIC_IDLE if idle else ReasonCode.METRIC_BUSY
+    why = reason(code, value=value, atMost=bound, window=window, name=criterion.name)
+    return PolicyVerdict(policy, CriterionResult.IDLE if idle else CriterionResult.BUSY, (why,), threshold=bound)
+
+
+def joined(policy: IdlingPolicy, parts: tuple[PolicyVerdict, ...], *, is_any: bool) -> PolicyVerdict:
+    """Return idle where all `parts` are idle, busy where any is, else unknown; with `is_any` idle where any is, busy
+    where all are. For none it is unknown.
+
+    All of several schedules end with the first of them, any of them with the last.
+    """
+    idle, unknown, busy = CriterionResult.IDLE, CriterionResult.UNKNOWN, CriterionResult.BUSY
+    for result in (idle, unknown, busy) if is_any else (busy, unknown, idle):
+        found = [part for part in parts if part.result is result]
+        if found:
+            ends = [part.until for part in found if part.until is not None and result is idle]
+            until = (max if is_any else min)(ends, default=None)
+            return PolicyVerdict(policy, result, reasons_of(found), until, parts=parts, is_any=is_any)
+    return PolicyVerdict(policy, unknown, (reason(ReasonCode.NO_CRITERION),))
+
+
+def reasons_of(verdicts: Iterable[PolicyVerdict]) -> Reasons:
+    """Return the reasons of all `verdicts`, each once."""
+    return tuple(dict.fromkeys(chain.from_iterable(verdict.reasons for verdict in verdicts)))
+
+
+def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> WakeWhen:
+    above: list[tuple[float, Reasons]] = []
+    unknown: list[tuple[float, Reasons]] = []
+    for metric, value in values:
+        window, threshold = metric.window, float(metric.above)
+        if value is None or isinstance(value, Reason):
+            no_value = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
+            unknown.append((threshold, (no_value, value or reason(ReasonCode.NO_SERIES))))
+        elif value > threshold:
+            why = reason(ReasonCode.WAKE_WHEN_TRUE, value=value, above=threshold, window=window)
+            above.append((threshold, (why,)))
+    reasons = dict.fromkeys(chain.from_iterable(why for _, why in above or unknown))
+    return WakeWhen(
+        tuple(reasons), tuple(threshold for threshold, _ in above), tuple(threshold for threshold, _ in unknown)
+    )
+
+
+def schedules_of(criterion: Criterion) -> Iterator[Calendar]:
+    """Return the calendars of every schedule in `criterion`."""
+    return (leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion))
+
+
+def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:
+    """Return when the last schedule window of `policy` that is open at `now` ends, None where none is open."""
+    ends = [open_until(calendar, now) for calendar in schedules_of(policy.idle_when)]
+    return max((end for end in ends if end is not None), default=None)
+
+
+# All policies that select one object.
 
 MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
-
 
 Exclusions = Mapping[str, Reason]
 """The policies that exclude something which they select otherwise, each with how."""

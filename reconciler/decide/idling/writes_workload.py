@@ -31,10 +31,10 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Cause, Decision, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
-from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, reason_of_others
 from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
+from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on, verb_of
 from reconciler.decide.last_idled import is_known, last_idled_text

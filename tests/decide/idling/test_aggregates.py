@@ -12,11 +12,17 @@ from typing import Any
 import pytest
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, all_of, any_of, window_end
 from reconciler.decide.idling.records import Record, scaled_at
 from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
 from reconciler.decide.idling.subjects import record_of
-from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, Verdict
+from reconciler.decide.idling.verdicts import (
+    MIN_AWAKE_BY_DEFAULT,
+    CriterionResult,
+    PolicyVerdict,
+    Verdict,
+    joined,
+    window_end,
+)
 from reconciler.decide.removal_guard import idling_guards
 from reconciler.model import FieldWriter, OwnerReference, Service
 from reconciler.policy.types import (
@@ -80,8 +86,8 @@ class TestCriteria:
     def test_ends(self, hours, first, last):
         ends = [None if one is None else NIGHT + one * HOUR for one in hours]
         idle = tuple(PolicyVerdict(POLICY, CriterionResult.IDLE, (), until=end) for end in ends)
-        assert all_of(POLICY, idle).until == (None if first is None else NIGHT + first * HOUR)
-        assert any_of(POLICY, idle).until == (None if last is None else NIGHT + last * HOUR)
+        assert joined(POLICY, idle, is_any=False).until == (None if first is None else NIGHT + first * HOUR)
+        assert joined(POLICY, idle, is_any=True).until == (None if last is None else NIGHT + last * HOUR)
 
     def test_the_open_window_of_a_policy_ends_with_its_last_schedule(self):
         policy = a_policy(idle_when=AllOf((until(3), AnyOf((until(8), until(5), a_metric())))))

@@ -9,13 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.change_if import change_of_criteria
-from reconciler.decide.idling.criteria import (
-    CriterionResult,
-    PolicyVerdict,
-    all_of,
-    any_of,
-    evaluator_of,
-)
+from reconciler.decide.idling.verdicts import CriterionResult, PolicyVerdict, evaluator_of, joined
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.labels import LabelSelector
@@ -237,8 +231,8 @@ def said(*result: CriterionResult) -> tuple[PolicyVerdict, ...]:
     ],
 )
 def test_three_valued_logic(parts, every, some):
-    assert all_of(POLICY, said(*parts)).result is every
-    assert any_of(POLICY, said(*parts)).result is some
+    assert joined(POLICY, said(*parts), is_any=False).result is every
+    assert joined(POLICY, said(*parts), is_any=True).result is some
 
 
 def test_criteria_nest_and_tell_what_decided():
@@ -281,23 +275,31 @@ IDLE_METRIC, BUSY_METRIC, NO_METRIC = (PolicyVerdict(POLICY, one, (), threshold=
         pytest.param(NO_METRIC, {IDLE}, "the metric has a value of at most 3", id="unknown, to idle"),
         pytest.param(NO_METRIC, {BUSY}, "the metric has a value above 3", id="unknown, to busy"),
         pytest.param(
-            all_of(POLICY, (BUSY_METRIC, NO_METRIC)),
+            joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=False),
             {IDLE},
             "the metric is at most 3 and the metric has a value of at most 3",
             id="what is unknown beside what is busy",
         ),
         pytest.param(
-            all_of(POLICY, (BUSY_METRIC, NO_METRIC)), {IDLE, UNKNOWN}, "the metric is at most 3", id="not busy"
+            joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=False),
+            {IDLE, UNKNOWN},
+            "the metric is at most 3",
+            id="not busy",
         ),
         pytest.param(
-            any_of(POLICY, (IDLE_METRIC, NO_METRIC)),
+            joined(POLICY, (IDLE_METRIC, NO_METRIC), is_any=True),
             {BUSY},
             "the metric is above 3 and the metric has a value above 3",
             id="what is unknown beside what is idle",
         ),
-        pytest.param(any_of(POLICY, (IDLE_METRIC, NO_METRIC)), {BUSY, UNKNOWN}, "the metric is above 3", id="not idle"),
         pytest.param(
-            any_of(POLICY, (BUSY_METRIC, NO_METRIC)),
+            joined(POLICY, (IDLE_METRIC, NO_METRIC), is_any=True),
+            {BUSY, UNKNOWN},
+            "the metric is above 3",
+            id="not idle",
+        ),
+        pytest.param(
+            joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=True),
             {IDLE},
             "the metric is at most 3 or the metric has a value of at most 3",
             id="either",

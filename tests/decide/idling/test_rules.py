@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from reconciler.decide.idling.change_if import CHANGE_OF
 from reconciler.decide.idling.conditions import CHECKS
 from reconciler.decide.idling.conditions import IdlingCondition as Condition
-from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, Rule, choose
 from reconciler.decide.idling.subjects import IdleState
+from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import ReasonCode
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
