@@ -196,17 +196,17 @@ class _ExcludedInNamespace(Generic[Ranked]):
     """What is excluded in one namespace."""
 
     def __init__(self, excluding: Sequence[_Excluding[Ranked]]) -> None:
-        services: list[tuple[ObjectSelector, _Excluding[Ranked]]] = []
-        workloads: list[tuple[ObjectSelector, _Excluding[Ranked]]] = []
-        for each in excluding:
-            selector = each[2]
-            whole = selector.services is None and selector.workloads is None
-            if whole or selector.services is not None:
-                services.append((selector.services or _EVERYTHING, each))
-            if whole or selector.workloads is not None:
-                workloads.append((selector.workloads.objects if selector.workloads else _EVERYTHING, each))
-        self._services = SelectorIndex(services)
-        self._workloads = SelectorIndex(workloads)
+        selectors = [(each[2], each) for each in excluding]
+        self._services = SelectorIndex(
+            (selector.services or _EVERYTHING, each)
+            for selector, each in selectors
+            if selector.services is not None or selector.workloads is None
+        )
+        self._workloads = SelectorIndex(
+            (_EVERYTHING if selector.workloads is None else selector.workloads.objects, each)
+            for selector, each in selectors
+            if selector.workloads is not None or selector.services is None
+        )
 
     def by(self, found: Workload | Service) -> list[tuple[Ranked, str]]:
         """Return the policies that exclude `found`, once for each of their fields that do."""

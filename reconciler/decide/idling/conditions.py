@@ -269,7 +269,7 @@ def _equal_priorities(case: Conditions) -> MetCondition | None:
 def _unreadable(case: Conditions) -> MetCondition | None:
     name = IdlingCondition.UNREADABLE
     if case.subject.unknown:
-        is_own = case.subject.unknown == case.subject.scale.problem
+        is_own = case.subject.unknown == case.subject.scale.written.no_place
         code = ReasonCode.NOT_SCALABLE if is_own else ReasonCode.UNREADABLE
         return met(name, code, problem=case.subject.unknown)
     for service in case.subject.services:
@@ -322,7 +322,9 @@ def _autoscaled(case: Conditions) -> MetCondition | None:
         names = _names((subject.scale.written, *subject.keda_rivals))
         why = reason(ReasonCode.SEVERAL_SCALED_OBJECTS, autoscalers=names)
     elif subject.is_held_by_rivals and not _leaves_horizontal(subject):
-        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=_names((*subject.rivals, *_held_hpa(subject))))
+        held = subject.scale.hpa if subject.autoscaler is None else subject.autoscaler.hpa
+        names = _names(hpa for hpa in (*subject.rivals, held) if hpa is not None)
+        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=names)
     else:
         why = _horizontally(subject)
     return None if why is None else MetCondition(IdlingCondition.AUTOSCALED, (why,))
@@ -345,11 +347,6 @@ def _horizontally(subject: Subject) -> Reason | None:
 
 def _leaves_horizontal(subject: Subject) -> bool:
     return any(policy.autoscalers.hpa == "Leave" for policy in subject.verdict.policies)
-
-
-def _held_hpa(subject: Subject) -> Iterable[HorizontalPodAutoscaler]:
-    held = subject.scale.hpa if subject.autoscaler is None else subject.autoscaler.hpa
-    return () if held is None else (held,)
 
 
 def _names(autoscalers: Iterable[HorizontalPodAutoscaler | Workload]) -> list[str]:

@@ -289,8 +289,8 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
         if verdict.result is CriterionResult.UNKNOWN:
             unknown = next(own_verdict for own_verdict in verdict.won if own_verdict.result is CriterionResult.UNKNOWN)
             yield Undecided(str(scale.runs.ref), "idling", unknown.policy.name, verdict.reasons)
-        elif verdict.result is CriterionResult.IDLE and scale.problem and scale.replicas:
-            why = reason(ReasonCode.NOT_SCALABLE, problem=scale.problem)
+        elif verdict.result is CriterionResult.IDLE and scale.written.no_place and scale.replicas:
+            why = reason(ReasonCode.NOT_SCALABLE, problem=scale.written.no_place)
             yield Undecided(str(scale.runs.ref), "idling", verdict.policy.name, (why,))
     for service in services:
         if service.is_selected and service.found.undecided:

@@ -235,14 +235,16 @@ class _Observer:
 
     def _recorded_autoscalers(self) -> Iterator[Scale]:
         """Yield the autoscalers with a record; where nobody knows whether the target is there, they stay."""
-        kinds = {kind: group for group, kind in self._inventory.kinds}
         for hpa in self._cluster.autoscalers:
             field = _recorded_field(hpa)
             if field:
-                scale, group = self._through_hpa(hpa, field), kinds.get(hpa.target[0])
-                is_known = group is not None and self._inventory.is_listed((group, hpa.target[0]))
-                if is_known or scale.runs is not scale.written:
+                scale = self._through_hpa(hpa, field)
+                if scale.runs is not scale.written or self._is_listed(hpa.target[0]):
                     yield scale
+
+    def _is_listed(self, kind: str) -> bool:
+        """Return whether all of a kind that is known by its name were read, so that one that is not there is gone."""
+        return kind in self._groups and self._inventory.is_listed((self._groups[kind], kind))
 
     def _recorded_scale(self, workload: Workload) -> Scale:
         """Return how `workload`, which something is recorded of, is woken.
@@ -262,20 +264,18 @@ class _Observer:
 
     def _pinned_scalables(self) -> Iterator[Workload]:
         """Yield what has an autoscaler that is held idle."""
-        for (namespace, kind, name), autoscaler in self._autoscalers.horizontal.items():
-            found = self._inventory.owners.by_name.get((namespace, kind, name))
-            if found is not None and PREVIOUS_BOUNDS in autoscaler.annotations:
+        for key, hpa in self._autoscalers.horizontal.items():
+            found = self._inventory.owners.by_name.get(key)
+            if found is not None and PREVIOUS_BOUNDS in hpa.annotations:
                 yield found
 
     def _abandoned(self) -> Iterator[PinnedAutoscaler]:
-        kinds = {kind: group for group, kind in self._inventory.kinds}
-        for (namespace, kind, name), autoscaler in self._autoscalers.horizontal.items():
-            if PREVIOUS_BOUNDS not in autoscaler.annotations or kind not in kinds:
-                continue
-            there = (namespace, kind, name) in self._inventory.owners.by_name
-            pinned = pinned_autoscaler(autoscaler, self._fleets)
-            if not there and not pinned.problem and self._inventory.is_listed((kinds[kind], kind)):
-                yield pinned
+        for key, hpa in self._autoscalers.horizontal.items():
+            is_gone = key not in self._inventory.owners.by_name and self._is_listed(key[1])
+            if PREVIOUS_BOUNDS in hpa.annotations and is_gone:
+                pinned = pinned_autoscaler(hpa, self._fleets)
+                if not pinned.problem:
+                    yield pinned
 
     def _scale(self, workload: Workload) -> Scale:
         if workload.scale_target is None:
@@ -348,7 +348,7 @@ class _Observer:
     def _missing(self, scale: Scale) -> str:
         if scale.is_paused_kind and scale.runs is scale.written:
             return "its target was not found"
-        return scale.problem
+        return scale.written.no_place
 
     def _exclusions(self, scale: Scale, services: Iterable[ServiceState]) -> Iterator[Exclusion]:
         """Yield what excludes `scale`, on it or around it; of several the first is the reason."""

@@ -56,7 +56,11 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     choices = {ref: _restored(choice, restoration, run) for ref, choice in alone.items()}
     context = WriteContext(fleet, run, clusters, repairs=restoration.repairs, hold_until=restoration.hold_until)
     chosen = [choice for choice in choices.values() if _is_chosen(choice, restoration)]
-    reported = notices([choice for choice in chosen if not _is_repaired(choice)], (), run)
+    # What could not be read of what is woken does not matter any more.
+    read = [
+        choice for choice in chosen if choice.state is not IdleState.UNREADABLE or choice.action is not IdleAction.WAKE
+    ]
+    reported = notices(read, (), run)
     return DesiredState(
         decisions=decisions_of(choices, context),
         notices=(
@@ -137,11 +141,6 @@ def _idler(choice: Choice) -> str:
     if choice.state is IdleState.UNPROVEN:
         return "only listed on a Service"
     return f"by {who_idled('' if choice.record is None else choice.record.fleet)}"
-
-
-def _is_repaired(choice: Choice) -> bool:
-    """Return whether what could not be read of it does not matter any more."""
-    return choice.state is IdleState.UNREADABLE and choice.action is IdleAction.WAKE
 
 
 def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, reason_of_others
-from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject
+from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject, record_of
 from reconciler.decide.reasons import ReasonCode
 
 Classified = tuple[IdleState, ReasonCode | None, Record | None]
@@ -35,7 +35,7 @@ def classify(subject: Subject) -> Classified:
         return _listed(subject, newest)
     if newest is not None:
         return IdleState.LEFTOVERS, ReasonCode.IDLE_INCOMPLETE, newest
-    return _foreign(subject) if is_foreign(subject) else (*_without_record(subject), None)
+    return _foreign(subject) or (*_without_record(subject), None)
 
 
 def _listed(subject: Subject, newest: Record) -> Classified:
@@ -67,16 +67,22 @@ def _bounded(record: Record, subject: Subject) -> Record:
     return replace(record, replicas=min(record.replicas, max(1, subject.evidence.most)))
 
 
-def _foreign(subject: Subject) -> Classified:
-    own, listed = subject.own_foreign, subject.listed_foreign
-    if own is None and listed is not None and subject.reading is None and subject.scale.is_at_or_below(listed.idled_to):
-        return IdleState.UNPROVEN, ReasonCode.UNPROVEN, listed
-    return IdleState.FOREIGN, ReasonCode.FOREIGN, subject.foreign
-
-
-def is_foreign(subject: Subject) -> bool:
-    """Return whether somebody else's records name `subject`."""
-    return (subject.reading is not None and not subject.reading.ours) or subject.foreign is not None
+def _foreign(subject: Subject) -> Classified | None:
+    """Return the state by what somebody else wrote on it, or on one of its Services; None where nobody did."""
+    reading = subject.reading
+    listed = (
+        record_of(service.foreign, target)
+        for service in subject.services
+        if service.foreign is not None
+        for target in service.foreign.targets
+        if target.ref(service.ref) == subject.ref
+    )
+    found = next(listed, None)
+    if reading is None and found is not None and subject.scale.is_at_or_below(found.idled_to):
+        return IdleState.UNPROVEN, ReasonCode.UNPROVEN, found
+    if reading is not None and not reading.ours:
+        return IdleState.FOREIGN, ReasonCode.FOREIGN, reading.record or found
+    return None if found is None else (IdleState.FOREIGN, ReasonCode.FOREIGN, found)
 
 
 def _live_listings(subject: Subject) -> list[Listing]:

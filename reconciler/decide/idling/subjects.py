@@ -81,11 +81,6 @@ class Scale(Struct, frozen=True):
         return self.written.spec_replicas if self.hpa_field else self.runs.spec_replicas
 
     @property
-    def problem(self) -> str:
-        """Why nobody can scale it as it is, "" where somebody can."""
-        return self.written.no_place
-
-    @property
     def paused_by(self) -> str:
         """What pauses a ScaledObject, "" for nothing."""
         annotations = self.written.annotations if self.is_paused_kind else NOTHING
@@ -355,28 +350,6 @@ class Subject(Struct, frozen=True):
             for target in service.record.targets
             if target.ref(service.ref) == self.ref
         )
-
-    @property
-    def foreign(self) -> Record | None:
-        """What somebody else wrote about it: on itself, or in the record of one of its Services."""
-        return self.own_foreign or self.listed_foreign
-
-    @property
-    def own_foreign(self) -> Record | None:
-        """What somebody else wrote on it."""
-        return self.reading.record if self.reading is not None and not self.reading.ours else None
-
-    @property
-    def listed_foreign(self) -> Record | None:
-        """What somebody else wrote about it in the record of one of its Services."""
-        found = (
-            record_of(service.foreign, target)
-            for service in self.services
-            if service.foreign is not None
-            for target in service.foreign.targets
-            if target.ref(service.ref) == self.ref
-        )
-        return next(found, None)
 
     @property
     def pinned(self) -> PinnedAutoscaler | None:

@@ -82,18 +82,8 @@ class ServiceChoices(Struct, frozen=True):
         return any(choice.ref in records and goes_lower(choice, records[choice.ref]) for choice in self.choices)
 
     @property
-    def listed(self) -> tuple[UnidleTarget, ...]:
-        return _listed(self.service)
-
-    @property
     def targets(self) -> tuple[UnidleTarget, ...]:
         return tuple(sorted({*self.idle, *self.kept}))
-
-    @property
-    def idle_already(self) -> tuple[UnidleTarget, ...]:
-        """The entries without those that are idled in this run."""
-        new = {choice.ref for choice in self.idled}
-        return tuple(target for target in self.targets if target.ref(self.service.ref) not in new)
 
 
 def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
@@ -172,10 +162,12 @@ def _service_writes(behind: ServiceChoices, context: WriteContext) -> Iterator[_
 
 
 def _shortened(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
-    decision = _cleared(behind.service, behind.up, context)
+    service, new = behind.service, {choice.ref for choice in behind.idled}
+    already = tuple(target for target in behind.targets if target.ref(service.ref) not in new)
+    decision = _cleared(service, behind.up, context)
     if any(choice.action is IdleAction.RELEASE for choice in behind.up):
         decision = replace(decision, phase=Phase.REPAIR, order=(2,))
-    return _ServiceWrite(decision, _record_after(behind, behind.idle_already, context), only_list=bool(behind.idled))
+    return _ServiceWrite(decision, _record_after(behind, already, context), only_list=bool(behind.idled))
 
 
 def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext) -> Decision:
@@ -194,7 +186,7 @@ def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext)
 def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     """Return the repair of a Service's record in a run that neither idles nor wakes its targets."""
     after = _record_after(behind, behind.targets, context)
-    verb, code = _repair(set(behind.listed), set(after.targets) if after is not None else set())
+    verb, code = _repair(set(_listed(behind.service)), set(after.targets) if after is not None else set())
     first = tuple(
         own_decision_key(choice)
         for choice in behind.choices
@@ -232,7 +224,7 @@ def _record_after(
     down = context.down_at.get(behind.service.ref, 0)
     if before is not None and not records:
         return replace(before, targets=targets, idled_to=max(before.idled_to, down))
-    old = set(behind.listed)
+    old = set(_listed(behind.service))
     new = {choice.ref for choice in behind.idled}
     longer = any(target not in old or target.ref(behind.service.ref) in new for target in targets)
     dues = [record.wake_due for record in records if record.wake_due is not None]
