@@ -85,16 +85,11 @@ def _namespaces(state: ObservedState, stopped: Sequence[Tenant], *, inside: bool
 
 
 def _filtered(cluster: ObservedCluster, keep: Callable[[str], bool]) -> ObservedCluster:
+    lists = ("workloads", "services", "endpoints", "endpoint_slices", "autoscalers")
     return replace(
         cluster,
-        workloads=tuple(workload for workload in cluster.workloads if keep(workload.ref.namespace)),
-        services=tuple(service for service in cluster.services if keep(service.ref.namespace)),
-        endpoints=tuple(endpoints for endpoints in cluster.endpoints if keep(endpoints.ref.namespace)),
-        endpoint_slices=tuple(
-            endpoint_slice for endpoint_slice in cluster.endpoint_slices if keep(endpoint_slice.ref.namespace)
-        ),
+        **{name: tuple([found for found in getattr(cluster, name) if keep(found.ref.namespace)]) for name in lists},
         namespaces=tuple(namespace for namespace in cluster.namespaces if keep(namespace.ref.name)),
-        autoscalers=tuple(hpa for hpa in cluster.autoscalers if keep(hpa.ref.namespace)),
         events=tuple(event for event in cluster.events if keep(event.namespace)),
         pods={ref: pods for ref, pods in cluster.pods.items() if keep(ref.namespace)},
     )
