@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -230,48 +231,32 @@ def _make(
 
     `complete` False: some document could not be read at all, so what seems to be missing may be there.
     """
-    known = _KnownCalendars(found.owners, found.unread, complete)
+    owners, named = found.owners, dict[str, dict[str, Calendar | None]]({"": {}})
     for kind, source in shaped:
         if kind == "Calendar":
-            known.add(source.file, _name_of(source), None)
+            named.setdefault(owners.name_of(source.file), {})[_name_of(source)] = None
+    unread = {owners.name_of(file) for file in found.unread if owners.tenants}
+
+    @cache
+    def known_to(owner: str) -> Calendars:
+        """Return what an owner may name, once all are made: a tenant sees its own and the platform's."""
+        whole = unread.isdisjoint({"", owner}) if owners.tenants else complete
+        return Calendars({**named[""], **named.get(owner, {})}, whole)
+
     made = {id(built.source) for built in found.built}
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         if id(source) in made:
             continue
         check_deadline()
-        owner = found.owners.of(source.file)
-        document = policy_document(source, kind, found.owners.name_of(source.file), known.seen_from(source.file))
+        owner, tenant = owners.name_of(source.file), owners.of(source.file)
+        document = policy_document(source, kind, owner, None if kind == "Calendar" else known_to(owner))
         name = document.policy.name
-        if owner is not None and found.fleet is not None:
-            document.policy = bounded(document, owner, found.fleet)
+        if tenant is not None and found.fleet is not None:
+            document.policy = bounded(document, tenant, found.fleet)
         if kind == "Calendar" and not document.problems:
-            known.add(source.file, name, document.policy)
+            named[owner][name] = document.policy
         found.built.append(document)
         found.problems += document.problems
-
-
-class _KnownCalendars:
-    """The calendars by name, apart for the platform and each tenant; a tenant sees its own and the platform's."""
-
-    def __init__(self, owners: FileOwners, unread: Sequence[str], complete: bool) -> None:
-        self._owners = owners
-        self._named: dict[str, dict[str, Calendar | None]] = {"": {}}
-        self._seen: dict[str, Calendars] = {}
-        self._open = set(map(self._owners.name_of, unread)) if owners.tenants else set()
-        self._complete = complete
-
-    def add(self, file: str, name: str, calendar: Calendar | None) -> None:
-        self._named.setdefault(self._owners.name_of(file), {})[name] = calendar
-        self._seen.clear()
-
-    def seen_from(self, file: str) -> Calendars:
-        """Return what a policy in `file` may name."""
-        owner = self._owners.name_of(file)
-        if owner not in self._seen:
-            complete = not self._open & {"", owner} if self._owners.tenants else self._complete
-            named = self._named[""] if not owner else {**self._named[""], **self._named.get(owner, {})}
-            self._seen[owner] = Calendars(named, complete)
-        return self._seen[owner]
 
 
 def _name_of(document: Document) -> str:
