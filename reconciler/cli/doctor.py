@@ -57,7 +57,6 @@ class TenantAccount(Struct, frozen=True):
     text: str
     todo: str = ""
     missing: tuple[tuple[Right, str], ...] = ()
-    doubtful: bool = False  # nobody can say whether all is well
 
 
 def accounts_on(cluster: str, fleet: Fleet) -> list[tuple[Tenant, ServiceAccount]]:
@@ -84,7 +83,7 @@ def tenant_account(
     except ForbiddenError as error:
         words = f"{whose} may not be impersonated ({error.words})"
         return TenantAccount(account, words, "apply and bind the roles at the end of this report")
-    if user not in ("", account.user):
+    if user != account.user:
         words = f"{whose} is impersonated, and the server takes that for {user}"
         todo = "let no proxy between drop the header Impersonate-User; until then all is written as this user"
         return TenantAccount(account, words, todo)
@@ -94,9 +93,6 @@ def tenant_account(
         named = first_of([f"{right} in {namespace}" for right, namespace in missing], _SHOWN)
         words = f"{whose} lacks {len(missing)} rights: {named}"
         return TenantAccount(account, words, "apply the roles at the end of this report", tuple(missing))
-    if not user:
-        words = f"{whose} has all rights; this server does not say whether it is impersonated, Kubernetes 1.28 does"
-        return TenantAccount(account, words, doubtful=True)
     return TenantAccount(
         account, f"{whose} is impersonated, and has all rights in {counted(len(namespaces), 'namespace')}"
     )
@@ -163,7 +159,7 @@ def tenant_findings(found: list[TenantAccount], case: ClusterCheck) -> Iterator[
             yield Finding("tenant", "FAIL", f"{tenant.name}: {words_of(case, error)}")
             continue
         found.append(one)
-        yield Finding("tenant", "FAIL" if one.todo else "WARN" if one.doubtful else "OK", one.text, one.todo)
+        yield Finding("tenant", "FAIL" if one.todo else "OK", one.text, one.todo)
 
 
 def _scoped(right: Right, namespace: str) -> Right:

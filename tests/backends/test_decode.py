@@ -175,12 +175,6 @@ def test_the_version_of_a_custom_kind(versions: list[dict[str, Any]], chosen: st
     assert found == (None if chosen is None else expected)
 
 
-def test_an_old_definition_has_its_scale_at_the_top() -> None:
-    paths = {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
-    found = scale_kind_of(definition(version="v1alpha1", subresources=paths))
-    assert found == WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
-
-
 def test_a_custom_resource_is_read_by_its_paths() -> None:
     scale = WorkloadKind(
         "argoproj.io", "v1alpha1", "Rollout", "rollouts", ("spec", "deep", "count"), ("status", "total")

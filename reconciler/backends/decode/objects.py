@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from reconciler import model
 from reconciler.backends.decode import shapes
 from reconciler.backends.decode.decoder import SHAPES
-from reconciler.backends.decode.shapes import CustomResourceDefinition, CustomVersion, Subresources
+from reconciler.backends.decode.shapes import CustomResourceDefinition, Subresources
 from reconciler.backends.decode.wire import Metadata, Object, Wire, controller_of, datetime_of
 from reconciler.backends.decode.workloads import STATUS_COUNTS, workload_of, writer_of
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
@@ -275,14 +275,12 @@ def scale_kind_of(definition: CustomResourceDefinition) -> WorkloadKind | None:
     """Return the kind with its paths of replicas and what its status counts, None where no served version has a scale.
 
     Of several versions with a scale the stored one counts, then the one the API server prefers (v2, v1, v1beta1, ...).
-    In v1beta1 one version, and subresources for all of them, may stand at the top.
 
     Source: apiextensions/v1 types.go, CustomResourceSubresourceScale; apimachinery pkg/version,
     CompareKubeAwareVersionStrings.
     """
     spec = definition.spec
-    versions = spec.versions or ([CustomVersion(spec.version)] if spec.version else [])
-    scales = [(version, (version.subresources or spec.subresources or Subresources()).scale) for version in versions]
+    scales = [(version, (version.subresources or Subresources()).scale) for version in spec.versions or ()]
     found = [(version, scale) for version, scale in scales if version.served is not False and scale is not None]
     if not found:
         return None

@@ -429,14 +429,10 @@ class CustomNames(Wire):
 
 
 class CustomResourceDefinitionSpec(Wire):
-    """`version` and `subresources` at this level are those of apiextensions.k8s.io/v1beta1."""
-
     group: NonEmptyText
     names: CustomNames
     scope: str | None = None
     versions: list[CustomVersion] | None = None
-    version: str | None = None
-    subresources: Subresources | None = None
 
 
 class CustomResourceDefinition(Object):

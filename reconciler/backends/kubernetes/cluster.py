@@ -150,7 +150,7 @@ class KubernetesCluster:
         return self._client.now()
 
     def user(self) -> str:
-        """Return whom the API server takes us for, "" where it cannot say (before Kubernetes 1.28).
+        """Return whom the API server takes us for.
 
         Raises:
             ClusterError: it does not answer.

@@ -14,27 +14,15 @@ from reconciler.backends.decode.objects import scale_kind_of
 from reconciler.backends.decode.shapes import CustomResourceDefinition
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request, resource_name
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import METADATA_ONLY, MOST_KINDS, ReadBudget, answer_to, decoded, listed
-from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, ENDPOINT_SLICES
-from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, UnreachableError
+from reconciler.backends.kubernetes.pages import METADATA_ONLY, MOST_KINDS, ReadBudget, answer_to, listed
+from reconciler.backends.protocols import BUILT_IN_SCALES
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import EVERY_KIND
 from reconciler.workload_kinds import WorkloadKind, joined_version
 
-_AGGREGATED = (
-    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
-    "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,"
-    "application/json"
-)
-_BUILT_IN_GROUPS = {scale.group for scale in BUILT_IN_SCALES} | {AUTOSCALERS.group, ENDPOINT_SLICES.group}
-_NO_SCALE_OF_OURS = frozenset(
-    {
-        "extensions",  # served until Kubernetes 1.16, the same objects as in apps
-        "metrics.k8s.io",  # numbers, and often not there
-        "custom.metrics.k8s.io",
-        "external.metrics.k8s.io",
-    }
-)
-
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_NO_SCALE_OF_OURS = frozenset({"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"})
+"""Groups of numbers, whose API servers are often not there."""
 _DEFINITIONS = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 _CUSTOM_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+", re.ASCII)
 _PLURAL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
@@ -76,33 +64,6 @@ class _GroupList(msgspec.Struct):
 
     kind: str | None = None
     items: list[_Group] | None = None
-
-
-class _OldVersion(msgspec.Struct, rename="camel"):
-    group_version: str
-    version: str
-
-
-class _OldGroup(msgspec.Struct):
-    name: str
-    versions: list[_OldVersion] | None = None
-
-
-class _OldGroups(msgspec.Struct):
-    """Source: apimachinery meta/v1 types.go, APIGroupList."""
-
-    groups: list[_OldGroup] | None = None
-
-
-class _OldResource(msgspec.Struct):
-    name: str
-    kind: str
-    namespaced: bool | None = None
-    verbs: list[str] | None = None
-
-
-class _OldResources(msgspec.Struct):
-    resources: list[_OldResource] | None = None
 
 
 class Served(Struct, frozen=True):
@@ -160,7 +121,8 @@ def discover(client: ApiClient, switches: Iterable[WorkloadKind] = ()) -> Served
     Raises:
         ClusterError: the cluster does not say what it serves.
     """
-    found, silent = _served(client)
+    groups = _served(client, "/apis")
+    found, silent = _listable(groups), dict(_stale(client.cluster, groups))
     served = {(kind.group, kind.version, kind.plural): kind for kind in found}
     kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
@@ -239,19 +201,18 @@ def _scale_kind(client: ApiClient, found: Served) -> WorkloadKind | None:
     return kind
 
 
-def _served(client: ApiClient) -> tuple[list[Served], dict[str, ClusterError]]:
-    """Return what is served, and the groups that do not say all they serve."""
-    operation = Operation(client.cluster, "get", "/apis")
-    answer = client.send(ApiRequest("GET", "/apis", operation, accept=_AGGREGATED))
-    groups = decoded(answer.body, _GroupList, operation)
-    if groups.kind == "APIGroupDiscoveryList":
-        items = groups.items or ()
-        return [resource for group in items for resource in _of_group(group)], dict(_stale(operation, items))
-    groups_of_old = decoded(answer.body, _OldGroups, operation).groups or ()
-    return _asked_one_by_one(client, groups_of_old)
+def _served(client: ApiClient, path: str) -> Sequence[_Group]:
+    """Return the groups that are served below `path`."""
+    operation = Operation(client.cluster, "get", path)
+    request = ApiRequest("GET", path, operation, accept=f"{_AGGREGATED},application/json")
+    found = answer_to(client, request, _GroupList)
+    if found.kind != "APIGroupDiscoveryList":
+        words = "does not say in one answer what it serves, expected an API server of Kubernetes 1.30 or later"
+        raise MalformedAnswerError(f"{operation}: {words}")
+    return found.items or ()
 
 
-def _stale(operation: Operation, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
+def _stale(cluster: str, groups: Iterable[_Group]) -> Iterator[tuple[str, ClusterError]]:
     """Yield the groups whose own API server did not answer the one that we ask.
 
     Where it did at some time, what it served then is still there, and known.
@@ -264,11 +225,14 @@ def _stale(operation: Operation, groups: Iterable[_Group]) -> Iterator[tuple[str
         ]
         if stale:
             name = f"{group.metadata.name}/{stale[0]}"
-            words = f"{operation}: {name} does not say what it serves, expected the API server behind it to answer"
+            words = (
+                f"{cluster}: get /apis: {name} does not say what it serves, expected the API server behind it to answer"
+            )
             yield group.metadata.name, MalformedAnswerError(words)
 
 
-def _of_group(group: _Group) -> list[Served]:
+def _listable(groups: Iterable[_Group]) -> list[Served]:
+    """Return the resources of `groups` that can be listed."""
     return [
         Served(
             group=group.metadata.name,
@@ -278,37 +242,10 @@ def _of_group(group: _Group) -> list[Served]:
             namespaced=found.scope != "Cluster",
             scales=any(inside.subresource == "scale" for inside in found.subresources or ()),
         )
+        for group in groups
         for version in group.versions or ()
         for found in version.resources or ()
         if "list" in (found.verbs or ())
-    ]
-
-
-def _asked_one_by_one(client: ApiClient, groups: Iterable[_OldGroup]) -> tuple[list[Served], dict[str, ClusterError]]:
-    """Ask version by version, as servers before Kubernetes 1.27 want it; without built-in kinds there is no cluster."""
-    found: list[Served] = []
-    silent: dict[str, ClusterError] = {}
-    for group in groups:
-        for version in group.versions or ():
-            try:
-                path = f"/apis/{version.group_version}"
-                found += _resources_at(client, path, group.name, version.version)
-            except (UnreachableError, MalformedAnswerError, NotFoundError, ForbiddenError) as error:
-                if group.name in _BUILT_IN_GROUPS:
-                    raise
-                silent[group.name] = error if isinstance(error, ForbiddenError) else MalformedAnswerError(str(error))
-    return found, silent
-
-
-def _resources_at(client: ApiClient, path: str, group: str, version: str) -> list[Served]:
-    operation = Operation(client.cluster, "get", path)
-    client.check_reading(operation)
-    resources = answer_to(client, ApiRequest("GET", path, operation), _OldResources).resources or ()
-    scaled = {resource.name.removesuffix("/scale") for resource in resources if resource.name.endswith("/scale")}
-    return [
-        Served(group, version, resource.kind, resource.name, resource.namespaced is not False, resource.name in scaled)
-        for resource in resources
-        if "/" not in resource.name and "list" in (resource.verbs or ())
     ]
 
 
@@ -328,7 +265,7 @@ class ServedObjects:
         if self._kinds is None:
             found: dict[tuple[str, str], Served] = {}
             in_groups = discover(self._client).served.values()
-            for resource in (*_resources_at(self._client, "/api/v1", "", "v1"), *in_groups):
+            for resource in (*_listable(_served(self._client, "/api")), *in_groups):
                 found.setdefault((resource.group, resource.plural), resource)
             self._kinds = tuple(found.values())
         return self._kinds

@@ -84,7 +84,7 @@ class Preflight:
         return True
 
     def impersonated(self, account: ServiceAccount) -> str:
-        """Return whom the server takes us for where we impersonate `account`, "" where it serves no such question.
+        """Return whom the server takes us for where we impersonate `account`.
 
         Raises:
             ForbiddenError: we may not. ClusterError: it does not say.

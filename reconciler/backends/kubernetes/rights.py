@@ -17,7 +17,6 @@ from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resourc
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import BUILT_IN_SCALES
-from reconciler.errors import NotFoundError
 from reconciler.model import EVERY_KIND, ServiceAccount
 from reconciler.workload_kinds import WorkloadKind
 
@@ -184,8 +183,7 @@ class _UserReview(msgspec.Struct):
 
 
 def own_user(client: ApiClient, account: ServiceAccount | None = None) -> str:
-    """Return the name of the user that the server takes us for, also where we impersonate `account`; "" where it serves
-    no such question.
+    """Return the name of the user that the server takes us for, also where we impersonate `account`.
 
     Raises:
         ClusterError: the server does not answer.
@@ -193,7 +191,4 @@ def own_user(client: ApiClient, account: ServiceAccount | None = None) -> str:
     operation = Operation(client.cluster, "create", "selfsubjectreviews.authentication.k8s.io")
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review), account=account)
-    try:
-        return answer_to(client, request, _UserReview).status.user_info.username
-    except NotFoundError:
-        return ""
+    return answer_to(client, request, _UserReview).status.user_info.username
