@@ -51,7 +51,7 @@ class _GroupVersion(msgspec.Struct):
 
 
 class _GroupName(msgspec.Struct):
-    name: str
+    name: str = ""  # left out of the core group
 
 
 class _Group(msgspec.Struct):
