@@ -5,10 +5,10 @@ Every message reads `<where>: <what is>, <what was expected>[; <what to do>]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from msgspec import Struct
 
@@ -186,16 +186,6 @@ class MalformedAnswerError(ClusterError):
 
 class AnswerTooLargeError(MalformedAnswerError):
     """One answer is longer than is read."""
-
-
-class LeftOutError(AnswerTooLargeError):
-    """Single objects of a list are too large to be read: `left_out`, as (namespace, name); `read` are all others."""
-
-    def __init__(self, where: str, left_out: Sequence[tuple[str, str]], read: Sequence[Any]) -> None:
-        names = ", ".join("/".join(filter(None, name)) for name in left_out)
-        super().__init__(f"{where}: longer than is read of one answer: {names}; expected smaller objects")
-        self.left_out = left_out
-        self.read = read
 
 
 class ReadLimitError(ClusterError):

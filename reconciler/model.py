@@ -434,14 +434,6 @@ def unreadable_pods_key(ref: ObjectRef) -> str:
     return f"pods of {ref.namespace}/{ref.kind}/{ref.name}"
 
 
-_NAMESPACE_KEY = "namespace "
-
-
-def unreadable_namespace_key(name: str) -> str:
-    """Return the key in `ObservedCluster.unreadable` for a namespace of which nothing is known, not even itself."""
-    return f"{_NAMESPACE_KEY}{name}"
-
-
 class ObservedCluster(Struct, frozen=True):
     """What was read of one cluster that answered.
 
@@ -470,18 +462,11 @@ class ObservedCluster(Struct, frozen=True):
     unlisted_replica_sets: str | None = None
     unreadable: Mapping[str, str] = NOTHING
 
-    def unread(self, group: str, kind: str, namespace: str) -> str:
-        """Return the key in `unreadable` that says why objects of a kind in a namespace are unknown, "" where all were
-        listed.
-        """
+    def unread(self, group: str, kind: str) -> str:
+        """Return the key in `unreadable` that says why objects of a kind are unknown, "" where all were listed."""
         named = [found.plural for found in self.scale_kinds if (found.group, found.kind) == (group, kind)]
         keys = [unreadable_key(group, plural) for plural in named or (f"{kind.lower()}s", EVERY_KIND)]
-        return next((key for key in (unreadable_namespace_key(namespace), *keys) if key in self.unreadable), "")
-
-    @property
-    def unread_namespaces(self) -> frozenset[str]:
-        """The namespaces of which nothing is known."""
-        return frozenset(key.removeprefix(_NAMESPACE_KEY) for key in self.unreadable if key.startswith(_NAMESPACE_KEY))
+        return next((key for key in keys if key in self.unreadable), "")
 
 
 class ObservedState(Struct, frozen=True):

@@ -310,7 +310,7 @@ def _unread(
 ) -> list[str]:
     """Return why targets of a Service are unknown: they are not woken, and nobody knows whether they run."""
     refs = [ref for ref in _targets(service, record) if ref not in known]
-    keys = {cluster.unread(ref.group, ref.kind, ref.namespace) for ref in refs} - {""}
+    keys = {cluster.unread(ref.group, ref.kind) for ref in refs} - {""}
     return sorted({cluster.unreadable[key] for key in keys})
 
 

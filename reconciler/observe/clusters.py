@@ -32,7 +32,7 @@ from reconciler.backends.protocols import (
 )
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.idling.records import may_lack_record
-from reconciler.errors import ForbiddenError, LeftOutError, MalformedAnswerError, NotFoundError, reason_of
+from reconciler.errors import ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
     Endpoints,
     Namespace,
@@ -42,13 +42,11 @@ from reconciler.model import (
     QueryKey,
     Service,
     unreadable_key,
-    unreadable_namespace_key,
 )
 from reconciler.observe.needed_objects import (
     EVERYTHING,
     NeededObjects,
     Scope,
-    namespace_of,
     needed_objects,
     placed_names,
 )
@@ -220,7 +218,6 @@ class _ClusterReader:
         self._scope = wanted.scope
         self._tell = tell
         self._pool = pool
-        self._left_out: dict[str, str] = {}  # by namespace, why nothing in it is known
         self._forbidden: set[ListKey] = set()
 
     def observed(self) -> ObservedCluster:
@@ -241,9 +238,9 @@ class _ClusterReader:
             read = found.get(asked, ())
             if isinstance(read, str):
                 return ()
-            if asked.namespace or asked.resource == NODES or not (self._left_out or wanted.decides):
+            if asked.namespace or asked.resource == NODES or not wanted.decides:
                 return read
-            return tuple(found for found in read if namespace_of(found) not in self._left_out and wanted.keeps(found))
+            return tuple(filter(wanted.keeps, read))
 
         services, endpoints, events = of(ListKey(SERVICES)), of(ListKey(ENDPOINTS)), of(ListKey(EVENTS))
         is_narrowed = replica_sets == _NOT_OF_DEPLOYMENTS
@@ -271,8 +268,7 @@ class _ClusterReader:
                 unreadable_key(asked.resource.group, asked.resource.plural): why
                 for asked, why in found.items()
                 if isinstance(why, str)
-            }
-            | {unreadable_namespace_key(space): why for space, why in self._left_out.items()},
+            },
         )
 
     def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | str]]:
@@ -284,22 +280,12 @@ class _ClusterReader:
     def _list(self, asked: ListKey) -> tuple[Any, ...] | str:
         try:
             found = self._found(asked)
-        except LeftOutError as error:
-            if asked.namespace or asked.resource == NODES or self._scope.namespace or self._is_narrowed:
-                return str(error)
-            # Whoever has it has its namespace: as its objects rest on one another, none of them is known.
-            self._left_out |= {namespace or name: str(error) for namespace, name in error.left_out}
-            found = tuple(error.read)
         except (ForbiddenError, MalformedAnswerError) as error:
             if isinstance(error, ForbiddenError):
                 self._forbidden.add(asked)
             return self._scope.words(error)
         self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
         return found
-
-    @property
-    def _is_narrowed(self) -> bool:
-        return self._wanted.tenant is not None or self._wanted.namespaces is not None
 
     def _found(self, asked: ListKey) -> tuple[Any, ...]:
         if self._wanted.tenant is not None and asked.resource != NODES:

@@ -69,7 +69,6 @@ def check_namespaces(filters: Filters, state: ObservedState) -> None:
     if any("namespaces" in cluster.unreadable for cluster in state.clusters.values()):
         return
     known = {space.ref.name for cluster in state.clusters.values() for space in cluster.namespaces}
-    known = known.union(*(cluster.unread_namespaces for cluster in state.clusters.values()))
     for pattern in filters.namespaces:
         if state.clusters and not any(fnmatchcase(name, pattern) for name in known):
             words = f'--namespace: "{pattern}" matches none of {len(known)} known'

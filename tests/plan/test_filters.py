@@ -63,7 +63,6 @@ def test_a_group_of_which_something_that_is_scaled_has_other_labels_goes_whole()
         ),
         pytest.param(("zzz",), {}, '--namespace: "zzz" matches none of 2 known', id="nothing like it"),
         pytest.param(("zzz",), {"namespaces": "forbidden"}, None, id="they cannot be read: any may be there"),
-        pytest.param(("fat",), {"namespace fat": "too large"}, None, id="it alone cannot be read"),
         pytest.param(
             ("zzz",), {"pods": "forbidden"}, '--namespace: "zzz" matches none of 2 known', id="others cannot be read"
         ),

@@ -35,8 +35,6 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.errors import (
-    AnswerTooLargeError,
-    LeftOutError,
     MalformedAnswerError,
     NotFoundError,
     RefusedError,
@@ -110,8 +108,7 @@ class KubernetesCluster:
         """Return all objects of `resource`, sorted by namespace and name; a kind that is not served gives ().
 
         Raises:
-            LeftOutError: single objects cannot be read; it has all others. ForbiddenError, MalformedAnswerError: this
-                kind cannot be read. ClusterError: the cluster cannot.
+            ForbiddenError, MalformedAnswerError: this kind cannot be read. ClusterError: the cluster cannot.
         """
         read = partial(self._read_list, resource, namespace, labels)
         if self._recorder is None:
@@ -218,10 +215,6 @@ class KubernetesCluster:
 
         try:
             found = listed(self._client, request, shape_of(resource), reduced, self._budget)
-        except LeftOutError as error:
-            if records:  # what stands in no snapshot is taken for absent there
-                raise AnswerTooLargeError(str(error)) from error
-            raise LeftOutError(str(request.operation), error.left_out, _shown(row for row, _ in error.read)) from error
         except (NotFoundError, RefusedError) as error:
             raise MalformedAnswerError(f"{error}; the cluster says that it serves it") from error
         except UnreachableError as error:

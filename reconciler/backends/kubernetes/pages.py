@@ -14,12 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.backends.decode.decoder import decoded_json
-from reconciler.backends.decode.wire import Object
 from reconciler.backends.http.client import ByteBudget, HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.credentials import without_credentials
-from reconciler.errors import AnswerTooLargeError, GoneError, LeftOutError, MalformedAnswerError, ReadLimitError
+from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
 from reconciler.worker_pool import started
 
 T = TypeVar("T")
@@ -42,9 +41,6 @@ MOST_BYTES = 1 << 30
 
 MOST_KINDS = 200
 """Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
-
-MOST_LEFT_OUT = 10
-"""Objects of one list that are too large by themselves, each of which is read up to there: more are a faulty server."""
 
 _ATTEMPTS = 3
 
@@ -82,13 +78,6 @@ class _PageMetadata(msgspec.Struct):
     resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
-class _Names(msgspec.Struct):
-    """A page of objects of which only the metadata are read."""
-
-    items: list[Object]
-    metadata: msgspec.Raw
-
-
 class _Page(msgspec.Struct, Generic[W]):
     """Every list has items: what has none is no list, and not an empty one."""
 
@@ -104,8 +93,7 @@ def listed(
     The list begins again where the server no longer keeps that moment (410).
 
     Raises:
-        LeftOutError: single objects are too large; it has all others. ClusterError: a page could not be read, or is
-            none, or there are more than `budget` has left.
+        ClusterError: a page could not be read, or is none, or there are more than `budget` has left.
     """
     return listed_at(client, request, shape, reduced, budget)[0]
 
@@ -116,18 +104,15 @@ def listed_at(
     """Return what `listed` does, and the version of the list, from which on its changes can be watched."""
     for attempt in range(_ATTEMPTS):
         found: list[T] = []
-        left_out: list[tuple[str, str]] = []
         version = ""
         try:
-            for page in _pages(client, request, shape, budget, left_out):
+            for page in _pages(client, request, shape, budget):
                 found += map(reduced, page.items or ())
                 version = page.metadata.resource_version
         except GoneError:
             if attempt == _ATTEMPTS - 1:
                 raise
             continue
-        if left_out:
-            raise LeftOutError(str(request.operation), left_out, found)
         return found, version
     raise AssertionError("the last attempt returns or raises")
 
@@ -137,13 +122,12 @@ class _PageRequests:
     those after it: large objects of one namespace keep nobody from reading the others. What other lists needed does not
     count: large objects of one kind keep nobody from reading others. After pages that fitted the next one is twice as
     large: as soon as one has, and after twice as many each time that this was too large at once, as what does not fit
-    is read for nothing. A single object that is too large is left out, and its name added to `left_out`.
+    is read for nothing. No API server has a single object that is too large: etcd keeps 1.5 MiB of one.
     """
 
-    def __init__(self, client: ApiClient, request: ApiRequest, left_out: list[tuple[str, str]]) -> None:
+    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
         self._client = client
         self._request = request
-        self._left_out = left_out
         self.items = PAGE
         self._fitted = 0  # pages of this size
         self._enough = 1  # so many have to fit before a larger one is asked for
@@ -162,9 +146,7 @@ class _PageRequests:
                 answer = self._client.send(replace(self._request, query=query))
             except AnswerTooLargeError:
                 if self.items == 1:
-                    if len(self._left_out) >= MOST_LEFT_OUT:
-                        raise
-                    return self._without_items(query)
+                    raise
                 self._shrink()
             else:
                 self._grow()
@@ -180,20 +162,11 @@ class _PageRequests:
         if self._fitted >= self._enough and self.items < PAGE:
             self.items, self._fitted, self._has_grown = min(PAGE, 2 * self.items), 0, True
 
-    def _without_items(self, query: dict[str, str]) -> HttpResponse:
-        """Return a page of one object without it: where the list goes on says the server with its metadata alone."""
-        request = replace(self._request, query=query, accept=METADATA_ONLY)
-        named = decoded(self._client.send(request).body, _Names, request.operation)
-        self._left_out += [(item.metadata.namespace or "", item.metadata.name) for item in named.items]
-        return HttpResponse(200, {}, b'{"items":[],"metadata":%b}' % bytes(named.metadata))
 
-
-def _pages(
-    client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget, left_out: list[tuple[str, str]]
-) -> Iterator[_Page[W]]:
+def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
     """Yield page by page; while one is worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-    pages = _PageRequests(client, request, left_out)
+    pages = _PageRequests(client, request)
     tokens = {""}
     asked = PAGE
     answer = pages.send("")

@@ -334,7 +334,7 @@ def _why_finished(entry: JournalEntry, workload: Workload | None, observed: Obse
     """Return why the costs of `entry` are of no use any more, () while they are or while that is not known."""
     if workload is None:
         ref = entry.workload
-        return () if observed.unread(ref.group, ref.kind, ref.namespace) else (reason(ReasonCode.WORKLOAD_GONE),)
+        return () if observed.unread(ref.group, ref.kind) else (reason(ReasonCode.WORKLOAD_GONE),)
     interrupted = reason(ReasonCode.SCALE_DOWN_INTERRUPTED, replicas=entry.after)
     if workload.spec_replicas == entry.before:
         return () if entry.by_picker and run.now < entry.at + _ADMITTED else (interrupted,)

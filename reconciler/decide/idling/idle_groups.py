@@ -19,7 +19,7 @@ from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
-from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Workload, unreadable_namespace_key
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Workload
 from reconciler.policy.types import FederatedReplicaSet
 
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
@@ -180,9 +180,7 @@ def _members(
     federated: FederatedReplicaSet, refs: list[ObjectRef], local: Mapping[ObjectRef, int], state: ObservedState
 ) -> FederatedMembers:
     ruled = {ref.cluster for ref in refs}
-    key = unreadable_namespace_key(federated.namespace)
-    unread_on = {*state.unreachable, *(name for name, cluster in state.clusters.items() if key in cluster.unreadable)}
-    preferred = [(name, federated.preference(name)) for name in sorted(unread_on)]
+    preferred = [(name, federated.preference(name)) for name in sorted(state.unreachable)]
     unread = next((name for name, own in preferred if own is not None and (own.weight or own.min_replicas)), "")
     held = met(IdlingCondition.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
     if federated.paused:

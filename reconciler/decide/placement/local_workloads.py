@@ -155,9 +155,9 @@ def _unreachable(case: _Case) -> LocalWorkload | None:
 
 
 def _unreadable(case: _Case) -> LocalWorkload | None:
-    """Whether it is there is not known where its kind could not be listed, or its namespace not be read."""
+    """Whether it is there is not known where its kind could not be listed."""
     observed = case.placement.observed
-    own = "" if observed is None else observed.unread(case.ref.group, case.ref.kind, case.ref.namespace)
+    own = "" if observed is None else observed.unread(case.ref.group, case.ref.kind)
     if observed is None or not own:
         return None
     why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=observed.unreadable[own])

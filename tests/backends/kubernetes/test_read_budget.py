@@ -14,23 +14,17 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.backends.backend import Backend
-from reconciler.backends.kubernetes import auth
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.pages import MOST_KINDS, MOST_LEFT_OUT, ReadBudget
+from reconciler.backends.kubernetes.pages import MOST_KINDS, ReadBudget
 from reconciler.backends.kubernetes.rights import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
-from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
     AnswerTooLargeError,
     ClusterError,
-    LeftOutError,
     MalformedAnswerError,
     ReadLimitError,
 )
 from reconciler.model import EVERY_KIND
-from reconciler.observe.clusters import observe
-from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.kubernetes.live import requests_to
 from tests.backends.kubernetes.sized_server import SizedServer
@@ -148,11 +142,10 @@ def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds() -> None:
 
 def test_after_what_is_too_large_pages_become_as_large_as_before() -> None:
     """In pages of one, 20,000 objects are 20,000 requests, one after the other."""
-    server = SizedServer([33 << 20] + [1000] * 20_000)
-    with pytest.raises(LeftOutError):
-        server.listed("services", ReadBudget())
-    assert server.limits[9:20] == [1, 1, 2, 4, 8, 16, 32, 64, 128, 256, 500]
-    assert len(server.limits) == 58
+    server = SizedServer([32 << 20] + [1000] * 20_000)
+    assert len(server.listed("services", ReadBudget())) == 20_001
+    assert server.limits[8:18] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 500]
+    assert len(server.limits) == 56
 
 
 def test_where_all_objects_are_large_few_answers_are_read_for_nothing() -> None:
@@ -163,10 +156,8 @@ def test_where_all_objects_are_large_few_answers_are_read_for_nothing() -> None:
 
 
 def test_a_list_of_small_pages_and_large_ones_has_no_more_pages_than_its_objects_need() -> None:
-    server = SizedServer([33 << 20, *[20 << 20] * 450, *[1000] * 30_000])
-    with pytest.raises(LeftOutError) as left:
-        server.listed("services", ReadBudget())
-    assert len(left.value.read) == 30_450
+    server = SizedServer([32 << 20, *[20 << 20] * 450, *[1000] * 30_000])
+    assert len(server.listed("services", ReadBudget())) == 30_451
 
 
 def test_small_pages_count_as_what_they_hold() -> None:
@@ -175,60 +166,11 @@ def test_small_pages_count_as_what_they_hold() -> None:
     assert len(server.listed("services", budget)) == 20_024
 
 
-def test_an_object_that_is_too_large_by_itself_is_left_out_and_named() -> None:
-    server = SizedServer([1000] * 3 + [33 << 20] + [1000] * 3)
-    with pytest.raises(LeftOutError, match=r"services: longer than is read of one answer: shop/web-3;") as left:
-        server.listed("services", ReadBudget())
-    assert left.value.read == ["web-0", "web-1", "web-2", "web-4", "web-5", "web-6"]
-
-
-def test_a_server_of_which_each_answer_is_too_large_is_asked_some_thirty_times_for_a_list() -> None:
+def test_a_server_of_which_each_answer_is_too_large_is_asked_nine_times_for_a_list() -> None:
     server = SizedServer([33 << 20] * 2000)
     with pytest.raises(AnswerTooLargeError, match="list services: the answer is longer than 32 MiB"):
         server.listed("services", ReadBudget())
-    assert server.limits == [500, 250, 125, 62, 31, 15, 7, 3, *[1] * (2 * MOST_LEFT_OUT + 1)]
-
-
-def test_an_object_that_is_too_large_makes_its_namespace_unknown_and_no_other(
-    httpserver: HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What rests on it, or it on what, is in its namespace; taken for absent it would be decided wrongly."""
-    monkeypatch.setattr(auth, "_LARGEST_ANSWER", 1 << 18)
-    fat = "x" * (1 << 18)
-    spaces = ("default", "fat", "shop", "kube-system")
-
-    def answer(request: Request) -> Any:
-        if request.path == "/api/v1/namespaces":
-            return {"items": [{"metadata": {"name": name, "uid": name}} for name in spaces]}
-        if "kube-system" in request.path:
-            return {"metadata": {"name": "kube-system", "uid": "k"}}
-        if not request.path.endswith(("/services", "/deployments")):
-            return {"items": []}
-        start, limit = int(request.args.get("continue", "0")), int(request.args["limit"])
-        names = [("fat", "huge"), ("fat", "small"), ("shop", "web")]
-        items = [{"metadata": {"name": name, "namespace": space}, "spec": {}} for space, name in names]
-        if request.path.endswith("/services") and "PartialObject" not in request.headers["Accept"]:
-            items[0]["metadata"]["annotations"] = {"a": fat}  # type: ignore[index]
-        end = start + limit
-        return {"metadata": {"continue": str(end) if end < len(items) else ""}, "items": items[start:end]}
-
-    sources = {"east": Backend("east", a_cluster(httpserver, tmp_path, answer))}
-    place = Place("fleet")
-    fleet = Fleet(
-        name="f",
-        place=place,
-        clusters=(FleetCluster(name="east", connection=ClusterConnection("east")),),
-        home="east",
-        namespace="reconciler",
-    )
-    found = observe(PolicySet(fleet), sources).clusters["east"]
-    assert [str(one.ref) for one in (*found.workloads, *found.services)] == [
-        "east/shop/Deployment/web",
-        "east/shop/Service/web",
-    ]
-    assert [one.ref.name for one in found.namespaces] == ["default", "kube-system", "shop"]
-    assert list(found.unreadable) == ["namespace fat"]
-    assert "list services: longer than is read of one answer: fat/huge" in found.unreadable["namespace fat"]
+    assert server.limits == [500, 250, 125, 62, 31, 15, 7, 3, 1]
 
 
 def test_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:

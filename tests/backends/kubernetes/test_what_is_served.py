@@ -186,7 +186,7 @@ def test_a_custom_kind_that_fails_leaves_the_one_it_is_called_like_readable(
     found = observe(a_policy_set(a_fleet("east")), {"east": source}).clusters["east"]
     assert list(found.unreadable) == ["services.served.example"]
     assert (api_namespace, "web") in [(one.ref.namespace, one.ref.name) for one in found.services]
-    assert found.unread(GROUP, "Service", "shop") == "services.served.example"
+    assert found.unread(GROUP, "Service") == "services.served.example"
 
 
 @pytest.mark.parametrize(
