@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend
@@ -50,15 +49,6 @@ _WRITES = ("create", "delete", "patch")
 _SHOWN = 3
 
 
-class TenantAccount(Struct, frozen=True):
-    """What is found of the ServiceAccount of one tenant; `missing` are its rights, each with the namespace."""
-
-    account: ServiceAccount
-    text: str
-    todo: str = ""
-    missing: tuple[tuple[Right, str], ...] = ()
-
-
 def accounts_on(cluster: str, fleet: Fleet) -> list[tuple[Tenant, ServiceAccount]]:
     """Return the tenants that have a ServiceAccount on `cluster`, each with it."""
     return [
@@ -70,32 +60,33 @@ def accounts_on(cluster: str, fleet: Fleet) -> list[tuple[Tenant, ServiceAccount
 
 def tenant_account(
     preflight: Preflight, tenant: Tenant, account: ServiceAccount, namespaces: Sequence[str], rights: Sequence[Right]
-) -> TenantAccount:
+) -> tuple[Finding, list[tuple[Right, str]]]:
     """Return whether writes as `account` are taken for its own, and whether it has those of `rights` that write in
-    `namespaces`, all of its tenant that are there.
+    `namespaces`, all of its tenant that are there; and those that it lacks, each with the namespace.
 
     Raises:
         ClusterError: the server does not say.
     """
-    whose = f"{tenant.name}: {account}"
+
+    def found(words: str, todo: str = "") -> Finding:
+        return Finding("tenant", "FAIL" if todo else "OK", f"{tenant.name}: {account} {words}", todo)
+
     try:
         user = preflight.impersonated(account)
     except ForbiddenError as error:
-        words = f"{whose} may not be impersonated ({error.words})"
-        return TenantAccount(account, words, "apply and bind the roles at the end of this report")
+        words = f"may not be impersonated ({error.words})"
+        return found(words, "apply and bind the roles at the end of this report"), []
     if user != account.user:
-        words = f"{whose} is impersonated, and the server takes that for {user}"
+        words = f"is impersonated, and the server takes that for {user}"
         todo = "let no proxy between drop the header Impersonate-User; until then all is written as this user"
-        return TenantAccount(account, words, todo)
+        return found(words, todo), []
     asked = [(right, namespace) for namespace in namespaces for right in rights if _is_needed(right, tenant)]
     missing = preflight.missing(asked, account)
     if missing:
         named = first_of([f"{right} in {namespace}" for right, namespace in missing], _SHOWN)
-        words = f"{whose} lacks {len(missing)} rights: {named}"
-        return TenantAccount(account, words, "apply the roles at the end of this report", tuple(missing))
-    return TenantAccount(
-        account, f"{whose} is impersonated, and has all rights in {counted(len(namespaces), 'namespace')}"
-    )
+        words = f"lacks {len(missing)} rights: {named}"
+        return found(words, "apply the roles at the end of this report"), missing
+    return found(f"is impersonated, and has all rights in {counted(len(namespaces), 'namespace')}"), []
 
 
 def _is_needed(right: Right, tenant: Tenant) -> bool:
@@ -120,7 +111,7 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     """
     for right in _used_rights(case):
         if case.writing or not right.apply:
-            yield _scoped(right, case.scope.namespace), _namespace_of(right, case)
+            yield _asked(right, case)
     if case.writing:
         yield from _secret_rights(case)
         for _, account in accounts_on(case.name, case.policies.fleet):
@@ -146,35 +137,30 @@ def _secret_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
                 yield secret_right(secret.name), space.ref.name
 
 
-def tenant_findings(found: list[TenantAccount], case: ClusterCheck) -> Iterator[Finding]:
-    """Report on the ServiceAccounts of tenants, and add what is known of each to `found`."""
+def tenant_findings(found: list[MissingRules], case: ClusterCheck) -> Iterator[Finding]:
+    """Report on the ServiceAccounts of tenants, and add the rules that they lack to `found`."""
     accounts = accounts_on(case.name, case.policies.fleet) if case.writing else []
     rights = _used_rights(case) if accounts else []
     observed = () if case.observed is None else case.observed.namespaces
     for tenant, account in accounts:
         spaces = [space.ref.name for space in observed if tenant.has_namespace(space.ref.name)]
         try:
-            one = tenant_account(case.preflight, tenant, account, spaces, rights)
+            finding, missing = tenant_account(case.preflight, tenant, account, spaces, rights)
         except ClusterError as error:
             yield Finding("tenant", "FAIL", f"{tenant.name}: {words_of(case, error)}")
             continue
-        found.append(one)
-        yield Finding("tenant", "FAIL" if one.todo else "OK", one.text, one.todo)
+        found += missing_rules(missing, account)
+        yield finding
 
 
-def _scoped(right: Right, namespace: str) -> Right:
-    """In one namespace, that Namespace is read in place of a list of them."""
-    if not namespace or (right.resource, right.verb) != ("namespaces", "list"):
-        return right
-    return Right("", "namespaces", "get", name=namespace)
-
-
-def _namespace_of(right: Right, case: ClusterCheck) -> str:
+def _asked(right: Right, case: ClusterCheck) -> tuple[Right, str]:
+    """Return `right` with its namespace; in one namespace, that Namespace is read in place of a list of them."""
+    namespace = case.scope.namespace
     if right.own:
-        return case.policies.fleet.namespace
+        return right, case.policies.fleet.namespace
     if (right.resource, right.verb) == ("namespaces", "list"):
-        return case.scope.namespace
-    return "" if right.resource in _CLUSTER_WIDE else case.scope.namespace
+        return Right("", "namespaces", "get", name=namespace) if namespace else right, namespace
+    return right, "" if right.resource in _CLUSTER_WIDE else namespace
 
 
 def rights_finding(case: ClusterCheck, missing: list[tuple[Right, str]] | Exception) -> Finding:
@@ -207,17 +193,14 @@ _VERBS = ("apply", "plan")
 
 
 def _lines(found: Sequence[ClusterFindings]) -> Iterator[str]:
-    clusters = max(len(checked.cluster) for checked in found)
+    clusters = max(len(checked.name) for checked in found)
     checks = max(len(finding.check) for checked in found for finding in checked.findings)
     for checked in found:
         for finding in checked.findings:
-            yield f"{finding.state:<4}  {checked.cluster:<{clusters}}  {finding.check:<{checks}}  {_said(finding)}"
+            words = "; ".join(filter(None, (finding.text, finding.todo)))
+            yield f"{finding.state:<4}  {checked.name:<{clusters}}  {finding.check:<{checks}}  {words}"
     for checked in found:
         yield from _roles(checked)
-
-
-def _said(finding: Finding) -> str:
-    return f"{finding.text}; {finding.todo}" if finding.todo else finding.text
 
 
 def _roles(one: ClusterFindings) -> Iterator[str]:
@@ -226,7 +209,7 @@ def _roles(one: ClusterFindings) -> Iterator[str]:
         account = rules.account
         missing = role(f"{_NAME if account is None else account.name}-missing", rules.namespace, rules.rules)
         yield "---"
-        yield f"# missing in {one.cluster}" + ("; bind it to the identity of the reconciler there" * (account is None))
+        yield f"# missing in {one.name}" + ("; bind it to the identity of the reconciler there" * (account is None))
         yield from manifest_lines(missing)
         if account is not None:
             yield "---"
@@ -234,17 +217,7 @@ def _roles(one: ClusterFindings) -> Iterator[str]:
 
 
 def _values(found: Sequence[ClusterFindings]) -> dict[str, Any]:
-    clusters = [
-        {
-            "name": checked.cluster,
-            "identity": checked.identity,
-            "answers": checked.answers,
-            "findings": msgspec.to_builtins(checked.findings),
-            "missing": msgspec.to_builtins(checked.missing),
-        }
-        for checked in found
-    ]
-    return document("Preflight", {"clusters": clusters})
+    return document("Preflight", {"clusters": msgspec.to_builtins(found)})
 
 
 FORMATS: Formats = {"text": _lines, "json": _values}
@@ -317,12 +290,12 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
         server = case.preflight.server()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
         others = (*_checked("credentials", credentials_findings, case), *_checked("metrics", metrics_findings, case))
-        return ClusterFindings(case.name, (no_server_finding(case, error), *others), answers=False)
+        return ClusterFindings(name=case.name, findings=(no_server_finding(case, error), *others), answers=False)
     found = server.version or "unknown version"
     version = Finding("server", "OK", f"{found}, {case.preflight.connection.context}")
     identity, uid = identity_finding(case)
     missing = missing_rights(case)
-    tenants: list[TenantAccount] = []
+    lacking: list[MissingRules] = []
     findings = (
         version,
         *tls_findings(case),
@@ -331,12 +304,11 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
         *state_findings(case),
         clock_finding(server.ahead),
         rights_finding(case, missing),
-        *_checked("tenant", partial(tenant_findings, tenants), case),
+        *_checked("tenant", partial(tenant_findings, lacking), case),
         *(finding for check, find in CHECKS.items() for finding in _checked(check, find, case)),
     )
     rules = missing_rules(missing) if isinstance(missing, list) else ()
-    of_tenants = (rule for account in tenants for rule in missing_rules(account.missing, account.account))
-    return ClusterFindings(case.name, findings, (*rules, *of_tenants), identity=uid)
+    return ClusterFindings(name=case.name, identity=uid, findings=findings, missing=(*rules, *lacking))
 
 
 def _checked(check: str, find: Callable[[ClusterCheck], Iterable[Finding]], case: ClusterCheck) -> Iterator[Finding]:
@@ -348,7 +320,7 @@ def _checked(check: str, find: Callable[[ClusterCheck], Iterable[Finding]], case
 
 
 def _with_twins(one: ClusterFindings, all_of_them: Sequence[ClusterFindings]) -> ClusterFindings:
-    twins = [other.cluster for other in all_of_them if other is not one and one.identity == other.identity != ""]
+    twins = [other.name for other in all_of_them if other is not one and one.identity == other.identity != ""]
     if not twins:
         return one
     twin = Finding("identity", "FAIL", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")

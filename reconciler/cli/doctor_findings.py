@@ -64,14 +64,14 @@ class MissingRules(Struct, frozen=True):
     account: ServiceAccount | None = None
 
 
-class ClusterFindings(Struct, frozen=True):
-    """All that was found of one cluster; `answers`: it said something at all."""
+class ClusterFindings(Struct, frozen=True, kw_only=True):
+    """All that was found of one cluster, as the JSON form has it; `answers`: it said something at all."""
 
-    cluster: str
+    name: str
+    identity: str = ""
+    answers: bool = True
     findings: tuple[Finding, ...]
     missing: tuple[MissingRules, ...] = ()
-    answers: bool = True
-    identity: str = ""
 
 
 class ClusterCheck(Struct, frozen=True):
