@@ -178,19 +178,12 @@ def _planned(
     said = done.stderr.decode(errors="replace").splitlines()
     for line in said:
         say(line)
+    ended = done.returncode
     if done.stdout:
-        return replace(review, plan=done.stdout.decode(errors="replace")), _code(done.returncode)
-    return replace(review, failure=said or (f"the plan ended with {done.returncode}",)), _failed(done.returncode)
-
-
-def _code(number: int) -> ExitCode:
-    return ExitCode(number) if number in set(ExitCode) else ExitCode.NOTHING_DONE
-
-
-def _failed(number: int) -> ExitCode:
-    """Return the exit code of a plan that printed nothing, whatever it ended with."""
-    code = _code(number)
-    return code if code in _FAILURES else ExitCode.NOTHING_DONE
+        code = ExitCode(ended) if ended in set(ExitCode) else ExitCode.NOTHING_DONE
+        return replace(review, plan=done.stdout.decode(errors="replace")), code
+    code = ExitCode(ended) if ended in _FAILURES else ExitCode.NOTHING_DONE  # whatever it ended with, it failed
+    return replace(review, failure=said or (f"the plan ended with {ended}",)), code
 
 
 def _published(platform: str, review: ReviewComment, comment: str, *, quiet: bool) -> ExitCode:

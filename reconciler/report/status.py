@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.decide.annotations import (
@@ -76,14 +77,14 @@ class RunSummary(Struct, frozen=True):
     changes: Mapping[str, int]
 
 
-class ClusterSummary(Struct, frozen=True):
-    """One cluster. `until` is when the first of its idle objects is due; `problem` why it is unknown, "" where not."""
+class ClusterSummary(Struct, frozen=True, rename="camel"):
+    """One cluster. `next_wake` is when the first of its idle objects is due; `problem` why it is unknown, else ""."""
 
     name: str
     state: str
     workloads: int = 0
     idle: int = 0
-    until: datetime | None = None
+    next_wake: datetime | None = None
     pending: int = 0
     held_back: int = 0
     problem: str = ""
@@ -166,7 +167,7 @@ def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[Idl
             "ReadOnly" if "ReadOnly" in restricted else "Frozen" if restricted else word,
             0 if observed is None else sum(workload.owner is None for workload in observed.workloads),
             len(asleep),
-            min((sleeping.until for sleeping in asleep if sleeping.until is not None), default=None),
+            _first(asleep),
             pending[name],
             held[name],
             state.unreachable.get(name, ""),
@@ -187,7 +188,7 @@ def status_lines(status: FleetStatus) -> Iterator[str]:
 
 def counts_line(status: FleetStatus) -> str:
     """Return how many clusters there are, how much of them is idle, and when the first of it wakes."""
-    due = _first(idle.until for idle in status.idle)
+    due = _first(status.idle)
     waking = f", next wake {reasons_in(status.plan).time(due)}" if due else ""
     return f"{counted(len(status.clusters), 'cluster')}, {len(status.idle)} idle{waking}"
 
@@ -196,8 +197,8 @@ def _heading(plan: Plan) -> str:
     return one_line(f"Fleet {plan.fleet} ({plan.source}, {made_at(plan)})")
 
 
-def _first(times: Iterable[datetime | None]) -> datetime | None:
-    return min((at for at in times if at is not None), default=None)
+def _first(idle: Iterable[IdleObject]) -> datetime | None:
+    return min((one.until for one in idle if one.until is not None), default=None)
 
 
 def cluster_rows(status: FleetStatus) -> Iterator[tuple[str, ...]]:
@@ -205,7 +206,7 @@ def cluster_rows(status: FleetStatus) -> Iterator[tuple[str, ...]]:
     words = reasons_in(status.plan)
     yield "Cluster", "State", "Workloads", "Idle", "Next wake", "Pending", "Held back"
     for cluster in sorted(status.clusters, key=lambda cluster: cluster.rank):
-        until = words.time(cluster.until) if cluster.until else "-"
+        until = words.time(cluster.next_wake) if cluster.next_wake else "-"
         numbers = map(str, (cluster.pending, cluster.held_back))
         yield one_line(cluster.name), _state(cluster), str(cluster.workloads), str(cluster.idle), until, *numbers
 
@@ -328,16 +329,7 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
         "fleet": plan.fleet,
         "at": format_time(plan.made_at),
         "clusters": [
-            {
-                "name": cluster.name,
-                "state": _state(cluster),
-                "workloads": cluster.workloads,
-                "idle": cluster.idle,
-                "nextWake": _time(cluster.until),
-                "pending": cluster.pending,
-                "heldBack": cluster.held_back,
-                "problem": cluster.problem,
-            }
+            {**msgspec.to_builtins(cluster), "state": _state(cluster), "nextWake": _time(cluster.next_wake)}
             for cluster in status.clusters
         ],
         "idle": [
