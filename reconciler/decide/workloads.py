@@ -61,9 +61,25 @@ def is_lagging(workload: Workload) -> bool:
     return observed is not None and generation is not None and observed < generation
 
 
+_UNDER_WAY = frozenset({"NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetUpdated"})
+"""Reasons of the condition Progressing until all pods of a new template are available for the first time.
+
+Source: kubernetes pkg/controller/deployment/util/deployment_util.go.
+"""
+
+
 def in_rollout(workload: Workload) -> bool:
+    """Return whether a rollout of `workload` is not over, as `kubectl rollout status` has it: its pods are replaced, or
+    the new ones are not available yet.
+    """
+    progressing = workload.condition("Progressing")
+    starts = progressing is not None and progressing.status == "True" and progressing.reason in _UNDER_WAY
+    return (starts and workload.spec_replicas > 0) or _replaces_pods(workload)
+
+
+def _replaces_pods(workload: Workload) -> bool:
     """Return whether the pods of `workload` are being replaced. One past its progress deadline is not, nor a
-    StatefulSet up to its partition or with OnDelete, as `kubectl rollout status` has it.
+    StatefulSet up to its partition or with OnDelete.
     """
     if is_lagging(workload):
         return True
@@ -78,7 +94,7 @@ def in_rollout(workload: Workload) -> bool:
 
 def replaces_replica_sets(workload: Workload) -> bool:
     """Return whether a rollout moves the pods of `workload` from one ReplicaSet to another now."""
-    return workload.kind.pods == "ReplicaSets" and in_rollout(workload)
+    return workload.kind.pods == "ReplicaSets" and _replaces_pods(workload)
 
 
 class Settled(Struct, frozen=True):

@@ -9,6 +9,7 @@ from reconciler.model import Condition
 from tests.builders import a_workload
 
 STUCK = (Condition("Progressing", "False", "ProgressDeadlineExceeded"),)
+STARTING = (Condition("Progressing", "True", "ReplicaSetUpdated"),)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,14 @@ STUCK = (Condition("Progressing", "False", "ProgressDeadlineExceeded"),)
         pytest.param(
             "Deployment", {"generation": 2, "conditions": STUCK}, True, id="its condition is of an older spec"
         ),
+        pytest.param(
+            "Deployment",
+            {"updated_replicas": 0, "status_replicas": 0, "conditions": STARTING},
+            True,
+            id="Recreate: the old pods are gone",
+        ),
+        pytest.param("Deployment", {"conditions": STARTING}, True, id="the new pods are not available yet"),
+        pytest.param("Deployment", {"replicas": 0, "conditions": STARTING}, False, id="scaled to zero meanwhile"),
     ],
 )
 def test_a_rollout(kind, fields, expected):
@@ -51,3 +60,4 @@ def test_a_rollout(kind, fields, expected):
 def test_a_rollout_moves_pods_between_replica_sets_of_some_kinds(kind, expected):
     assert replaces_replica_sets(a_workload(kind=kind, updated_replicas=1)) is expected
     assert not replaces_replica_sets(a_workload(kind=kind))
+    assert not replaces_replica_sets(a_workload(kind=kind, conditions=STARTING))
