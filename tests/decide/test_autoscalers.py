@@ -127,11 +127,6 @@ class TestRead:
             text = json.dumps(previous, sort_keys=True, separators=(",", ":"))
             assert found.problem == f"{PREVIOUS} is {text}, expected minReplicas and maxReplicas"
 
-    def test_idle_replicas_that_cannot_be_read(self):
-        found = self.read(idled_to="x")
-        assert (found.previous, found.idled_to) == (None, None)
-        assert FLOOR in found.problem
-
     def test_what_another_fleet_holds(self):
         ours, theirs = (self.read(owner=f"{fleet}/IdlingPolicy/a") for fleet in ("production", "staging"))
         assert (ours.problem, ours.holder) == ("", "")

@@ -112,11 +112,6 @@ class TestWhatIdlingLeaves:
         assert set(found) <= {WEB}
         return found.get(WEB)
 
-    def test_what_is_idled_now_sleeps_by_the_record_that_is_written(self):
-        marks = [annotation(key, None, text) for key, text in RECORD.items()]
-        decision = idled(FieldChange(("spec", "replicas"), 3, 0), *marks)
-        assert self.after(decision) == Settled("Asleep", 0, 3, "nights", UNTIL, (decision.key,))
-
     def test_what_is_woken_now_wakes_and_had_what_is_recorded(self):
         marks = [annotation(key, text, None) for key, text in RECORD.items()]
         decision = idled(FieldChange(("spec", "replicas"), 0, 3), *marks, to=3)

@@ -98,13 +98,6 @@ def test_a_list_that_is_forbidden_freezes_its_cluster_but_not_what_is_only_looke
     assert frozen(replace(fleet, from_context=True), state, NOW).clusters == fleet.clusters
 
 
-def test_of_several_the_one_that_lasts_longest_is_told():
-    longer = a_freeze("east", until=SOON + timedelta(days=1), reason="move")
-    state = a_state(a_cluster(config_maps=(told("east", a_freeze(), longer),)))
-    (cluster,) = frozen(a_fleet(), state, NOW).clusters
-    assert cluster.freeze_of("shop") == longer
-
-
 def everything(*freezes: Freeze, asleep: bool = False, now=NIGHT, **fleet):
     """Decide idling, placement and downscale on two clusters, of which east is home and `freezes` are told there."""
     marks = {

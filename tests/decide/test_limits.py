@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.limit_counts import LimitBases, LimitedPolicy, limit_bases, weight_of
 from reconciler.decide.limits import RunLimits, limited_policies, within_limits
-from reconciler.model import OwnerReference
 from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
 from tests.builders import (
     NO_LIMITS,
@@ -185,24 +184,6 @@ def test_what_was_idled_for_the_first_time_in_the_last_24_hours_is_on_record(fir
     assert found.idled == ({a_ref("web"): ("idling", "nights")} if counts else {})
 
 
-def test_what_a_deployment_or_a_scaled_object_says_counts_once() -> None:
-    """A Deployment's annotations are copied to its ReplicaSets; what idles a ScaledObject is on its target too."""
-    said = '{"policy":"nights","hours":{},"first":"2026-11-20T21:00:00Z"}'
-    marks, known = {"reconciler/owner": "production/IdlingPolicy/nights"}, {"reconciler/last-idled": said}
-    web = a_workload(replicas=0, annotations={**marks, **known})
-    owner = OwnerReference("apps/v1", "Deployment", "web", web.uid)
-    copied = a_workload("web-1", kind="ReplicaSet", replicas=0, annotations={**marks, **known}, owner=owner)
-    queue = a_workload("queue", replicas=0, annotations=marks)
-    scaler = a_workload(
-        "queue", kind="ScaledObject", annotations={**marks, **known}, scale_target=("Deployment", "queue")
-    )
-    operated = a_workload("db", owner=OwnerReference("example.com/v1", "Database", "db", "uid-db"))
-    state = a_state(a_cluster(workloads=(web, copied, queue, scaler, operated)))
-    found = limit_bases(a_fleet(), state, a_run(datetime(2026, 11, 20, 22, tzinfo=UTC)))
-    assert found.clusters == {"east": {"workloads": 3, "replicas": 5}}
-    assert found.idled == {one.ref: ("idling", "nights") for one in (web, scaler)}
-
-
 # What is held back
 
 
@@ -218,12 +199,6 @@ def test_what_is_known_goes_on_where_too_much_is_new() -> None:
 )
 def test_a_limit_is_lifted_once_or_up_to_a_bound(lifted: dict[str, int | None], is_held: bool) -> None:
     assert bool(held(idles(4), limits=fleet_limits(3), lifted=lifted).held_back) is is_held
-
-
-def test_a_policy_that_is_lifted_takes_nothing_from_the_others() -> None:
-    policies = (a_policy(), a_policy("idle-qa"))
-    result = held([*idles(9), *idles(3, "idle-qa")], *policies, limits=fleet_limits(3), lifted={"idle-dev": None})
-    assert result.held_back == ()
 
 
 def test_what_a_policy_that_is_gone_removes_is_lifted_with_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -124,58 +124,6 @@ def test_an_opt_out(annotations, expected):
 
 
 THEIRS, THEIR_TIME = "downscaler/exclude", "downscaler/exclude-until"
-A_SECOND_FROM_NOW = NOW + timedelta(seconds=1)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        pytest.param({THEIRS: "true"}, (f'{THEIRS}: "true"', None, False, f"{THEIRS} is removed"), id="for good"),
-        pytest.param({THEIRS: "x"}, (f'{THEIRS}: "x"', None, False, f"{THEIRS} is removed"), id="any other value"),
-        pytest.param({THEIRS: "False"}, None, id="not"),
-        pytest.param(
-            {THEIR_TIME: "2026-11-20T15:41:24Z"},
-            (f"{THEIR_TIME}: 2026-11-20T15:41:24Z", A_SECOND_FROM_NOW, False, LATER),
-            id="until a second from now",
-        ),
-        pytest.param({THEIR_TIME: AT}, None, id="until now"),
-        *(
-            pytest.param(
-                {THEIR_TIME: text},
-                (f"{THEIR_TIME}: {text}", at, False, f"it is {at:%Y-%m-%dT%H:%M:%SZ} or later"),
-                id=text,
-            )
-            for text, at in (
-                ("2026-12-01T08:30", datetime(2026, 12, 1, 8, 30, tzinfo=UTC)),
-                ("2026-12-01 08:30", datetime(2026, 12, 1, 8, 30, tzinfo=UTC)),
-                ("2026-12-01", datetime(2026, 12, 1, tzinfo=UTC)),
-            )
-        ),
-        pytest.param({THEIR_TIME: ""}, None, id="no time"),
-        pytest.param(
-            {THEIR_TIME: "tomorrow"},
-            (f'{THEIR_TIME} is "tomorrow", expected a time as in RFC 3339', None, True, "the time can be read"),
-            id="until a time that cannot be read",
-        ),
-        pytest.param(
-            {THEIRS: "false", THEIR_TIME: "2026-11-20T15:41:24Z"},
-            (f"{THEIR_TIME}: 2026-11-20T15:41:24Z", A_SECOND_FROM_NOW, False, LATER),
-            id="false does not end a time",
-        ),
-        pytest.param(
-            {FLAG: "false", THEIRS: "true"},
-            (f'{THEIRS}: "true"', None, False, f"{THEIRS} is removed"),
-            id="and ours not",
-        ),
-        pytest.param({FLAG: "true", THEIRS: "true"}, (f'{FLAG}: "true"', None, False, REMOVED), id="and ours"),
-    ],
-)
-def test_an_opt_out_of_kube_downscaler(annotations, expected):
-    """It counts where the Fleet says so."""
-    found = next(exclusions(annotations, NOW, kube_downscaler=True), None)
-    assert (found and (str(found.reason), found.until, found.unreadable, str(found.change_if))) == expected
-    without = next(exclusions(annotations, NOW), None)
-    assert (without is None) is (FLAG not in annotations or annotations[FLAG] == "false")
 
 
 def federated(target: TargetRef | None = None) -> FederatedReplicaSet:

@@ -108,12 +108,6 @@ def told(*stopped: Tenant, state: ObservedState = STATE, desired: DesiredState |
     return with_stopped(desired or DesiredState(), policies(*stopped, **fields), state, a_run(NOW))
 
 
-def test_what_is_asked_for_in_its_namespaces_wakes_and_only_there():
-    asleep = [a_workload(namespace=one, replicas=0, annotations=ASKED) for one in SPACES]
-    outcome = told(TEAM_A, state=a_state(a_cluster(workloads=tuple(asleep))))
-    assert [(one.verb, one.ref.namespace) for one in outcome.decisions] == [("wake", "a-1")]
-
-
 def test_clusters_that_only_wake_are_not_woken_twice():
     asleep = a_cluster(workloads=(a_workload(namespace="a-1", replicas=0, annotations=ASKED),))
     assert told(TEAM_A, state=ObservedState(clusters={}, wakes_only={"east": asleep})).decisions == ()

@@ -81,12 +81,3 @@ def test_nothing_comes_before_the_tier_it_waits_for():
 def test_a_circle_of_needs_is_a_bug_that_is_told():
     with pytest.raises(ValueError, match="in a circle"):
         in_order([a_decision("a", key="a", needs=("b",)), a_decision("b", key="b", needs=("a",))])
-
-
-def test_what_needs_an_action_that_was_left_out_is_left_out_too():
-    mark = a_decision("s", key="mark", group="g")
-    idle = a_decision("w", key="idle", group="g", order=(1,), needs=("mark",))
-    other = a_decision("o", key="other", group="h")
-    actions = numbered_actions(in_order([mark, idle, other]))
-    left = doable([action for action in actions if action.decision.key != "mark"])
-    assert [action.decision.key for action in left] == ["other"]

@@ -117,11 +117,6 @@ def test_an_hour_is_long_enough_for_the_status_to_tell(minutes: int, complete: b
     assert (len(closes(desired)) == 1) is complete
 
 
-def test_a_workload_that_could_not_be_read_is_not_gone() -> None:
-    assert recovered(observed(None, unreadable={"deployments": "no answer"})).decisions == ()
-    assert recovered(observed(None, unreadable={"statefulsets": "no answer"})).decisions != ()
-
-
 def test_marks_without_an_entry_go() -> None:
     stray = marked("web-9", owner_kind="ReplicaSet", owner_name="web-1")
     desired = recovered(observed(5, config_maps=(), victim_pods=(stray, marked("web-8", "3"))))

@@ -70,15 +70,6 @@ def test_when_all_go_each_is_told(pods, to, target, ranked):
     assert len(ranking.pods) == len(ranked)
 
 
-def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
-    ranked = a_replica_set("web-1", DEPLOYMENT)
-    pods = (a_pod_on("young", "x", 1), *(a_pod_on(name, "y", 99) for name in ("a", "b")))
-    state = a_state(a_cluster(workloads=(ranked,), pods={ranked.ref: pods}))
-    ranking = pod_ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
-    assert [pod.rule for pod in ranking.pods if pod.goes] == ["order of the controller's cache"]
-    assert not ranking.forecast.certain
-
-
 def test_rank_promises_nothing_that_apply_refuses():
     web = a_workload("web", replicas=2)
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))

@@ -16,11 +16,9 @@ from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason
-from reconciler.labels import LabelSelector
 from reconciler.model import (
     Condition,
     ObjectRef,
-    OwnerReference,
     QueryAnswer,
     QueryKey,
     Sample,
@@ -228,26 +226,6 @@ def test_whatever_a_query_gives_the_limits_hold(value: float, minimum: int, maxi
 
 
 # What is selected
-
-
-@pytest.mark.parametrize(
-    ("fields", "selected"),
-    [
-        pytest.param({}, True, id="as the policy says"),
-        pytest.param({"kind": "StatefulSet"}, False, id="another kind"),
-        pytest.param({"namespace": "other"}, False, id="another namespace"),
-        pytest.param({"labels": {"app": "x"}}, False, id="other labels"),
-        pytest.param({"owner": OwnerReference("apps/v1", "Deployment", "web", "u")}, False, id="owned"),
-    ],
-)
-def test_selection(fields: dict[str, Any], selected: bool) -> None:
-    selector = Selector(
-        namespaces=ObjectSelector(include=("sh*",)),
-        workloads=WorkloadSelector(("deployment",), ObjectSelector(labels=LabelSelector((("app", "web"),)))),
-    )
-    workload = a_workload(**({"replicas": 6, "labels": {"app": "web"}} | fields))
-    desired = decided(a_downscale_policy(selector=selector), workload=workload)
-    assert len(desired.decisions) == len(desired.explanations) == selected
 
 
 @pytest.mark.parametrize("kind", ["CronJob", "ScaledObject"])

@@ -134,12 +134,6 @@ def test_what_the_controller_does_not_do_is_done_by_marks(
     assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm.base)
 
 
-def test_the_controllers_own_way_needs_no_marks() -> None:
-    decision, _, _ = forecast(by("Logarithmic"), pods=CLOSE)
-    assert decision.victims is not None
-    assert (decision.victims.pods, decision.victims.certain, decision.downscale) == (("x", "y"), True, None)
-
-
 def test_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
     web = a_workload(replicas=1_002)
     pods = tuple(pod(f"p{number:04}", 1 if number < 501 else 40) for number in range(1_002))
@@ -153,14 +147,6 @@ def test_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
 def test_a_tie_is_not_certain() -> None:
     found = victims_of(pods=(pod("a"), pod("b"), pod("c")))
     assert (found.pods, found.certain, found.count) == (("a",), False, 1)
-
-
-def test_the_sibling_pods_count_for_colocation() -> None:
-    pods = (*PODS[:2], pod("c", 30, node="n"), pod("old", owner="old", node="n", terminating=True))
-    assert victims_of(pods=pods).pods == ("b",)
-    busy = (*PODS, pod("e", 30, node="n"), pod("f", 30, node="n"))
-    assert set(victims_of(pods=busy, to=3).pods) == {"e", "f", "d"}
-    assert set(victims_of(kind="ReplicaSet", pods=busy, to=3).pods) == {"d", "c", "b"}
 
 
 @pytest.mark.parametrize(

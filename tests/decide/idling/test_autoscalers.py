@@ -187,16 +187,6 @@ class TestSeveral:
         world = self.a_world()
         assert ("idle", "Deployment/web") in verbs(run_in(world))
 
-    @pytest.mark.parametrize("name", ["another", "zz"])
-    def test_the_bounds_of_the_one_that_was_held_come_back_although_there_is_another_now(self, name):
-        world = the_world()
-        run_in(world, FLOOR)
-        assert bounds(world) == (1, 1)
-        world.objects[a_ref(name, kind="HorizontalPodAutoscaler")] = an_hpa(name, target=("Deployment", "web"))
-        world.now = MONDAY
-        run_in(world, FLOOR)
-        assert (bounds(world), world.replicas(WEB)) == ((2, 10), 5)
-
 
 class TestKeda:
     """The ScaledObject is paused; its target is left to KEDA."""
@@ -273,14 +263,6 @@ class TestKeda:
         world.now = MONDAY
         run_in(world, a_policy(idle_replicas=idle_replicas))
         assert world.replicas(WEB) == 3
-
-    def test_a_scaled_object_that_is_made_anew_takes_its_target_back(self):
-        world = self.idle_world()
-        world.add(replace(self.world().objects[self.jobs], uid="uid-new"))
-        world.controllers()
-        assert world.replicas(WEB) == 1
-        run_in(world, a_policy(selector=workloads_selector("CronJob")))
-        assert marks(world, WEB) == marks(world, self.jobs) == marks(world) == []
 
     def test_what_was_idled_before_keda_came_is_still_woken(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)

@@ -200,16 +200,6 @@ WOKEN_NOW = {"reconciler/awake-since": "2026-11-20T21:50:00Z"}
 ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
 
 
-def test_before_the_window_what_keeps_a_neighbour_up_counts_too():
-    together = (a_workload(), a_workload("api", template_labels={"app": "web"}, **EXCLUDED))
-    outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=together)), now=NOON)
-    changes = {one.ref.name: change_if_of(one) for one in outcome.desired.explanations}
-    assert changes == {
-        "web": f"{OPENS} and reconciler/exclude is removed from Deployment/api",
-        "api": f"{OPENS} and reconciler/exclude is removed",
-    }
-
-
 UNTIL = {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}
 
 

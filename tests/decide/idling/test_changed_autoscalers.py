@@ -47,16 +47,6 @@ class TestALowerMinimum:
     def bounds(self, world: World) -> tuple[int | None, int]:
         return world.objects[HPA].minimum, world.objects[HPA].maximum
 
-    def test_a_minimum_that_its_metrics_do_not_allow_is_not_written_when_the_policy_changes_either(self):
-        world = self.world()
-        run_in(world, LOWERED)
-        at_zero = a_policy(autoscalers=Autoscalers("LowerMinimum"))
-        run_in(world, at_zero)
-        assert self.bounds(world) == (1, 10)
-        world.now = MONDAY
-        run_in(world, at_zero)
-        assert self.bounds(world) == (3, 10)
-
     def test_a_night(self):
         world = self.world()
         assert said_of(run_in(world, LOWERED))[0] == "gets a lower minimum"
@@ -278,15 +268,6 @@ class TestScaledToZeroByItself:
         assert verbs(outcome) == [("wake", "HorizontalPodAutoscaler/web")]
         assert outcome.desired.decisions[0].cause.why == "scaled to 3 by kubectl"
         assert world.objects[HPA].behavior == {}
-        world.objects[HPA] = replace(world.objects[HPA], scaled_to_zero=False)
-        assert run_in(world, self.IDLE).desired.decisions == ()
-
-    def test_what_was_let_scale_up_at_night_is_not_idled_when_it_does(self):
-        world = self.world()
-        run_in(world, self.IDLE)
-        world.objects[HPA] = replace(world.objects[HPA], behavior={"scaleUp": {"selectPolicy": "Max"}})
-        run_in(world, self.IDLE)
-        world.scale(WEB, 3, "kube-controller-manager")
         world.objects[HPA] = replace(world.objects[HPA], scaled_to_zero=False)
         assert run_in(world, self.IDLE).desired.decisions == ()
 

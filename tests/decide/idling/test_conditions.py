@@ -177,15 +177,3 @@ def test_what_was_woken_in_this_second_is_not_idled_without_min_awake(seconds, e
     woken = {"reconciler/awake-since": f"{NIGHT + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
     outcome = decided(idle_state(annotations=woken), a_policy(min_awake=timedelta(0)))
     assert [verb for verb, name in verbs(outcome) if name == "Deployment/web"] == expected
-
-
-@pytest.mark.parametrize(("replicas", "verb"), [(3, "idle"), (2, "repair"), (1, "repair")])
-def test_what_runs_at_the_floor_with_an_old_record_is_not_idled(replicas, verb):
-    old = {
-        "reconciler/owner": "production/IdlingPolicy/idle-dev",
-        "idling.kubernetes.io/idled-at": "2026-11-20T11:00:00Z",
-        "idling.kubernetes.io/previous-scale": "5",
-        "reconciler/awake-since": "2026-11-20T12:00:00Z",
-    }
-    outcome = decided(idle_state(replicas=replicas, annotations=old), a_policy(idle_replicas=2))
-    assert (verb, "Deployment/web") in verbs(outcome)

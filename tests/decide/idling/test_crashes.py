@@ -43,15 +43,6 @@ class TestScaledUpAndTheServiceNotCleared:
         assert ("idle", "Deployment/web") in verbs(run_in(world))
         assert run_in(world).desired.decisions == ()
 
-    def test_it_is_cleared_also_where_it_is_to_be_idle_and_was_just_woken(self):
-        world = an_idle_world()
-        world.now += MINUTE
-        world.need_pods(SERVICE)
-        run_in(world, writes=1)
-        world.now += MINUTE
-        assert verbs(run_in(world)) == [("clear", "Service/web")]
-        assert world.replicas(WEB) == 3
-
     def test_it_is_cleared_where_a_hand_takes_it_to_zero_and_another_service_has_no_mark(self):
         world = self.world()
         world.now += MINUTE

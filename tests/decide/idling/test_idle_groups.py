@@ -39,7 +39,6 @@ WEB = a_workload()
 API = a_workload("api", template_labels={"app": "web", "part": "api"})
 SERVICE = a_service()
 EXCLUDED = {"reconciler/exclude": "true"}
-LISTED = "idling.kubernetes.io/unidle-targets"
 
 
 def a_pod_of(workload: Workload, **fields: Any):
@@ -203,22 +202,6 @@ class TestIdleReplicasThatDiffer:
         assert self.counts(world) == [0, min(replicas, 2)]
         assert self.idled_to(world) == str(min(replicas, 2))
         assert run_in(world, *self.policies).desired.decisions == ()
-
-    @pytest.mark.parametrize("mode", ["Enforce", "Observe"])
-    def test_what_wakes_to_no_more_than_that_stands_idle_at_once(self, mode):
-        world = self.world(WEB, self.batch)
-        run_in(world, a_policy("old"))
-        assert self.counts(world) == [0, 0]
-        new = a_policy("new", idle_replicas=2, mode=mode)
-        run_in(world, new)
-        assert self.counts(world) == [2 if mode == "Enforce" else 0, 2]
-        assert (written_list(world), self.idled_to(world)) == (["web"], "2")
-        assert run_in(world, new).desired.decisions == ()
-
-
-def written_list(world, name: str = "web") -> list[str]:
-    text = world.objects[a_ref(name, kind="Service")].annotations[LISTED]
-    return [entry.split('"')[0] for entry in text.split('"name":"')[1:]]
 
 
 # what is not known

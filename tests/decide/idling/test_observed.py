@@ -120,14 +120,6 @@ class TestWhatAListPutsBehindAService:
         theirs = listing(OTHER) | {"reconciler/owner": "staging/IdlingPolicy/night"}
         assert self.other(a_service(annotations=theirs), a_workload("other", **workload)) == [("web", False)]
 
-    @pytest.mark.parametrize("lists", ["ScaledObject", "Deployment"])
-    def test_the_target_of_a_scaled_object_is_behind_it_where_the_list_names_either(self, lists):
-        scaled = a_workload("web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
-        listed = {"ScaledObject": scaled.ref, "Deployment": a_ref("web")}[lists]
-        service = a_service(annotations=listing(listed))
-        jobs = only(found(a_policy(), services=(service,), workloads=(a_workload(), scaled)), "web-so")
-        assert ([one.ref.name for one in jobs.behind], jobs.listed_only) == (["web"], frozenset())
-
     def test_a_list_of_what_is_not_there_adds_nothing(self):
         service = a_service(annotations=listing(a_ref("gone")))
         assert [one.ref.name for one in found(services=(service,), workloads=(a_workload(),)).subjects] == []

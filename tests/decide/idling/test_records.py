@@ -14,7 +14,7 @@ from reconciler.decide.idling.records import (
     read_record,
     readable_part,
 )
-from reconciler.decide.idling.service_records import LONG_AGO, UnidleTarget, read_service_record
+from reconciler.decide.idling.service_records import LONG_AGO, read_service_record
 from reconciler.decide.last_idled import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints
@@ -64,18 +64,6 @@ def test_the_marks_are_written_as_the_seed_has_them():
             ),
         },
     }
-
-
-def test_marks_of_oc_idle_are_read_and_are_not_ours():
-    reading = read_service_record(
-        {
-            "idling.alpha.openshift.io/idled-at": AT,
-            "idling.alpha.openshift.io/unidle-targets": '[{"kind":"ReplicationController","name":"web","replicas":2}]',
-        },
-        OURS,
-        GROUPS,
-    )
-    assert (reading.ours, reading.record.targets) == (False, (UnidleTarget("ReplicationController", "web", "", 2),))
 
 
 @pytest.mark.parametrize(

@@ -62,15 +62,6 @@ class TestInsist:
         assert world.replicas(WEB) == 5
         assert UNDONE not in world.objects[WEB].annotations
 
-    @pytest.mark.parametrize(
-        "by", ["kubectl", "kubectl-edit", "kubectl-client-side-apply", "kubectl.exe", "oc", "k9s", "Lens", "Mozilla"]
-    )
-    def test_what_a_person_scales_up_stays_awake(self, by: str):
-        world = an_idle_world(INSISTS)
-        reverted(world, by)
-        assert ("release", "Deployment/web") in verbs(run_in(world, INSISTS))
-        assert world.replicas(WEB) == 5
-
     @pytest.mark.parametrize("through", ["Service", "Deployment"])
     def test_one_policy_that_yields_is_enough(self, through: str):
         """One selects the Service, the other one the Deployment behind it, so that both decide."""
@@ -145,18 +136,6 @@ class TestFirstPlan:
         policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment"))
         (text,) = notices_of(run_in(a_world(web, now=NIGHT), policy, writes=0), "otherWriter")
         assert text.startswith("east: helm writes the scale of east/shop/Deployment/web too, and may undo that; let ")
-
-
-@pytest.mark.parametrize(
-    ("by", "words"),
-    [
-        ("kustomize-controller", "spec.ignore: [{paths: [/spec/replicas], target: {kind: Deployment}}]"),
-        ("helm", "let the values of the chart leave spec.replicas out"),
-        ("helm-controller", "in the HelmRelease: spec.driftDetection"),
-    ],
-)
-def test_each_tool_has_its_remedy(by: str, words: str):
-    assert words in remedy(by, [a_workload()])
 
 
 def test_what_helm_writes_of_two_kinds_is_advised_for_each():

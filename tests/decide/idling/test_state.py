@@ -27,11 +27,9 @@ RECORD = {
     "reconciler/owner": OURS,
 }
 BROKEN = {**RECORD, "idling.kubernetes.io/previous-scale": "many"}
-THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/idle-dev"}
 TARGETS = "idling.kubernetes.io/unidle-targets"
 LISTS = '[{"kind":"Deployment","name":"web","group":"apps","replicas":5}]'
 LIST = {"idling.kubernetes.io/idled-at": IDLED, TARGETS: LISTS, "reconciler/idled-to": "2", "reconciler/owner": OURS}
-OC_LIST = {"idling.alpha.openshift.io/idled-at": IDLED, "idling.alpha.openshift.io/unidle-targets": LISTS}
 WRITTEN = FieldWriter("reconciler", NIGHT)
 TWO = (a_policy(), a_policy("other"))
 
@@ -145,23 +143,6 @@ def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled
     assert found == "idle"
     assert recorded is not None
     assert (recorded.replicas, format_time(recorded.idled_at)) == (replicas, idled_at)
-
-
-@pytest.mark.parametrize(
-    ("replicas", "annotations", "state"),
-    [
-        pytest.param(0, {}, "unproven", id="listed, and at zero"),
-        pytest.param(3, {}, "foreign", id="listed, and running"),
-        pytest.param(0, THEIRS, "foreign", id="listed, with a record of its own"),
-        pytest.param(0, {**THEIRS, "reconciler/idled-to": "x"}, "foreign", id="listed, with a broken record"),
-        pytest.param(3, {**THEIRS, "reconciler/idled-to": "x"}, "foreign", id="running, with a broken record"),
-    ],
-)
-@pytest.mark.parametrize("listed", [OC_LIST, {}], ids=["by oc idle", "not listed"])
-def test_of_what_others_idled(replicas, annotations, state, listed):
-    found, _ = classified(a_workload(replicas=replicas, annotations=annotations), listed)
-    expected = state if listed or annotations else {"unproven": "down", "foreign": "awake"}[state]
-    assert found == expected
 
 
 @pytest.mark.parametrize(

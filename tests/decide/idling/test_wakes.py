@@ -9,12 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.restore import idle_workloads
-from reconciler.model import Event, OwnerReference
+from reconciler.model import Event
 from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json import change_document
 from reconciler.policy.types import ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
-from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa
+from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -120,14 +119,6 @@ class TestSignals:
         world = a_world(a_service(annotations={REQUESTED: "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT)
         world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
         assert verbs(decided(world.state(), now=NIGHT + later)) == []
-
-    def test_any_request_counts_where_nothing_but_a_time_ahead_of_now_says_when_it_was_idled(self):
-        """A snapshot without managedFields, or a ScaledObject: it may wake once too often, but never not at all."""
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
-        world.objects[WEB] = replace(world.objects[WEB], replicas_writer=None)
-        world.annotate(SERVICE, REQUESTED, "2026-11-20T22:10:00Z")
-        assert verbs(decided(world.state(), now=NIGHT + 20 * MINUTE)) == WAKE
 
     def test_a_request_that_cannot_be_read_is_told(self):
         world = an_idle_world()
@@ -296,12 +287,3 @@ def test_a_stateful_set_that_loses_its_volumes_is_named_before(loses):
     world = a_world(a_workload("db", kind="StatefulSet", replicas=3, loses_volumes=loses), now=NIGHT)
     said = notices_of(run_in(world, a_policy(selector=workloads_selector("StatefulSet"))), "lostVolumes")
     assert ["whenScaled is Delete" in text for text in said] == [True] * loses
-
-
-def test_the_copies_of_a_record_on_replica_sets_are_not_asked():
-    marks = {"idling.kubernetes.io/idled-at": "2026-11-20T22:00:00Z"}
-    owner = OwnerReference("apps/v1", "Deployment", "web", "u")
-    copy = a_workload("web-1", kind="ReplicaSet", replicas=0, annotations=marks, owner=owner)
-    own = a_workload("alone", kind="ReplicaSet", replicas=0, annotations=marks)
-    found = idle_workloads(a_fleet(), a_state(a_cluster(workloads=(copy, own))), a_run(MONDAY), lambda ref: True)
-    assert [one.asked.ref.name for one in found] == ["alone"]

@@ -68,12 +68,6 @@ def test_what_something_else_made_is_never_deleted(kind, marks):
     assert [one.verb for one in without(found).decisions] == [Verb.RELEASE]
 
 
-def test_a_target_with_what_is_remembered_of_it_is_still_placed():
-    known = '{"at":"2026-11-20T15:41:23Z","owner":"production/FederatedReplicaSet/shop/web","replicas":1}'
-    target = a_workload(cluster="west", annotations={CAPACITY: known}, ready_replicas=2)
-    assert about(without(target, policies=[a_placed()]), "west") == []
-
-
 def test_nothing_is_deleted_where_nothing_is_written():
     west = a_cluster("west", config_maps=(a_status("{}", key="shop/gone", cluster="west", at=ago(hours=1)),))
     east = a_cluster("east", config_maps=(a_status("{}", key="shop/lost"),))

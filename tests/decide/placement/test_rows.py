@@ -14,13 +14,11 @@ from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, chang
 
 from .placements import (
     EVENLY,
-    IDLE,
     MINUTE_NS,
     a_deployment,
     a_federated,
     a_fleet_with,
     a_full,
-    a_local,
     a_memory,
     a_placed,
     a_status,
@@ -237,14 +235,6 @@ def test_a_paused_one():
     assert statuses(desired) == {"a": (3, 3, ""), "b": (3, None, ""), "c": (1, 1, ""), "d": (None, None, "")}
 
 
-def test_a_cluster_that_never_had_any_is_not_in_the_status():
-    desired = place(
-        settled("a", 3), a_cluster("b"), federated=a_federated(3, clusters={"a": ClusterPreference(0, None, 1)})
-    )
-    assert statuses(desired) == {"a": (3, 3, "")}
-    assert rows(desired)["b"] == ((0, 0, 0, 0, None, 0), "no preference for this cluster")
-
-
 FORGOTTEN = "refused writes of removed policies are forgotten"
 
 
@@ -308,12 +298,6 @@ def test_what_is_left_alone_keeps_its_row(west, expected, why):
         if expected[0]
         else {"east": {"total": 6, "share": 6}}
     )
-
-
-def test_one_that_idling_claims_while_it_is_scaled_up_by_hand_counts_with_what_it_has():
-    west = settled("west", 5, annotations={**a_local("west", 1).annotations, **IDLE})
-    desired = place(settled("east", 4), west, federated=a_federated(9), claims={west.workloads[0].ref: "days"})
-    assert rows(desired)["west"] == ((5, 5, 5, 5, None, 0), "idle, days decides")
 
 
 def test_a_refusal_is_remembered_where_nothing_else_is():

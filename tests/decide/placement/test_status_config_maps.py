@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from reconciler.decide.annotations import ObservedCapacity, read_capacity
+from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.placement.status import read_rejection, rejection_after_failure
 from tests.builders import NOW, a_ref
 
@@ -79,12 +79,6 @@ class TestProbes:
         west = a_full("west", 2, 1, minutes=3, **known(1, ago(minutes=8), retry_after=ago(minutes=3)))
         desired = place(settled("east", 9), west, federated=self.federated)
         assert (numbers(desired), written(desired)) == ({}, "")
-
-    def test_in_vain_it_is_taken_off_and_the_wait_doubles(self):
-        west = a_full("west", 2, 1, **known(1, ago(minutes=11), retry_after=ago(minutes=6)))
-        desired = place(settled("east", 9), west, federated=self.federated)
-        assert numbers(desired) == {"west": "scale 2 -> 1"}
-        assert read_capacity({CAPACITY: written(desired)}).retry_after == NOW + timedelta(minutes=10)
 
 
 class TestRejections:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.decisions import FieldChange, Phase, Verb
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.status import rejection_after_failure, rejection_key
 from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef
@@ -121,15 +121,6 @@ class TestConflict:
             "replaces the one deleted because its selector differs, weight 1 of 2",
         )
 
-    def test_another_selector_without_our_label_is_marked_before_it_is_deleted(self):
-        foreign = {"labels": {}, "annotations": {}, "selector": LabelSelector(match_labels=(("app", "other"),))}
-        desired = place(settled("east", 3), settled("west", 3, **foreign))
-        journal, marked, deleted, created = (one for one in desired.decisions if one.ref.cluster == "west")
-        assert (marked.verb, marked.phase, marked.needs) == (Verb.REPAIR, Phase.REPAIR, (journal.key,))
-        assert FieldChange(("metadata", "labels", "reconciler/frs"), None, "web") in marked.changes
-        assert (deleted.verb, deleted.needs, deleted.uid) == (Verb.DELETE, (marked.key,), marked.uid)
-        assert (created.verb, created.needs) == (Verb.CREATE, (deleted.key,))
-
     @pytest.mark.parametrize(("replicas", "expected"), [(0, [Verb.REPAIR]), (2, [Verb.SCALE])])
     def test_one_with_another_selector_keeps_its_template_where_it_runs_nothing(self, replicas, expected):
         labels = {"app": "web", "tier": "front"}
@@ -145,12 +136,6 @@ class TestConflict:
 
 
 class TestStuck:
-    def test_until_the_pods_are_known_nothing_is_decided(self):
-        west = settled("west", 5, ready_replicas=4)
-        desired = place(settled("east", 5), west, federated=a_federated(10))
-        assert [question.workload for question in desired.questions] == [west.workloads[0].ref]
-        assert (desired.decisions, desired.placements) == ((), ())
-
     def test_pods_that_cannot_be_read_leave_the_cluster_as_it_is(self):
         west = a_cluster(
             "west",
@@ -172,13 +157,6 @@ def since(**duration):
 
 
 class TestLeftOut:
-    def test_where_that_is_unknown_the_others_grow_by_a_raised_total_only(self):
-        status = STATUS.replace("west", "other")
-        east = settled("east", 5, config_maps=(a_status(status),))
-        assert numbers(place(east, lost=("west",), federated=a_federated(9))) == {}
-        assert numbers(place(east, lost=("west",), federated=a_federated(11))) == {"east": "scale 5 -> 7"}
-        assert numbers(place(settled("east", 5), lost=("west",), federated=a_federated(9))) == {}
-
     @pytest.mark.parametrize(("minutes", "expected"), [(9, {}), (10, {"east": "scale 5 -> 9"})])
     def test_after_the_grace_its_replicas_go_elsewhere(self, minutes, expected):
         maps = (a_status(STATUS), a_memory(unreachable_since=since(minutes=minutes)))
@@ -216,15 +194,6 @@ class TestMoves:
         then = place(settled("east", 4), settled("west", 6), federated=federated)
         assert numbers(then) == {"east": "scale 4 -> 2"}
         assert about(then, "east")[0].phase is Phase.DECREASE
-
-    def test_placed_but_crashing_replicas_never_cost_the_ones_that_work(self):
-        crashing = {"ready_replicas": 0, "available_replicas": None}
-        west = with_pods(settled("west", 6, **crashing), some_pods(6, minutes=11, ready=False))
-        desired = place(settled("east", 6), west, fleet=a_fleet_with("Active", "east", "west"))
-        assert numbers(desired) == {"west": "scale 6 -> 3"}
-        assert [(one.kind, one.text) for one in desired.notices] == [
-            ("notAvailable", "6 replicas are placed, not available")
-        ]
 
     def test_draining_moves_everything_that_finds_room(self):
         draining = a_fleet_with("Draining", "east", "west")

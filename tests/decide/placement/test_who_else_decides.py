@@ -92,11 +92,6 @@ class TestIdling:
             ("west", 3, 3, 0),
         ]
 
-    def test_one_that_is_idle_everywhere_is_not_made_anywhere_else(self):
-        desired = place(idle("east"), idle("west"), a_cluster("north"))
-        assert [one.ref.kind for one in desired.decisions] == ["ConfigMap"]
-        assert {one.winner for one in desired.overridden} == {"nights"}
-
     def test_when_it_is_idled_the_status_says_so_and_else_what_it_was_awake(self):
         text = place(settled("east", 3), settled("west", 3)).decisions[0].manifest["metadata"]["annotations"]
         awake = json.loads(text["reconciler/status"])
