@@ -182,8 +182,10 @@ FORMATS: Formats = {
 
 
 def report_failure(error: Exception, arguments: Sequence[str]) -> int:
-    """Print `error` and return the exit code that belongs to it."""
-    code = exit_code_of(error)
+    """Print `error` and return its exit code: 64 for what is wrong with the call, an error's own code, 1 for a bug."""
+    code = ExitCode.USAGE if isinstance(error, click.UsageError | click.BadParameter) else ExitCode.NOTHING_DONE
+    if isinstance(error, ReconcilerError):
+        code = error.exit_code
     lines = failure_lines(error)
     if wants_json(arguments):
         with suppress(OSError):  # nobody may be listening any more; the code says it all the same
@@ -192,15 +194,6 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
             show(document("Error", {"exitCode": int(code), **found}), "json")
     say_each("error", lines)
     return code
-
-
-def exit_code_of(error: Exception) -> int:
-    """Return 64 for what is wrong with the call, an error's own code, and 1 for a bug."""
-    if isinstance(error, click.UsageError | click.BadParameter):
-        return ExitCode.USAGE
-    if isinstance(error, ReconcilerError):
-        return error.exit_code
-    return ExitCode.NOTHING_DONE
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
@@ -231,10 +224,4 @@ def failure_lines(error: Exception) -> list[str]:
 
 def problem_values(problem: Problem) -> dict[str, Any]:
     """Return a problem of a policy file as JSON values."""
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "column": problem.column,
-        "field": problem.field,
-        "message": problem.message,
-    }
+    return {name: getattr(problem, name) for name in ("file", "line", "column", "field", "message")}

@@ -208,14 +208,8 @@ def _chosen(form: str) -> Progress:
         return Progress()
     if form == "json":
         return JsonLines()
-    if form == "auto" and sys.stderr.isatty() and _may_draw():
-        return ProgressBar()
-    return PlainLines()
-
-
-def _may_draw() -> bool:
-    """Return whether a terminal takes more than lines of text."""
-    return os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR") and not os.environ.get("CI")
+    only_lines = os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR") or os.environ.get("CI")
+    return ProgressBar() if form == "auto" and sys.stderr.isatty() and not only_lines else PlainLines()
 
 
 class ProgressBar(Progress):
@@ -233,13 +227,9 @@ class ProgressBar(Progress):
             self.hide()
 
     def show_reading(self, read: Sequence[ClusterRead]) -> None:
-        if self._drawing is None:
-            self._draw()
         self._update(reading_words(read))
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
-        if self._drawing is None:
-            self._draw()
         done = "metadata update of" if is_metadata(action.decision) else verb_of(action.decision)
         self._update(f"{done} {name_of(action.ref)}: {outcome_word(outcome)}")
 
@@ -247,7 +237,7 @@ class ProgressBar(Progress):
         with self._lock:
             self.hide()
 
-    def _draw(self) -> None:
+    def _drawn(self) -> Drawing:
         """Draw a bar where the number of changes is known, else a spinner."""
         from rich.console import Console
         from rich.progress import MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -258,15 +248,15 @@ class ProgressBar(Progress):
         first = (bar, MofNCompleteColumn()) if self._chosen else (SpinnerColumn("line"),)
         words = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
         columns = (*first, words, TimeElapsedColumn())
-        self._drawing = Drawing(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-        self._drawing.start()
-        self._drawing.add_task("", total=self._chosen or None, bar=self._bar)
+        drawing = Drawing(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
+        drawing.start()
+        drawing.add_task("", total=self._chosen or None, bar=self._bar)
+        return drawing
 
     def _update(self, words: str) -> None:
-        if self._drawing is not None:
-            task = self._drawing.task_ids[0]
-            shown = printable_without_credentials(one_line(words))
-            self._drawing.update(task, description=shown, completed=self._written, bar=self._bar)
+        self._drawing = self._drawing or self._drawn()
+        shown = printable_without_credentials(one_line(words))
+        self._drawing.update(self._drawing.task_ids[0], description=shown, completed=self._written, bar=self._bar)
 
     @property
     def _bar(self) -> str:

@@ -307,14 +307,11 @@ def name_check(restoration: Restoration, subject: str | None) -> Callable[[Fleet
             if not known[what]:
                 raise UsageError(f"{problem}; {f'none records a {what}' if found else 'nothing is idle'}")
             near = nearest(name, sorted(known[what])).replace(", did", "; did")
-            raise UsageError(f"{problem}, {_expected(known[what])}{near}")
+            several = f"one of {len(known[what])}: " if len(known[what]) > 1 else ""
+            raise UsageError(f"{problem}, expected {several}{first_of(sorted(known[what]), _LISTED)}{near}")
 
     return check
 
 
 def _below(subject: str | None) -> str:
     return "" if subject is None else f" below {subject}"
-
-
-def _expected(known: Collection[str]) -> str:
-    return f"expected {f'one of {len(known)}: ' if len(known) > 1 else ''}{first_of(sorted(known), _LISTED)}"

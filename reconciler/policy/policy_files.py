@@ -151,10 +151,6 @@ def _are_manifests(documents: Sequence[Document]) -> bool:
     return bool(groups) and API_VERSION.partition("/")[0] not in groups
 
 
-def _is_policy_name(name: str) -> bool:
-    return name.endswith(_ENDINGS) and not name.endswith(TESTS)
-
-
 def _found(root: str) -> FoundFiles:
     """Return the policy files below `root`, or the one it names; hidden files and folders are skipped.
 
@@ -167,7 +163,9 @@ def _found(root: str) -> FoundFiles:
     if root.endswith(TESTS) and not os.path.isdir(root):
         words = "is a test of policies, expected a directory with policy files"
         raise UsageError(f"{spelt(root)}: {words}; `reconciler test` runs it")
-    return find_files(root, _is_policy_name) if os.path.isdir(root) else FoundFiles({root: os.stat(root)})
+    if not os.path.isdir(root):
+        return FoundFiles({root: os.stat(root)})
+    return find_files(root, lambda name: name.endswith(_ENDINGS) and not name.endswith(TESTS))
 
 
 def documents_in(file: str, content: bytes | Problem) -> Documents:

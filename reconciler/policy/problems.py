@@ -177,16 +177,13 @@ def _is_negation(word: str) -> bool:
 
 def _type(error: Any, document: Document, path: Path) -> Iterator[Problem]:
     advice = _quotes(error.instance, error.schema)
-    found = _unquoted(error.instance) if advice == _PUT_IN_QUOTES else shown(error.instance)
+    found = shown(error.instance)
+    if advice == _PUT_IN_QUOTES:  # as it stands there
+        found = f"{str(error.instance).lower()} (a {'boolean' if isinstance(error.instance, bool) else 'number'})"
     yield document.problem(path, f"is {found}, expected {expectation(error.schema)}{advice}")
 
 
 _PUT_IN_QUOTES = "; put it in quotes"
-
-
-def _unquoted(value: Any) -> str:
-    """Return a value that misses its quotes as it stands there, with its type."""
-    return f"{str(value).lower()} (a {'boolean' if isinstance(value, bool) else 'number'})"
 
 
 def _quotes(value: Any, schema: Any) -> str:

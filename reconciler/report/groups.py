@@ -194,11 +194,8 @@ def _common(actions: Sequence[Action], reasons: Mapping[int, tuple[Reasons, ...]
         return ()
     verbs = Counter(verb_of(action.decision) for action in actions).most_common(1)
     main = [reasons[member.id] for member in actions if placed or verb_of(member.decision) == verbs[0][0]]
-    return tuple(part for part in main[0] if not _is_measured(part) and all(part in parts for parts in main))
-
-
-def _is_measured(part: Reasons) -> bool:
-    return any(why.code in MEASURED for why in part)
+    shared = (part for part in main[0] if all(part in parts for parts in main))
+    return tuple(part for part in shared if not any(why.code in MEASURED for why in part))
 
 
 def _placement_words(view: PlacementView, moves: bool) -> str:

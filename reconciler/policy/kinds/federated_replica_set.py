@@ -268,7 +268,7 @@ def policy_of(
 ) -> FederatedReplicaSet:
     """Return the policy that either form of a federated ReplicaSet states; its problems are gathered in `document`.
 
-    `stated` is the document as its digest is made of it.
+    `stated` are the values of the document of which its digest is made, whatever their layout.
     """
     policy = from_fields(
         FederatedReplicaSet,
@@ -283,7 +283,7 @@ def policy_of(
         labels=metadata.labels,
         annotations={key: text for key, text in metadata.annotations.items() if not key.startswith(_BOOKKEEPING)},
         pod_picker=pod_picker_of(document, ("spec", "downscalePodPicker"), spec.pod_picker),
-        digest=_digest(stated),
+        digest=hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()[:12],
     )
     if policy.target is not None:
         _check_target(document, ("spec", "targetRef"), policy.target)
@@ -327,11 +327,6 @@ def complete_federated(spec: dict[str, Any], policy: FederatedReplicaSet) -> Non
         if manifest is not None:
             spec[name] = dict(manifest)
     complete_port(spec.get("downscalePodPicker"), policy.pod_picker)
-
-
-def _digest(value: Any) -> str:
-    """Return the first 12 hex digits of the SHA-256 of a document's values, whatever its layout."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def check_preferences(document: PolicyDocument, path: Path, preferences: Preferences) -> None:
