@@ -28,16 +28,17 @@ from reconciler.importing.manifests import (
 _POLICY_GROUP, _CLUSTER_GROUP = "policy.karmada.io", "cluster.karmada.io"
 _PROPAGATION = ("PropagationPolicy", "ClusterPropagationPolicy")
 _OVERRIDE = ("OverridePolicy", "ClusterOverridePolicy")
+_SEE_STATE = "has no counterpart; see `state` of a cluster"
 _WITHOUT_COUNTERPART = {
     ("dependentOverrides",): LEFT_TO_OTHERS,
     ("failover", "application"): "has no counterpart; see progressDeadline and unschedulableAfter",
     ("failover", "cluster"): "has no counterpart; see clusterGracePeriod",
     ("placement", "clusterAffinities"): "only the first group is carried over",
-    ("placement", "clusterTolerations"): "has no counterpart; see `state` of a cluster",
+    ("placement", "clusterTolerations"): _SEE_STATE,
     ("placement", "spreadConstraints"): "has no counterpart; see minReplicas and maxReplicas",
     ("placement", "workloadAffinity"): "has no counterpart",
     ("propagateDeps",): LEFT_TO_OTHERS,
-    ("suspension", "dispatchingOnClusters"): "has no counterpart; see `state` of a cluster",
+    ("suspension", "dispatchingOnClusters"): _SEE_STATE,
 }
 
 
@@ -67,15 +68,16 @@ class _Target(Struct, frozen=True):
 class _KarmadaImport(PlacementImport):
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         super().__init__(manifests, _CLUSTER_GROUP, "Cluster")
-        self._fields = {
-            one.name: {
-                "provider": _texts(one.at("spec", "provider")),
-                "region": _texts(one.at("spec", "region")),
-                "zone": _texts(one.at("spec", "zones") or one.at("spec", "zone")),
-            }
-            for one in manifests
-            if (one.group, one.kind) == (_CLUSTER_GROUP, "Cluster")
-        }
+        self._fields = {}
+        for one in manifests:
+            if (one.group, one.kind) == (_CLUSTER_GROUP, "Cluster"):
+                self._fields[one.name] = {
+                    "provider": _texts(one.at("spec", "provider")),
+                    "region": _texts(one.at("spec", "region")),
+                    "zone": _texts(one.at("spec", "zones") or one.at("spec", "zone")),
+                }
+                if one.at("spec", "taints"):
+                    self.gathering.lose(one, "spec.taints", _SEE_STATE)
         self._workloads: defaultdict[tuple[str, str], list[_Target]] = defaultdict(list)  # by kind, and name or ""
         for one in manifests:
             if one.kind in WORKLOADS and not one.owned:
@@ -146,10 +148,11 @@ class _KarmadaImport(PlacementImport):
             self.lose_clusters(policy)
             return
         lost = [*losses]
-        preferences, total = self._preferences(policy, names, replicas, lost)
-        total = self._overridden(target, preferences, total)
+        preferences, shares = self._preferences(policy, names, replicas, lost)
+        for name, count in self._overridden(target, names):
+            preferences[name], shares[name] = exactly(count), count
         spec = {
-            "replicas": total,
+            "replicas": sum(shares.values()),
             **({"paused": True} if policy.at("spec", "suspension", "dispatching") else {}),
             **({} if policy.at("spec", "conflictResolution") == "Overwrite" else {"onConflict": "Abort"}),
             "preferences": {"rebalance": True, "clusters": preferences},
@@ -186,11 +189,12 @@ class _KarmadaImport(PlacementImport):
 
     def _preferences(
         self, policy: Manifest, names: Sequence[str], replicas: int, lost: list[Loss]
-    ) -> tuple[dict[str, dict[str, int]], int]:
+    ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+        """Return what each cluster prefers, and what it has of that."""
         scheduling = policy.at("spec", "placement", "replicaScheduling") or {}
         where = "spec.placement.replicaScheduling"
         if scheduling.get("replicaSchedulingType", "Duplicated") != "Divided":
-            return {name: exactly(replicas) for name in names}, replicas * len(names)
+            return {name: exactly(replicas) for name in names}, dict.fromkeys(names, replicas)
         if scheduling.get("replicaDivisionPreference") == "Aggregated":
             words = "Aggregated: has no counterpart; all have the same weight, give those to fill first a larger one"
             lost.append(self.gathering.lose(policy, f"{where}.replicaDivisionPreference", words))
@@ -204,10 +208,10 @@ class _KarmadaImport(PlacementImport):
                     weights[name] = max(weights[name], int(weighted.get("weight") or 0))
         if not any(weights.values()):
             weights = dict.fromkeys(names, 1)
-        return {name: {"weight": weight} for name, weight in weights.items()}, replicas
+        return {name: {"weight": weight} for name, weight in weights.items()}, _divided(replicas, weights)
 
-    def _overridden(self, target: _Target, preferences: dict[str, dict[str, int]], total: int) -> int:
-        """Put the replicas that overrides give single clusters into `preferences`; return the replicas of all."""
+    def _overridden(self, target: _Target, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """Yield the clusters of `names` that an override gives replicas, and how many; the last one counts."""
         for policy in self._overrides:
             if policy.kind == _OVERRIDE[0] and policy.namespace != target.namespace:
                 continue
@@ -215,11 +219,7 @@ class _KarmadaImport(PlacementImport):
             if chosen and not any(map(target.is_selected_by, chosen)):
                 continue
             for affinity, count in _replica_overrides(policy):
-                for cluster in self._affine(affinity):
-                    if cluster in preferences:
-                        total += count - preferences[cluster].get("minReplicas", 0)
-                        preferences[cluster] = exactly(count)
-        return total
+                yield from ((name, count) for name in self._affine(affinity) if name in names)
 
     def _check_overrides(self) -> None:
         for policy in self._overrides:
@@ -228,6 +228,14 @@ class _KarmadaImport(PlacementImport):
                     if key != "plaintext" or any(one.get("path") != "/spec/replicas" for one in mappings(value)):
                         field = f"spec.overrideRules[{number}].overriders.{key}"
                         self.gathering.lose(policy, field, LEFT_TO_OTHERS)
+
+
+def _divided(replicas: int, weights: Mapping[str, int]) -> dict[str, int]:
+    """Return how Karmada divides `replicas`: what is left over goes to the largest weights."""
+    shares = {name: replicas * weight // sum(weights.values()) for name, weight in weights.items()}
+    for name in sorted(weights, key=lambda name: -weights[name])[: replicas - sum(shares.values())]:
+        shares[name] += 1
+    return shares
 
 
 def _texts(value: Any) -> set[str]:

@@ -43,6 +43,12 @@ def test_karmada_duplicates_or_divides(tmp_path, placement, replicas, clusters):
     assert lost(said) == []
 
 
+def test_karmada_taints_of_clusters_are_said(tmp_path):
+    known = an_object("cluster.karmada.io/v1alpha1", "Cluster", "west", taints=[{"key": "x", "effect": "NoExecute"}])
+    _, said = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, known, karmada(placement=placed("east", "west"))))
+    assert lost(said) == ["Cluster west: spec.taints: has no counterpart; see `state` of a cluster"]
+
+
 def test_karmada_clusters_by_label_and_workloads_by_label(tmp_path):
     clusters = [
         {**an_object("cluster.karmada.io/v1alpha1", "Cluster", name, {"region": region})}
@@ -101,7 +107,11 @@ def test_karmada_of_two_policies_the_higher_priority_then_the_closer_one_then_th
     assert [*specs["web"]["preferences"]["clusters"]] == [cluster]
 
 
-def test_karmada_replicas_of_an_override_are_those_of_its_clusters(tmp_path):
+@pytest.mark.parametrize(
+    ("scheduling", "replicas", "others"),
+    [({}, 8, EXACTLY), (weights(east=2, west=3), 4, {"weight": 2}), (weights(east=3, west=2), 6, {"weight": 3})],
+)
+def test_karmada_replicas_of_an_override_are_those_of_its_clusters_only(tmp_path, scheduling, replicas, others):
     rule = {
         "targetCluster": {"clusterNames": ["west"]},
         "overriders": {
@@ -110,10 +120,11 @@ def test_karmada_replicas_of_an_override_are_those_of_its_clusters(tmp_path):
         },
     }
     override = karmada("OverridePolicy", overrideRules=[rule])
-    manifests = yaml_of(DEPLOYMENT, karmada(placement=placed("east", "west")), override)
+    manifests = yaml_of(DEPLOYMENT, karmada(placement=placed("east", "west", **scheduling)), override)
     specs, said = imported(tmp_path, "karmada", manifests)
-    assert specs["web"]["replicas"] == 8
-    assert specs["web"]["preferences"]["clusters"]["west"] == {"minReplicas": 2, "maxReplicas": 2}
+    assert specs["web"]["replicas"] == replicas
+    clusters = specs["web"]["preferences"]["clusters"]
+    assert clusters == {"east": others, "west": {"minReplicas": 2, "maxReplicas": 2}}
     assert lost(said) == [
         "OverridePolicy web: spec.overrideRules[0].overriders.imageOverrider: "
         "is left to what creates the workloads (kustomize, Helm, Argo CD)"
