@@ -27,15 +27,15 @@ from reconciler.cli.progress import run_progress
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, BY_HAND_FORMATS, SERVER, RunOptions
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
-from reconciler.decide.decisions import DesiredState
-from reconciler.decide.idling.adoption import decide_adoption
+from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.decide.idling.adoption import NOT_ADOPTED, decide_adoption, is_asleep
 from reconciler.errors import ExitCode, NotFoundError, UsageError
-from reconciler.importing.downscaler import asleep_by_downscaler, import_downscaler
+from reconciler.importing.downscaler import import_downscaler, replicas_before_downscaler
 from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_green, import_kube_green
 from reconciler.importing.kubefed import import_kubefed
 from reconciler.importing.manifests import Imported, Manifest, Policy, fleet_document, policy_text, read_manifests
-from reconciler.messages import counted
+from reconciler.messages import counted, shown
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.pipeline import apply
 from reconciler.policy.types import Fleet, PolicySet
@@ -211,14 +211,12 @@ def adopt_command(options: AdoptOptions) -> int:
         world = options.world(found.fleet)
         remembered = _remembered(found.fleet, options, world) if tool == "kube-green" else {}
 
-        warned: list[str] = []  # a run decides twice, beforehand and under the locks
-
         def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-            new = [one for one in _left_to_people(state) if tool != "kube-green" and one not in warned]
-            say_each("warning", new)
-            warned.extend(new)
-            before = remembered if tool == "kube-green" else dict(_annotated(state))
-            return decide_adoption(policies, state, run, before, tool)
+            if tool == "kube-green":
+                return decide_adoption(policies, state, run, remembered, tool)
+            desired = decide_adoption(policies, state, run, dict(_annotated(state)), tool)
+            left = (Notice(NOT_ADOPTED, str(ref), words, partial=True) for ref, words in _left_to_people(state))
+            return replace(desired, notices=(*desired.notices, *left))
 
         control = replace(options.by_hand(approval.control(shown)), wakes_early=False)
         applied = apply(found, world, settings.request(), control, decide)
@@ -230,22 +228,25 @@ def _annotated(state: ObservedState) -> Iterator[tuple[ObjectRef, int]]:
     """Yield what carries the annotation of kube-downscaler, and the replicas that it had."""
     for cluster in state.clusters.values():
         for workload in cluster.workloads:
-            before = asleep_by_downscaler(workload.annotations, workload.spec_replicas)
+            before = replicas_before_downscaler(workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, ""))
             if before is not None and workload.owner is None:
                 yield workload.ref, before
 
 
-def _left_to_people(state: ObservedState) -> Iterator[str]:
+def _left_to_people(state: ObservedState) -> Iterator[tuple[ObjectRef, str]]:
     """Yield what kube-downscaler has changed that no record of ours can restore, and what to do."""
     for cluster in state.clusters.values():
         for hpa in cluster.autoscalers:
             if DOWNSCALER_ORIGINAL_REPLICAS in hpa.annotations:
                 had = hpa.annotations[DOWNSCALER_ORIGINAL_REPLICAS]
-                yield f"{hpa.ref}: its minReplicas were {had} before kube-downscaler; set them back"
+                yield hpa.ref, f"its minReplicas were {had} before kube-downscaler; set them back"
         for workload in cluster.workloads:
-            had = workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "")
+            had = workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "0")
             if workload.scale_target is not None and had.startswith("-"):
-                yield f"{workload.ref}: kube-downscaler has paused it; remove its annotation {PAUSED_REPLICAS}"
+                yield workload.ref, f"kube-downscaler has paused it; remove its annotation {PAUSED_REPLICAS}"
+            elif replicas_before_downscaler(had) is None and is_asleep(workload, 1):
+                key = f"{DOWNSCALER_ORIGINAL_REPLICAS} is {shown(had)}"
+                yield workload.ref, f"stays as kube-downscaler left it: {key}, no number of replicas; scale it up"
 
 
 def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[ObjectRef, int]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.importing.downscaler_flags import controller_of
 from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, policy_name
 from reconciler.importing.periods import (
@@ -363,8 +362,9 @@ def _closest(scopes: Sequence[Scope], keys: Iterable[str]) -> Mapping[str, str]:
     return next((scope for scope in scopes if any(key in scope for key in keys)), {})
 
 
-def asleep_by_downscaler(annotations: Mapping[str, str], replicas: int) -> int | None:
-    """Return how many replicas something had that now has `replicas`, None where the tool did not scale it down."""
-    text = annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "")
-    previous = 1 if text == "false" else whole_number_in(text)  # of a CronJob: it was not suspended
-    return previous if previous is not None and previous > replicas else None
+def replicas_before_downscaler(text: str) -> int | None:
+    """Return how many replicas the tool says that something had, None where that is no number.
+
+    A CronJob had 1 where it was not suspended.
+    """
+    return {"false": 1, "true": 0}.get(text, whole_number_in(text))

@@ -18,7 +18,7 @@ from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import printable
 from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below
 from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.policy_kinds import policy_document
+from reconciler.policy.policy_kinds import POLICY_KINDS, policy_document
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
@@ -39,6 +39,7 @@ MOST_PROBLEMS = 100
 
 _OURS = API_VERSION.encode()
 _FLEET = rb"""\bkind["']?\s*:\s*["']?Fleet\b"""
+_POLICY = _FLEET.replace(b"Fleet", f"({'|'.join(POLICY_KINDS)})".encode())
 
 
 class Loaded(Struct, frozen=True):
@@ -129,18 +130,22 @@ def left_out(path: str | Path) -> tuple[str, ...]:
     return () if any(re.search(_FLEET, text) for text in found.values()) else tuple(map(spelt, sorted(found)))
 
 
+def _is_policy_name(name: str) -> bool:
+    return name.endswith(_ENDINGS) and not name.endswith(TESTS)
+
+
 def overlooked(path: str | Path) -> tuple[Problem, ...]:
     """Return a warning for each file below `path` that holds a policy, and is not read because of its name."""
     root = str(Path(path))
     if not os.path.isdir(root):
         return ()
-    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml"
-    others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not name.endswith(_ENDINGS)).files
+    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml, and not in _test"
+    others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not _is_policy_name(name)).files
     contents = {file: read_bytes(file, root) for file in others}
     return tuple(
         Problem.of_path(spelt(file), words)
         for file, data in contents.items()
-        if isinstance(data, bytes) and _OURS in data
+        if isinstance(data, bytes) and _OURS in data and re.search(_POLICY, data)
     )
 
 
@@ -165,7 +170,7 @@ def _found(root: str) -> FoundFiles:
         raise UsageError(f"{spelt(root)}: {words}; `reconciler test` runs it")
     if not os.path.isdir(root):
         return FoundFiles({root: os.stat(root)})
-    return find_files(root, lambda name: name.endswith(_ENDINGS) and not name.endswith(TESTS))
+    return find_files(root, _is_policy_name)
 
 
 def documents_in(file: str, content: bytes | Problem) -> Documents:

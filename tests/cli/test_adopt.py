@@ -58,7 +58,7 @@ def test_what_is_adopted_is_idle_until_the_morning_and_then_as_it_was(desk):
     assert "off" not in woken.out
 
 
-def test_what_the_tool_changed_of_autoscalers_is_said_once(desk):
+def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(desk):
     scaled_object = an_object(
         "ScaledObject",
         "web",
@@ -70,11 +70,19 @@ def test_what_the_tool_changed_of_autoscalers_is_said_once(desk):
     had = autoscaler("api", "dev").replace(
         "{name: api,", '{annotations: {downscaler/original-replicas: "3"}, name: api,'
     )
-    desk.write("snapshot/east/dev.yaml", documents(workload("web", "dev", 0), scaled_object, had))
+    broken = [
+        workload(name, "dev", replicas, metadata=f'annotations: {{downscaler/original-replicas: "{text}"}}')
+        for name, replicas, text in (("x", 0, "x"), ("y", 0, ""), ("woken", 1, "x"))
+    ]
+    desk.write("snapshot/east/dev.yaml", documents(workload("web", "dev", 0), scaled_object, had, *broken))
     said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
-    assert [line for line in said.err.splitlines() if line.startswith("warning:")] == [
-        "warning: east/dev/HorizontalPodAutoscaler/api: its minReplicas were 3 before kube-downscaler; set them back",
-        "warning: east/dev/ScaledObject/web: kube-downscaler has paused it; "
+    left = "stays as kube-downscaler left it: downscaler/original-replicas is"
+    assert said.code == 6
+    assert [" ".join(line.split()) for line in said.out.splitlines() if "kube-downscaler" in line] == [
+        "east/dev/HorizontalPodAutoscaler/api its minReplicas were 3 before kube-downscaler; set them back",
+        f'east/dev/Deployment/x {left} "x", no number of replicas; scale it up',
+        f'east/dev/Deployment/y {left} "", no number of replicas; scale it up',
+        "east/dev/ScaledObject/web kube-downscaler has paused it; "
         "remove its annotation autoscaling.keda.sh/paused-replicas",
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.importing.downscaler import asleep_by_downscaler
+from reconciler.importing.downscaler import replicas_before_downscaler
 from tests.importing.downscaled import UP, controller, space, web
 from tests.importing.peers import imported, lost
 from tests.pipeline.calls import Folder
@@ -252,17 +252,8 @@ def test_what_has_no_counterpart_is_said_with_object_and_annotation(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "replicas", "had"),
-    [
-        ("3", 0, 3),
-        ("3", 1, 3),
-        ("3", 3, None),
-        ("false", 0, 1),
-        ("true", 0, None),
-        ("1", 0, 1),
-        ("50%", 0, None),
-        ("", 0, None),
-    ],
+    ("text", "had"),
+    [("3", 3), ("0", 0), ("false", 1), ("true", 0), ("50%", None), ("-1", None), ("", None)],
 )
-def test_what_is_asleep_has_fewer_replicas_than_it_had(text, replicas, had):
-    assert asleep_by_downscaler({"downscaler/original-replicas": text}, replicas) == had
+def test_what_a_workload_had_is_a_number_or_whether_it_was_suspended(text, had):
+    assert replicas_before_downscaler(text) == had

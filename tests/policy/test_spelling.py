@@ -239,12 +239,16 @@ def test_a_file_with_a_policy_that_is_not_read_because_of_its_name_is_named(tmp_
     folder = Folder(tmp_path)
     for file, text in FILES.items():
         folder.write(f"policies/{file}", text)
-    folder.write("policies/nights.txt", CALENDAR.format(hours='uptime: ["Mon-Fri 07:00-20:00"]'))
+    for name in ("nights.txt", "nights_test.yaml"):
+        folder.write(f"policies/{name}", CALENDAR.format(hours='uptime: ["Mon-Fri 07:00-20:00"]'))
+    folder.write("policies/nights.json", '{"apiVersion": "reconciler/v1alpha1", "kind": "Calendar"}')
+    folder.write("policies/good_test.yaml", "apiVersion: reconciler/v1alpha1\nkind: PolicyTest\n")
     folder.write("policies/notes.txt", "buy milk\n")
     folder.write("policies/README.md", "    apiVersion: reconciler/v1alpha1\n")
     said = folder.call("validate")
-    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml"
-    assert (said.code, said.err) == (0, f"warning: policies/nights.txt: {words}\n")
+    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml, and not in _test\n"
+    named = ("nights.json", "nights.txt", "nights_test.yaml")
+    assert (said.code, said.err) == (0, "".join(f"warning: policies/{name}: {words}" for name in named))
 
 
 @pytest.mark.parametrize("verb", ["plan", "validate"])

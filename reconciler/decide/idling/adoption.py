@@ -25,7 +25,7 @@ def decide_adoption(
     with something that runs, is left as it is and the run is partial. What was ever idled here is not the tool's.
     """
     seen = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
-    asleep = {ref: count for ref, count in before.items() if ref in seen and _is_asleep(seen[ref], count)}
+    asleep = {ref: count for ref, count in before.items() if ref in seen and is_asleep(seen[ref], count)}
     awake = {name: _as_before(cluster, asleep) for name, cluster in state.clusters.items()}
     desired = decide_idling(policies, replace(state, clusters=awake), run).desired
     running = {
@@ -48,7 +48,8 @@ def decide_adoption(
     return DesiredState(decisions, notices=notices, explanations=desired.explanations)
 
 
-def _is_asleep(workload: Workload, before: int) -> bool:
+def is_asleep(workload: Workload, before: int) -> bool:
+    """Return whether another tool has idled `workload`, which had so many replicas `before`."""
     known = (IDLED_AT, LAST_IDLED, AWAKE_SINCE)
     return workload.spec_replicas < before and not any(key in workload.annotations for key in known)
 

@@ -26,7 +26,7 @@ from reconciler.policy.kinds.fields import (
     WorkloadPattern,
     given,
 )
-from reconciler.workload_kinds import BROUGHT_SWITCHES, BY_KIND, SWITCHES
+from reconciler.workload_kinds import BROUGHT_SWITCHES, BY_KIND, KNOWN, SWITCHES
 
 _SCALABLE = tuple(BY_KIND)
 _WITHOUT_SCALE = (*(one.kind for one in BROUGHT_SWITCHES), "HorizontalPodAutoscaler", "Namespace", "Pod", "Service")
@@ -254,5 +254,5 @@ def kind_fault(kind: str) -> str | None:
         return "expected a kind with replicas, like Deployment"
     if found is not None:
         return None
-    meant = nearest_of(kind, known.values(), likeness=_SURELY_MEANT)
+    meant = known.get(KNOWN.get(kind, "")) or nearest_of(kind, known.values(), likeness=_SURELY_MEANT)
     return None if meant is None else f'expected a kind, did you mean "{meant}"?'
