@@ -15,7 +15,7 @@ from reconciler.apply.access import Access
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.pod_picker import HttpPodPicker
-from reconciler.backends.protocols import DEFAULTS, RequestSettings, VictimOrder
+from reconciler.backends.protocols import DEFAULTS, NoMetrics, RequestSettings, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
 from reconciler.model import JOURNAL, NOTHING, Pod
@@ -66,7 +66,7 @@ class World(Struct, frozen=True):
     def without(self, unreachable: Mapping[str, str]) -> World:
         """Return this world where the clusters in `unreachable`, with the reason, are not asked again."""
         gone = {
-            name: replace(self.sources[name], cluster=None, metrics=None, error=why)
+            name: replace(self.sources[name], cluster=None, metrics=NoMetrics(), error=why)
             for name, why in unreachable.items()
             if name in self.sources
         }
@@ -132,12 +132,12 @@ def _holder(fleet: Fleet) -> str:
 
 
 def _access(fleet: Fleet, backend: Backend, readers: Readers, limit: TimeLimit) -> Access | None:
-    if backend.cluster is None:
+    if backend.cluster is None or backend.make_lock is None:
         return None
     return Access(
         cluster=backend.cluster,
         store=ConfigMapStore(backend.cluster, fleet.namespace, JOURNAL),
-        lock=backend.lock(_holder(fleet)),
+        lock=backend.make_lock(_holder(fleet)),
         picker=HttpPodPicker(backend.cluster.secret, fleet.pod_pickers.allowed_hosts, readers.limit),
         limit=limit,
         pool=readers.pool,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from reconciler.backends.protocols import ApiTraffic, Cluster, Lock, MetricsSource
-from reconciler.errors import UsageError
+from reconciler.backends.protocols import ApiTraffic, Cluster, Lock, MetricsSource, NoMetrics
 from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -19,12 +18,13 @@ if TYPE_CHECKING:
 class Backend(Struct, frozen=True):
     """What a run has of one cluster. `error` set: it could not be opened, the rest is not there then.
 
-    `begin` begins a reading, `end` ends it; `reading` is its time limit, cut once nobody waits for it any more.
+    `make_lock` gives its lock, not taken yet, for a holder by that name. `begin` begins a reading, `end` ends it;
+    `reading` is its time limit, cut once nobody waits for it any more.
     """
 
     name: str
     cluster: Cluster | None = None
-    metrics: MetricsSource | None = None
+    metrics: MetricsSource = NoMetrics()
     make_lock: Callable[[str], Lock] | None = None
     traffic: Callable[[], ApiTraffic] | None = None  # None: nothing is exchanged, it lies in files
     preflight: Preflight | None = None  # None: there is no server
@@ -33,16 +33,6 @@ class Backend(Struct, frozen=True):
     reading: TimeLimit = field(default_factory=TimeLimit)
     begin: Callable[[], None] = lambda: None
     end: Callable[[], None] = lambda: None
-
-    def lock(self, holder: str) -> Lock:
-        """Return the cluster's lock, not taken yet; `holder` is what others see while we hold it.
-
-        Raises:
-            UsageError: the cluster could not be opened.
-        """
-        if self.make_lock is None:
-            raise UsageError(f"{self.name}: {self.error}, expected a cluster to lock")
-        return self.make_lock(holder)
 
 
 class Opened(Struct, frozen=True):

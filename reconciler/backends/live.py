@@ -74,9 +74,9 @@ def _open_server(
     )
 
 
-def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSource | None:
+def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSource:
     if settings.prometheus is None:
-        return None
+        return NoMetrics()
     try:
         reached = with_allowed_files(settings, settings.prometheus)
     except UnauthorisedError as error:

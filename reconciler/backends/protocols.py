@@ -171,9 +171,6 @@ class ApiTraffic(Struct, frozen=True):
     buckets: tuple[int, ...] = (0,) * (len(REQUEST_SECONDS) + 1)
 
 
-NO_METRICS = "the cluster has no metrics source"
-
-
 class MetricsSource(Protocol):
     def query(self, text: str) -> QueryAnswer:
         """Return the answer to one rendered query at the source's one fixed time; a failure is an answer with
@@ -184,7 +181,7 @@ class MetricsSource(Protocol):
 class NoMetrics(Struct, frozen=True):
     """A metrics source that is not asked anything, and why."""
 
-    why: str = NO_METRICS
+    why: str = "the cluster has no metrics source"
 
     def query(self, text: str) -> QueryAnswer:  # noqa: ARG002 - the same for all
         return QueryAnswer(error=self.why)

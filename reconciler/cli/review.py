@@ -109,10 +109,7 @@ def _world(options: PlanOptions, policies: PolicySet) -> World:
     world = options.world(policies.fleet)
     if options.snapshot is None:
         return world
-    held = {
-        name: source if source.metrics is None else replace(source, metrics=HeldMetrics(source.metrics))
-        for name, source in world.sources.items()
-    }
+    held = {name: replace(source, metrics=HeldMetrics(source.metrics)) for name, source in world.sources.items()}
     return replace(world, sources=held)
 
 

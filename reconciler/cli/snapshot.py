@@ -13,7 +13,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.backends.prometheus import PrometheusMetrics
-from reconciler.backends.protocols import PODS, NoMetrics
+from reconciler.backends.protocols import PODS
 from reconciler.backends.snapshot.folder import RECORDING_FILE
 from reconciler.backends.snapshot.query_history import recorded_history
 from reconciler.backends.snapshot.recorder import RecordedMetrics, Recorder
@@ -98,7 +98,7 @@ def recorded(
     recorders = {cluster.name: Recorder(cluster.name, placed) for cluster in policies.fleet.clusters}
     world = open_world(options.bounded(policies.fleet), None, options.now, options.settings, recorders)
     sources = {
-        name: replace(source, metrics=RecordedMetrics(source.metrics or NoMetrics(), recorders[name]))
+        name: replace(source, metrics=RecordedMetrics(source.metrics, recorders[name]))
         for name, source in world.sources.items()
     }
     found = plan(policies, replace(world, sources=sources), options.request(whole=True))

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS
+from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS, NoMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.memory import MemoryCluster
@@ -278,7 +278,7 @@ def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryH
             recording=source.recording,
             switches=source.switches,
         )
-        rest[known.name] = replace(backend, cluster=left, metrics=None)
+        rest[known.name] = replace(backend, cluster=left, metrics=NoMetrics())
     return parts, replace(opened, backends=rest)
 
 

@@ -259,9 +259,9 @@ class Simulation:
                 self.change(target, {"spec": {"replicas": self._had[target]}})
                 yield target
 
-    def _metrics(self, recorded: MetricsSource | None) -> MetricsSource | None:
+    def _metrics(self, recorded: MetricsSource) -> MetricsSource:
         """Return what runs ask in place of what was `recorded`."""
-        return None if recorded is None else HeldMetrics(recorded)
+        return HeldMetrics(recorded)
 
     def _copied(self, opened: Opened) -> World:
         sources: dict[str, Backend] = {}

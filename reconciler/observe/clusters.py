@@ -19,7 +19,6 @@ from reconciler.backends.protocols import (
     EVENTS,
     HISTORY_LABEL,
     NAMESPACES,
-    NO_METRICS,
     NODES,
     OF_DEPLOYMENT,
     OUR_CONFIG_MAPS,
@@ -117,12 +116,11 @@ class Observation:
         names = list(wanted)
         self._clusters: dict[str, Future[ObservedCluster | str]] = {}
         self._answers: dict[str, Future[Mapping[QueryKey, QueryAnswer]]] = {}
-        for name in names:
-            source = sources.get(name, Backend(name, error="not opened"))
+        opened = {name: sources.get(name, Backend(name, error="not opened")) for name in names}
+        for name, source in opened.items():
             self._clusters[name] = pool.submit(name, partial(_read, name, source, wanted[name], self._report, pool))
-        for name in names:
-            metrics = sources[name].metrics if name in sources else None
-            self._answers[name] = pool.submit(METRICS, partial(_ask, name, metrics, policies))
+        for name, source in opened.items():
+            self._answers[name] = pool.submit(METRICS, partial(_ask, name, source.metrics, policies))
 
     @property
     def asked(self) -> list[Future[Any]]:
@@ -343,11 +341,9 @@ class _ClusterReader:
             return ""
 
 
-def _ask(name: str, metrics: MetricsSource | None, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
+def _ask(name: str, metrics: MetricsSource, policies: PolicySet) -> dict[QueryKey, QueryAnswer]:
     """Return the answers of one cluster; each distinct query text is sent once."""
     texts = {key: render_query(key) for key in policies.query_keys(name)}
-    if metrics is None:
-        return {key: QueryAnswer(error=NO_METRICS) for key in texts}
     said = {text: _answer(metrics, text) for text in sorted(set(texts.values()))}
     return {key: said[text] for key, text in texts.items()}
 

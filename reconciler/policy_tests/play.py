@@ -87,8 +87,6 @@ def _opened(file: CaseFile, policies: PolicySet) -> Opened:
 
 
 def _with_answers(backend: Backend, answers: GivenAnswers) -> Backend:
-    if backend.metrics is None:
-        return backend
     return structs.replace(backend, metrics=GivenMetrics(backend.name, answers, backend.metrics))
 
 

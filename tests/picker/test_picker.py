@@ -386,7 +386,7 @@ def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, wo
     observed = observe(world.policies, {"east": Backend("east", world.cluster)})
 
     def check() -> list[Any]:
-        backend = Backend(name="east", cluster=world.cluster, metrics=None)
+        backend = Backend(name="east", cluster=world.cluster)
         return list(picker_findings(ClusterCheck("east", backend, world.policies, observed, EVERYTHING, NOW, True)))
 
     assert check() == []

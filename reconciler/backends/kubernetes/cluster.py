@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from reconciler.backends.decode.objects import is_listed, model_object, secret_value, shape_of
+from reconciler.backends.decode.objects import model_object, secret_value, shape_of
 from reconciler.backends.decode.shapes import Secret
 from reconciler.backends.decode.wire import Object, Wire
 from reconciler.backends.kubernetes.client import (
@@ -118,7 +118,8 @@ class KubernetesCluster:
     def _read_list(self, resource: Resource[T], namespace: str, labels: str) -> tuple[T, ...]:
         if resource.group and not self._serves(resource, namespace):  # the core group is always there
             return ()
-        return _shown(self._listed(resource, self._list_request(resource, namespace, labels)))
+        rows = self._listed(resource, self._list_request(resource, namespace, labels))
+        return tuple(read for *_, read in sorted(rows, key=lambda row: row[:2]))
 
     def _serves(self, resource: Resource[Any], namespace: str) -> bool:
         """Return whether there is such a resource, in namespaces where one is given."""
@@ -203,15 +204,15 @@ class KubernetesCluster:
         accept = METADATA_ONLY if shape_of(resource) is Object else "application/json"
         return object_request(self._name, "list", resource.key, inside, query=query, accept=accept)
 
-    def _listed(self, resource: Resource[T], request: ApiRequest) -> Sequence[tuple[str, str, T, bool]]:
-        """Return the items as (namespace, name, object, whether a list shows it)."""
+    def _listed(self, resource: Resource[T], request: ApiRequest) -> Iterable[tuple[str, str, T]]:
+        """Return the items as (namespace, name, object)."""
         scale = self._scale(resource.group, resource.kind)
         records = self._recorder is not None
 
-        def reduced(item: Any) -> tuple[tuple[str, str, T, bool], Wire | None]:
+        def reduced(item: Any) -> tuple[tuple[str, str, T], Wire | None]:
             metadata = item.metadata
             made = model_object(resource, item, self._name, scale)
-            return (metadata.namespace or "", metadata.name, made, is_listed(item)), item if records else None
+            return (metadata.namespace or "", metadata.name, made), item if records else None
 
         try:
             found = listed(self._client, request, shape_of(resource), reduced, self._budget)
@@ -225,8 +226,3 @@ class KubernetesCluster:
         if self._recorder is not None:
             self._recorder.objects(resource, [item for _, item in found if item is not None])
         return [row for row, _ in found]
-
-
-def _shown(rows: Iterable[tuple[str, str, T, bool]]) -> tuple[T, ...]:
-    """Return the objects that a list shows, sorted by namespace and name."""
-    return tuple(read for *_, read, shown in sorted(rows, key=lambda item: item[:2]) if shown)
