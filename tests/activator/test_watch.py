@@ -157,7 +157,7 @@ def test_while_an_object_is_too_large_what_is_known_stays_and_all_is_listed_agai
     assert not watch._lasted(TimeLimit())
     assert not watch._lasted(TimeLimit())
     assert (recorded.replaced, server.limits.count(500)) == ([], 2)
-    words = "member: list services: longer than is read of one answer: shop/web-1; expected smaller objects"
+    words = "member: list services: the answer is longer than 32 MiB, expected an answer"
     assert recorded.failed == [words, words]
 
 
