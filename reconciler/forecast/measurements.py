@@ -15,7 +15,7 @@ from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spac
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
-from reconciler.messages import counted
+from reconciler.messages import counted, first_of
 from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
 from reconciler.policy.kinds.fields import parse_duration, render_query, spelt_duration
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
@@ -318,6 +318,4 @@ def joined_notes(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     for about, words in notes:
         by_words.setdefault(words, []).append(about)
     for words, names in sorted(by_words.items()):
-        named = sorted(set(names))
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        yield words.replace("{}", ", ".join(named[:_NAMED]) + more, 1)
+        yield words.replace("{}", first_of(sorted(set(names)), _NAMED), 1)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS, NoMetrics
+from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS, SERVICES, NoMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.memory import MemoryCluster
@@ -72,11 +72,7 @@ class Part(Struct, frozen=True):
     source: SnapshotCluster
 
     def simulation(self) -> _Simulation:
-        order = victim_order(lambda: self.metrics.now)
-        recording, switches = self.source.recording, self.source.switches
-        cluster = MemoryCluster(
-            self.cluster.name, self.entries, victim_order=order, recording=recording, switches=switches
-        )
+        cluster = MemoryCluster.copy_of(self.source, victim_order(lambda: self.metrics.now), self.entries)
         return _Simulation(self, Opened({self.cluster.name: Backend(self.cluster.name, cluster, self.metrics)}))
 
 
@@ -243,12 +239,7 @@ def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryH
         spaces: dict[str, list[ManifestEntry]] = {}
         for entry in source.entries():
             spaces.setdefault(entry.namespace, []).append(entry)
-        services = frozenset(
-            (one.namespace, one.name)
-            for some in spaces.values()
-            for one in some
-            if (one.group, one.kind) == ("", "Service")
-        )
+        services = frozenset((one.ref.namespace, one.ref.name) for one in source.list(SERVICES))
         labels = {one.ref.name: one.labels for one in source.list(NAMESPACES)}
         idling = policies.on(known).idling
         reaching = {
@@ -270,14 +261,7 @@ def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryH
                 )
             )
         names = frozenset(space for space in reaching if not reaching[space])
-        order = victim_order(source.now)
-        left = MemoryCluster(
-            known.name,
-            _entries_in(spaces, names),
-            victim_order=order,
-            recording=source.recording,
-            switches=source.switches,
-        )
+        left = MemoryCluster.copy_of(source, victim_order(source.now), _entries_in(spaces, names))
         rest[known.name] = replace(backend, cluster=left, metrics=NoMetrics())
     return parts, replace(opened, backends=rest)
 

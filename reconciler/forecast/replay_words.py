@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.forecast.idle_periods import PolicyReplay, Replay, Waiting
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast
-from reconciler.messages import counted
+from reconciler.messages import counted, first_of
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.report.change_words import name_of
 from reconciler.report.times import DAYS
@@ -56,8 +56,7 @@ def night_words(one: PolicyReplay) -> tuple[str, str]:
 
 def _details(one: PolicyReplay, tick: timedelta) -> Iterator[str]:
     for day, refs in list(one.wrong.items())[:_MOST_NIGHTS]:
-        more = f" and {len(refs) - _NAMED} more" if len(refs) > _NAMED else ""
-        yield f"wrong on {DAYS[day.weekday()]} {day}: {', '.join(map(name_of, refs[:_NAMED]))}{more}"
+        yield f"wrong on {DAYS[day.weekday()]} {day}: {first_of(list(map(name_of, refs)), _NAMED)}"
     if len(one.wrong) > _MOST_NIGHTS:
         yield f"and on {counted(len(one.wrong) - _MOST_NIGHTS, 'other night')}"
     yield waiting_words(one, tick)

@@ -152,7 +152,8 @@ def _without_numbers(row: tuple[str, ...]) -> tuple[str, ...]:
 
 def _group(name: str, found: Savings) -> tuple[str, ...]:
     hours = _range(found.least.replicas, found.most.replicas)
-    return one_line(name), str(found.workloads), hours, f"{found.without.replicas:,.0f}", _percents(found)
+    saved = f"{_range(found.percent(found.saved), found.percent(found.possible))} %"
+    return one_line(name), str(found.workloads), hours, f"{found.without.replicas:,.0f}", saved
 
 
 def _resources(found: Savings, stated: Sequence[str]) -> Iterator[str]:
@@ -165,11 +166,6 @@ def _resources(found: Savings, stated: Sequence[str]) -> Iterator[str]:
 def _range(low: float, high: float, *, digits: int = 0) -> str:
     first, last = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
     return first if first == last else f"{first} to {last}"
-
-
-def _percents(found: Savings) -> str:
-    first, last = (f"{found.percent(hours):.0f}" for hours in (found.saved, found.possible))
-    return f"{first} %" if first == last else f"{first} to {last} %"
 
 
 def _table(made: Forecast, style: ForecastStyle) -> list[str]:

@@ -373,22 +373,20 @@ def _covers(excluded: Selector, selected: Selector) -> bool:
         return False
     if excluded.services is None and excluded.workloads is None:
         return True
-    services = selected.services is None or (
-        excluded.services is not None and _has(excluded.services, selected.services)
-    )
-    return services and (
-        selected.workloads is None
-        or (excluded.workloads is not None and _has_workloads(excluded.workloads, selected.workloads))
-    )
+    return _has(excluded.services, selected.services) and _has_workloads(excluded.workloads, selected.workloads)
 
 
-def _has_workloads(excluded: WorkloadSelector, selected: WorkloadSelector) -> bool:
+def _has_workloads(excluded: WorkloadSelector | None, selected: WorkloadSelector | None) -> bool:
+    if excluded is None or selected is None:
+        return selected is None
     kinds = not excluded.kinds or _kinds(selected) <= _kinds(excluded)
     return kinds and _has(excluded.objects, selected.objects)
 
 
-def _has(excluded: ObjectSelector, selected: ObjectSelector) -> bool:
+def _has(excluded: ObjectSelector | None, selected: ObjectSelector | None) -> bool:
     """Return whether `excluded` matches all that `selected` does, as far as that is plain."""
+    if excluded is None or selected is None:
+        return selected is None
     if excluded.exclude or not set(excluded.labels.requirements) <= set(selected.labels.requirements):
         return False
     return all(is_within(pattern, excluded.include) for pattern in selected.include)

@@ -39,15 +39,17 @@ class MemoryCluster(SnapshotCluster):
         self.changes = 0
 
     @classmethod
-    def copy_of(cls, cluster: SnapshotCluster, victim_order: VictimOrder) -> MemoryCluster:
-        """Return a copy of `cluster` as it is now.
+    def copy_of(
+        cls, cluster: SnapshotCluster, victim_order: VictimOrder, entries: Iterable[ManifestEntry] | None = None
+    ) -> MemoryCluster:
+        """Return a copy of `cluster` as it is now, with these of its `entries` alone where they are given.
 
         Raises:
             SnapshotError: its files are malformed.
         """
         return cls(
             cluster.name,
-            cluster.entries(),
+            cluster.entries() if entries is None else entries,
             victim_order=victim_order,
             recording=cluster.recording,
             switches=cluster.switches,
