@@ -94,7 +94,6 @@ class ReasonCode(Code):
     EQUAL_PRIORITIES = "EqualPriorities", "{policies} have the same priority"
     HIGHER_PRIORITY = "HigherPriority", "priority {priority}"
     OBSERVES = "Observes", "it only observes"
-    OBSERVED_ONLY = "ObservedOnly", "{object} is only observed by {policies}[ through {services}]"
     OTHER_POLICY = "OtherPolicy", "but {policies}:"
     POLICY_REMOVED = (
         "PolicyRemoved",

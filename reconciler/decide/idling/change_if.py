@@ -46,7 +46,7 @@ _OF_FACT = {
     ReasonCode.TAKEN_OVER: _A_WAKE_REQUEST,
 }
 _NOT_OWN = (IdlingCondition.RUNS_ELSEWHERE, IdlingCondition.SERVICE_RUNS, IdlingCondition.PODS_UNREAD)
-_OF_NEIGHBOURS = (*_NOT_OWN, IdlingCondition.OBSERVED, IdlingCondition.CLUSTER_UNREAD, IdlingCondition.FEDERATED_PAUSED)
+_OF_NEIGHBOURS = (*_NOT_OWN, IdlingCondition.CLUSTER_UNREAD, IdlingCondition.FEDERATED_PAUSED)
 """What ends when others are decided otherwise, where it names them."""
 
 
@@ -336,11 +336,8 @@ def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     return all_known([*above, *(change_if(ChangeIfCode.METRIC_KNOWN, atMost=bound) for bound in unknown)])
 
 
-def _of_observing(condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    verdict = choice.subject.verdict
-    if not verdict.enforcing:
-        return all_known(change_of_criteria(said, NOT_IDLE) for said in verdict.deciding)
-    return field_is("mode", f"Enforce in {' and '.join(condition.why[0].values['policies'])}")
+def _of_observing(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
+    return all_known(change_of_criteria(said, NOT_IDLE) for said in choice.subject.verdict.deciding)
 
 
 def custom_kind_selector(choice: Choice) -> str:

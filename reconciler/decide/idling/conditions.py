@@ -417,18 +417,8 @@ def _may_wake(case: Conditions) -> MetCondition | None:
 
 
 def _observed(case: Conditions) -> MetCondition | None:
-    """Return that it is only observed: what its policies say, or which of them holds back those that enforce."""
-    verdict, ref = case.subject.verdict, case.subject.scale.runs.ref
-    if not verdict.observing:
-        return None
-    if not verdict.enforcing:
-        return MetCondition(IdlingCondition.OBSERVED, verdict.reasons)
-    names = list(dict.fromkeys(own_verdict.policy.name for own_verdict in verdict.observing))
-    services = dict.fromkeys(
-        f"Service/{own_verdict.service}" for own_verdict in verdict.observing if own_verdict.service is not None
-    )
-    code, observed = ReasonCode.OBSERVED_ONLY, f"{ref.kind}/{ref.name}"
-    return met(IdlingCondition.OBSERVED, code, object=observed, policies=names, services=list(services))
+    verdict = case.subject.verdict
+    return MetCondition(IdlingCondition.OBSERVED, verdict.reasons) if verdict.is_observed else None
 
 
 CHECKS: Mapping[IdlingCondition, Callable[[Conditions], MetCondition | None]] = {

@@ -46,11 +46,11 @@ def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]
     """Return the choices where nothing goes idle behind a selected Service while anything else behind it stays up.
 
     That holds through all Services that share a scalable. What is idle already stays so: it is woken for reasons of its
-    own. Where a policy only observes, all of them would go idle.
+    own.
     """
     services = _services(choices.values())
     result = dict(choices)
-    for find in (_running, _not_known, _observed):
+    for find in (_running, _not_known):
         _spread(
             {ref: found for ref, backends in services.items() if (found := find(backends, result))}, services, result
         )
@@ -78,9 +78,8 @@ def _spread(
     while waiting:
         current = waiting.popleft()
         found = reasons[current]
-        changed = {IdleAction.IDLE} if found.name is IdlingCondition.OBSERVED else _GOES_IDLE
-        behind = [choices[ref] for ref in services[current].refs]
-        for choice in [choice for choice in behind if choice.action in changed and not choice.subject.scale.hpa_field]:
+        behind = (choices[ref] for ref in services[current].refs)
+        for choice in [one for one in behind if one.action in _GOES_IDLE and not one.subject.scale.hpa_field]:
             choices[choice.ref] = choice.with_condition(found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))
@@ -96,7 +95,8 @@ def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> M
     if up.action is IdleAction.WAKE:
         code = ReasonCode.SERVICE_WAKES
     why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
-    return MetCondition(IdlingCondition.SERVICE_RUNS, (why, *up.reasons), neighbours=(up.ref,))
+    because = up.subject.verdict.excluded if up.action is IdleAction.OBSERVE else up.reasons
+    return MetCondition(IdlingCondition.SERVICE_RUNS, (why, *because), neighbours=(up.ref,))
 
 
 def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
@@ -116,16 +116,6 @@ def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingC
     wait |= {service.ref for service in asking if service.would_idle and service.ref not in known}
     questions = (service.found.question for service in asking if service.ref in wait)
     return tuple(sorted(question for question in questions if question is not None))
-
-
-def _observed(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
-    """Return which policy only observes something behind `service` that would go idle, None where none does."""
-    observed = next((choices[ref] for ref in service.refs if choices[ref].action is IdleAction.OBSERVE), None)
-    return (
-        None
-        if observed is None
-        else MetCondition(IdlingCondition.OBSERVED, observed.reasons, neighbours=(observed.ref,))
-    )
 
 
 class FederatedMembers(Struct, frozen=True):

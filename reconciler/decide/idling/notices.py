@@ -127,14 +127,9 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
-    runs = choice.because_of(IdlingCondition.SERVICE_RUNS)
-    if not (runs or choice.because_of(IdlingCondition.OBSERVED)):
-        return
-    for service in choice.subject.behind:
-        policies = [verdict.policy for verdict in service.verdict.won if runs or verdict.policy.mode == "Enforce"]
-        if policies:
-            words = f": no workload behind it is idled: {choice.why}"
-            yield _about(service.ref, "heldTogether", words, policies[0].name, choice.reasons)
+    for service in choice.subject.behind if choice.because_of(IdlingCondition.SERVICE_RUNS) else ():
+        words = f": no workload behind it is idled: {choice.why}"
+        yield _about(service.ref, "heldTogether", words, service.verdict.won[0].policy.name, choice.reasons)
 
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:

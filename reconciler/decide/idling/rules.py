@@ -232,8 +232,9 @@ class Choice(Struct, frozen=True):
 
     @property
     def holds_others_up(self) -> bool:
-        """Whether what goes idle together with it stays up because of it; not where a policy would idle it too."""
-        return self.stays_up and (self.action is not IdleAction.OBSERVE or bool(self.subject.scale.hpa_field))
+        """Whether what goes idle together with it stays up because of it; not where it is only observed, too."""
+        others_idle = self.action is IdleAction.OBSERVE and not self.subject.verdict.excluded
+        return self.stays_up and (not others_idle or bool(self.subject.scale.hpa_field))
 
     @property
     def next_replicas(self) -> int:

@@ -114,9 +114,13 @@ class ClusterVerdicts:
         won = [verdict for said in through for verdict in said.won]
         known = {verdict.policy.name for verdict in won}
         won += [verdict for said in itself for verdict in said.won if verdict.policy.name not in known]
-        lost = tuple(verdict for said in (*through, *itself) for verdict in said.lost)
-        equal = next((said.equal_policies for said in (*through, *itself) if said.equal_policies), ())
-        return Verdict(tuple(won), lost, self._without_policies, told, equal), direct
+        lost = [verdict for said in (*through, *itself) for verdict in said.lost]
+        if enforcing := [verdict for verdict in won if verdict.policy.mode == "Enforce"]:
+            lost += [verdict for verdict in won if verdict not in enforcing]
+            won = enforcing
+        equals = (said.equal_policies for said in (*through, *itself) if said.won and said.won[0] in won)
+        equal = next(filter(None, equals), ())
+        return Verdict(tuple(won), tuple(lost), self._without_policies, told, equal), direct
 
     def _told(
         self, excluded: Exclusions, itself: Iterable[Verdict], behind: Iterable[ServiceState]

@@ -318,13 +318,9 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return next((verdict.wake_when for verdict in self.won if verdict.wake_when.may_hold), None)
 
     @cached_property
-    def observing(self) -> tuple[PolicyVerdict, ...]:
-        """The verdicts of policies that only observe: it is not idled while there is one."""
-        return tuple(verdict for verdict in self.won if verdict.policy.mode == "Observe")
-
-    @cached_property
-    def enforcing(self) -> tuple[PolicyVerdict, ...]:
-        return tuple(verdict for verdict in self.won if verdict.policy.mode == "Enforce")
+    def is_observed(self) -> bool:
+        """Whether policies select it, and all that count only observe: one that enforces counts alone."""
+        return bool(self.won) and all(verdict.policy.mode == "Observe" for verdict in self.won)
 
     @cached_property
     def idle_replicas(self) -> int:

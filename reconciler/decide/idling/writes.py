@@ -45,7 +45,7 @@ def decisions_of(choices: Mapping[ObjectRef, Choice], context: WriteContext) -> 
     )
     behind: dict[ObjectRef, list[Choice]] = {}
     for choice in live:
-        for service in choice.subject.services:
+        for service in filter(is_recorded, choice.subject.services):
             behind.setdefault(service.ref, []).append(choice)
     on_services = {
         service.ref: service_decisions(service, behind.get(service.ref, ()), inventory, context)

@@ -79,7 +79,7 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
         return replace(record, orphaned_since=None, wake_due=kept)
     names = {policy.name for policy in verdict.policies}
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
-    decided = not (verdict.observing or verdict.equal_policies or is_restricted or subject.lacks_zero)
+    decided = not (verdict.is_observed or verdict.equal_policies or is_restricted or subject.lacks_zero)
     if subject.scale.hpa_field or subject.autoscaler is not None:  # in another way it is idled once it was woken
         decided &= verdict.lowers_minimum is (subject.scale.hpa_field == "Minimum")
     return replace(

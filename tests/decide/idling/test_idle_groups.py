@@ -30,6 +30,7 @@ from tests.decide.idling.idling_policies import (
     labelled,
     notices_of,
     run_in,
+    verbs,
     why_of,
     workloads_selector,
 )
@@ -132,24 +133,28 @@ class TestSharedTargets:
             assert why_of(outcome, name).startswith("StatefulSet/db behind Service/api stays awake: excluded")
         assert len(notices_of(outcome, "heldTogether")) == 2
 
-    def test_a_policy_that_only_observes_is_named_where_it_holds_the_idles_of_another(self):
-        """Service one (sleep) is in front of web and api, Service two (watch) of api alone."""
+    def test_a_service_that_is_only_observed_holds_no_idles_of_another_policy(self):
+        """Service one (sleep) is in front of web and api, Service two (watch) of api and db."""
         services = (
             a_service("one", labels={"a": "one"}, selector={"app": "web"}),
             a_service("two", labels={"a": "two"}, selector={"part": "api"}),
         )
+        db = a_workload("db", template_labels={"part": "api"})
         sleep = a_policy("sleep", selector=labelled("a", "one"))
         watch = a_policy("watch", mode="Observe", selector=labelled("a", "two"))
-        outcome = decided(a_state(a_cluster(services=services, workloads=(WEB, API))), sleep, watch)
-        assert outcome.desired.decisions == ()
-        for name in ("web", "api"):
-            assert why_of(outcome, name) == "Deployment/api is only observed by watch through Service/two"
-        changes = {change_if_of(one) for one in outcome.desired.explanations}
-        assert changes == {"mode is Enforce in watch"}
-        assert notices_of(outcome, "heldTogether") == [
-            "east/shop/Service/one: no workload behind it is idled: "
-            "Deployment/api is only observed by watch through Service/two"
-        ]
+        outcome = decided(a_state(a_cluster(services=services, workloads=(WEB, API, db))), sleep, watch)
+        assert verbs(outcome) == [("record", "Service/one"), ("idle", "Deployment/api"), ("idle", "Deployment/web")]
+        assert [one.ref.name for one in outcome.desired.observed] == ["two", "db"]
+        assert notices_of(outcome, "heldTogether") == []
+
+    def test_what_a_policy_excludes_holds_the_others_though_it_is_observed(self):
+        watch = a_policy("watch", mode="Observe")
+        sleep = a_policy(
+            "sleep", exclude=(Selector(workloads=WorkloadSelector(objects=ObjectSelector(include=("api",)))),)
+        )
+        outcome = decided(behind(SERVICE, API), sleep, watch)
+        assert outcome.desired.decisions == outcome.desired.observed == ()
+        assert why_of(outcome) == "Deployment/api behind Service/web stays awake: sleep excludes it (exclude[0])"
 
     def test_what_policies_that_only_observe_select_keeps_the_reason_of_its_criteria(self):
         watch = a_policy("watch", mode="Observe")

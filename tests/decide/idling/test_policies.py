@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from reconciler.plan.build import Inputs, make_plan
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, ObjectSelector, WorkloadSelector
+from reconciler.policy.types import (
+    Calendar,
+    ClusterPreference,
+    FederatedReplicaSet,
+    ObjectSelector,
+    ScheduleCriterion,
+    WeeklyWindow,
+    WorkloadSelector,
+)
 from tests.builders import (
     a_cluster,
     a_federated_replica_set,
@@ -38,6 +46,7 @@ from tests.decide.idling.idling_policies import (
 from tests.decide.idling.world import a_world
 
 MINUTE = timedelta(minutes=1)
+MONDAY_AT_THREE = ScheduleCriterion(Calendar(UTC, "UTC", (WeeklyWindow(0, 3 * 60, 0, 4 * 60),)))
 SIMPLE = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),)))
 
 
@@ -53,6 +62,17 @@ class TestObserve:
         assert outcome.claims == {}
         mark, idle = outcome.desired.observed
         assert idle.needs == (mark.key,)
+
+    @pytest.mark.parametrize("says", [MONDAY_AT_THREE, a_metric()], ids=["busy", "unknown"])
+    def test_it_neither_keeps_awake_nor_wakes_what_another_policy_idles(self, says):
+        """That one selects the Service, this one the workload behind it."""
+        watch = a_policy("watch", says, mode="Observe", selector=workloads_selector(), priority=9)
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        for expected in (["record", "idle"], []):
+            outcome = run_in(world, a_policy(), watch)
+            assert [verb for verb, _ in verbs(outcome)] == expected
+            world.now += MINUTE
+        assert [one.policy for one in outcome.desired.explanations] == ["idle-dev"]
 
     def test_what_another_policy_idles_is_not_among_what_it_observes(self):
         cluster = a_cluster(

@@ -324,6 +324,9 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "other idleReplicas, where a policy observes": lambda: wanted(
         idle(of=[a_policy(idle_replicas=2)]), AT_ONE_REPLICA, WATCHED
     ),
+    "other idleReplicas, where policies only observe": lambda: wanted(
+        idle(of=[a_policy(idle_replicas=2)]), a_policy(idle_replicas=1, mode="Observe")
+    ),
     "other idleReplicas, of two policies of one priority": lambda: wanted(
         idle(of=[a_policy(idle_replicas=2)]), AT_ONE_REPLICA, a_policy("same", SUNDAY, idle_replicas=1)
     ),
