@@ -89,7 +89,8 @@ def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
     world = options.world(policies.fleet)
     state, plan = plan_and_state(policies, world, options.request())
     changes = _last_changes(policies.fleet, world, options)
-    kinds = {workload.ref.kind for cluster in state.clusters.values() for workload in cluster.workloads}
+    clusters = state.clusters.values()
+    kinds = {found.ref.kind for cluster in clusters for found in (*cluster.workloads, *cluster.autoscalers)}
     read = [change for change in changes if change.object.partition("/")[0] in state.clusters]
     kinds |= {kind.kind for kind in (*BY_KIND.values(), *policies.fleet.switch_kinds)}
     say_each("warning", _unread(read, kinds))

@@ -73,8 +73,9 @@ def test_said_by_explain_and_status(asleep):
     assert "HorizontalPodAutoscaler/web scales it, from 1 up, before from 2 up" in said
     said = asleep.explain("east/dev-1/Deployment/queue", LATER).out
     assert "HorizontalPodAutoscaler/queue scaled it to zero, and does not scale it up until it wakes" in said
-    said = asleep.call("status", *AT[2:], LATER, "-o", "json").out
-    assert '"object": "east/dev-1/HorizontalPodAutoscaler/web"' in said
+    said = asleep.call("status", *AT[2:], LATER, "-o", "json")
+    assert '"object": "east/dev-1/HorizontalPodAutoscaler/web"' in said.out
+    assert "nothing of its kind is read" not in said.err
 
 
 def test_said_by_history(asleep):

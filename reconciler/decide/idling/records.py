@@ -43,7 +43,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
-from reconciler.untrusted_text import whole_number_in
+from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUE, PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, *PREVIOUS_VALUES, IDLED_TO)
@@ -168,12 +168,15 @@ def _switch_text(kind: WorkloadKind) -> str | None:
 
 
 def readable_part(workload: Workload, now: datetime) -> Record | None:
-    """Return the readable part of a broken record, None where its replicas cannot be read."""
+    """Return the readable part of a broken record, None where its replicas cannot be read, in either of their
+    annotations.
+    """
     try:
         replicas, value, has_map = _previous(workload)
         return Record(now, replicas, value=value, has_map=has_map)
     except AnnotationError:
-        return None
+        replicas = whole_number_in(workload.annotations.get(SCALE_PREVIOUS, "")) or 0
+        return Record(now, replicas) if 0 < replicas <= MOST_REPLICAS and not workload.kind.is_switch else None
 
 
 def _openshift(annotations: Mapping[str, str]) -> Record:

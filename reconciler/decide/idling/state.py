@@ -78,11 +78,11 @@ def _foreign(subject: Subject) -> Classified | None:
         if target.ref(service.ref) == subject.ref
     )
     found = next(listed, None)
-    if reading is None and found is not None and subject.scale.is_at_or_below(found.idled_to):
-        return IdleState.UNPROVEN, ReasonCode.UNPROVEN, found
     if reading is not None and not reading.ours:
         return IdleState.FOREIGN, ReasonCode.FOREIGN, reading.record or found
-    return None if found is None else (IdleState.FOREIGN, ReasonCode.FOREIGN, found)
+    if reading is None and found is not None and subject.scale.is_at_or_below(found.idled_to):
+        return IdleState.UNPROVEN, ReasonCode.UNPROVEN, found
+    return None  # what runs, and only a list that was left behind names, is idle by nobody's word
 
 
 def _live_listings(subject: Subject) -> list[Listing]:

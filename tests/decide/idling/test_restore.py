@@ -187,10 +187,18 @@ class TestWhatItGivesBack:
     def test_a_broken_record_whose_number_cannot(self):
         world = an_idle_world()
         del world.objects[SERVICE]
-        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+        for key in ("idling.kubernetes.io/previous-scale", "scale.kubernetes.io/previous-scale"):
+            world.annotate(WEB, key, "many")
         desired = carried_out(world)
         assert desired.decisions == ()
         assert [notice.kind for notice in desired.notices] == ["setAside"]
+
+    def test_a_number_that_only_the_annotation_of_the_scale_has(self):
+        world = an_idle_world()
+        del world.objects[SERVICE]
+        world.annotate(WEB, "idling.kubernetes.io/previous-scale", "many")
+        carried_out(world)
+        assert world.replicas(WEB) == 3
 
     def test_what_runs_is_only_freed_of_its_record(self):
         world = an_idle_world()

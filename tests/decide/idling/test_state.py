@@ -146,6 +146,15 @@ def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled
 
 
 @pytest.mark.parametrize(
+    ("replicas", "state"), [pytest.param(0, "unproven", id="at zero"), pytest.param(3, "awake", id="running")]
+)
+def test_what_only_a_list_of_oc_idle_names(replicas, state):
+    listed = {"idled-at": IDLED, "unidle-targets": '[{"kind": "Deployment", "name": "web", "replicas": 3}]'}
+    texts = {f"idling.alpha.openshift.io/{key}": text for key, text in listed.items()}
+    assert classified(a_workload(replicas=replicas), texts)[0] == state
+
+
+@pytest.mark.parametrize(
     ("other", "policies", "state"),
     [
         pytest.param(None, (), "RecordStale", id="alone"),
