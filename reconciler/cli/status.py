@@ -89,8 +89,7 @@ def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
     world = options.world(policies.fleet)
     state, plan = plan_and_state(policies, world, options.request())
     changes = _last_changes(policies.fleet, world, options)
-    clusters = state.clusters.values()
-    kinds = {found.ref.kind for cluster in clusters for found in (*cluster.workloads, *cluster.autoscalers)}
+    kinds = {"HorizontalPodAutoscaler", *(row.ref.kind for found in state.clusters.values() for row in found.workloads)}
     read = [change for change in changes if change.object.partition("/")[0] in state.clusters]
     kinds |= {kind.kind for kind in (*BY_KIND.values(), *policies.fleet.switch_kinds)}
     say_each("warning", _unread(read, kinds))
