@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem
-from reconciler.messages import alternatives, nearest, shown
+from reconciler.messages import alternatives, nearest, printable, shown
 from reconciler.policy.check import conflicts, cross_problems, cross_warnings
 from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below, main_fleet
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
@@ -145,8 +145,8 @@ def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
     """Return what of the Fleet below `path` a wake needs, and all that is wrong with it.
 
     What cannot be read is left out or at its default: limits, labels, and the clusters of which name, connection or
-    state cannot be read. A typo there must not keep the others dark, and neither must a former spelling. Where
-    protected namespaces may be lost, every namespace counts as one for what this Fleet did not idle.
+    state cannot be read. A typo there must not keep the others dark. Where protected namespaces may be lost, every
+    namespace counts as one for what this Fleet did not idle.
 
     Raises:
         PolicyError: there is no Fleet, there are several, or nothing is left: no name, or no cluster.
@@ -172,15 +172,11 @@ def _protects_unread(document: PolicyDocument, problems: Sequence[Problem]) -> b
 
 
 def _usable_clusters(document: PolicyDocument, problems: Sequence[Problem]) -> Iterator[FleetCluster]:
-    """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed, and a
-    state in a former spelling is known."""
+    """Yield the clusters that can be written to although there are `problems`: labels and metrics are not needed."""
     for position, cluster in enumerate(document.policy.clusters):
         here = f"spec.clusters[{position}]"
-        harmless = [f"{here}.labels", f"{here}.prometheus"]
-        if document.is_judged(("spec", "clusters", position, "state")):
-            harmless.append(f"{here}.state")
         inside = [one.field for one in problems if one.field == here or one.field.startswith(f"{here}.")]
-        if all(field.startswith(tuple(harmless)) for field in inside):
+        if all(field.startswith((f"{here}.labels", f"{here}.prometheus")) for field in inside):
             yield cluster
 
 
@@ -248,15 +244,28 @@ def _make(
         if id(source) in made:
             continue
         check_deadline()
-        owner, tenant = owners.name_of(source.file), owners.of(source.file)
-        document = policy_document(source, kind, owner, None if kind == "Calendar" else known_to(owner))
-        name = document.policy.name
-        if tenant is not None and found.fleet is not None:
-            document.policy = bounded(document, tenant, found.fleet)
+        owner = owners.name_of(source.file)
+        document = _made(source, kind, None if kind == "Calendar" else known_to(owner), found)
+        if document is None:
+            continue
         if kind == "Calendar" and not document.problems:
-            named[owner][name] = document.policy
+            named[owner][_name_of(source)] = document.policy
         found.built.append(document)
         found.problems += document.problems
+
+
+def _made(source: Document, kind: str, calendars: Calendars | None, found: _Found) -> PolicyDocument | None:
+    """Return the document of `source` with its policy, as one of its owner; None, and a problem, where it fails."""
+    tenant = found.owners.of(source.file)
+    try:
+        document = policy_document(source, kind, found.owners.name_of(source.file), calendars)
+        if tenant is not None and found.fleet is not None:
+            document.policy = bounded(document, tenant, found.fleet)
+    except Exception as error:  # noqa: BLE001 - the one place where a policy fails: whose it is is stopped alone
+        words = f"cannot be read, a bug: {printable(repr(error))}, expected a policy; please report it"
+        found.problems.append(source.problem((), words))
+        return None
+    return document
 
 
 def _name_of(document: Document) -> str:

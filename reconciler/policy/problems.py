@@ -26,31 +26,12 @@ UNKNOWN = "unknown field"
 """What is said of a field that is like none there is."""
 _MEANT = f"{UNKNOWN}, did you mean"
 _MISSING = "is missing"
-RENAMED = {
-    "except": "exceptions",
-    "floor": "idleReplicas",
-    "matchNames": "include",
-    "names": "include",
-    "protect": "protectedNamespaces",
-    "windows": "downtime",
-}
-"""What fields were called before, and what they are called now."""
-_DEFAULT = "limits: {default: {perCluster: {share: 25%, atLeast: 3}, fleet: {share: 10%, atLeast: 10}}} of the Fleet"
-_FORMER_LIMITS = {
-    "idledWorkloads": ("limits: {workloads: 40}, a number", _DEFAULT),
-    "removedReplicas": ("limits: {replicas: 120}, a number", _DEFAULT),
-    "ceiling": (_DEFAULT, _DEFAULT),
-    "fleet": (_DEFAULT, _DEFAULT),
-    "limits": (_DEFAULT, _DEFAULT),
-}
-"""What limits were called before, and what is stated instead: in policies and tenants, and in the Fleet."""
 
 
 def shape_problems(document: Document, kind: str, part: str = "") -> list[Problem]:
     """Return what is wrong with the shape of `document`, a policy of `kind` (or a `part` of its schema), by its schema.
 
-    What is wrong is taken out of the document, so that the rest of it can still be judged; a value that is only written
-    in other case is put right in it.
+    What is wrong is taken out of the document, so that the rest of it can still be judged.
     """
     validator = validator_of(kind, part)
     errors = list(validator.iter_errors(document.value))
@@ -100,29 +81,14 @@ def _take_out(error: Any, document: Document) -> None:
         document.taken_out += [(*path, name) for name in error.validator_value if name not in error.instance]
     elif error.validator == "additionalProperties":
         for name in _not_known(error):
-            value, meant = error.instance[name], _meant(name, error)
+            meant = _meant(name, error)
             document.take_out((*path, name))
             if meant is not None:
                 document.taken_out.append((*path, meant))
-            if name == "protect" and meant == RENAMED[name]:
-                document.put((*path, meant), _protected_before(value))
     elif _is_key(error):
         document.take_out((*path, error.instance))
-    elif error.validator == "enum" and (meant := _in_other_case(error)) is not None:
-        document.put(path, meant)
     else:
         document.take_out(path)
-
-
-def _protected_before(protect: Any) -> Any:
-    """Return what the former `protect.namespaces` says, which is judged like the present field; it must not be lost."""
-    return protect["namespaces"] if isinstance(protect, dict) and protect.keys() == {"namespaces"} else None
-
-
-def _in_other_case(error: Any) -> str | None:
-    """Return the one of the values allowed that was given in other case, as before these were in CamelCase."""
-    given = str(error.instance).lower()
-    return next((str(option) for option in error.schema["enum"] if str(option).lower() == given), None)
 
 
 def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
@@ -137,11 +103,8 @@ def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
 
 def _unknown(error: Any, document: Document, path: Path) -> Iterator[Problem]:
     for name in _not_known(error):
-        former = _FORMER_LIMITS.get(name) if path[-1:] == ("limits",) or path[1:2] == ("clusters",) else None
         meant = _meant(name, error)
         words = UNKNOWN if meant is None else f'{_MEANT} "{meant}"?'
-        if former is not None:
-            words = f"is a former limit, expected {former['default' in error.schema['properties']]}"
         yield document.problem((*path, name), words, key=True)
 
 
@@ -152,8 +115,7 @@ def _not_known(error: Any) -> list[str]:
 def _meant(name: str, error: Any) -> str | None:
     """Return the field that is meant by one that there is not, None where nothing is near."""
     absent = [known for known in error.schema.get("properties", {}) if known not in error.instance]
-    renamed = RENAMED.get(name)
-    return renamed if renamed in absent else nearest_of(name, absent)
+    return nearest_of(name, absent)
 
 
 def _missing(error: Any, document: Document, path: Path) -> Iterator[Problem]:

@@ -53,13 +53,6 @@ class Document(Struct):
         elif isinstance(parent, list) and isinstance(path[-1], int):
             parent[path[-1]] = None
 
-    def put(self, path: Path, value: Any) -> None:
-        """Let `value` stand at `path`, where a problem has been reported of the value that is there."""
-        parent = self.value
-        for step in path[:-1]:
-            parent = _inside(parent, step)
-        parent[path[-1]] = value
-
     def is_judged(self, path: Path) -> bool:
         """Return whether nothing at `path`, above or below it was taken out."""
         return not any(_related(path, gone) for gone in self.taken_out)

@@ -215,10 +215,7 @@ FOREIGN = documents(
     ("fleet", "after"),
     [
         pytest.param(TYPO + "  protectedNamespaces: [pay]\n", 0, id="beside another typo"),
-        pytest.param(FLEET + "  protect: {namespaces: [pay]}\n", 0, id="the former spelling"),
-        pytest.param(FLEET + "  protect: {namespaces: [other]}\n", 7, id="the former spelling, another namespace"),
-        pytest.param(FLEET + "  protect: {namespace: [pay]}\n", 0, id="the former spelling, misspelt"),
-        pytest.param(FLEET + "  protect: {namespaces: [PAY]}\n", 0, id="the former spelling of a name that is none"),
+        pytest.param(FLEET + "  protect: {namespaces: [pay]}\n", 0, id="a mapping of another name"),
         pytest.param(FLEET + "  protectedNamespace: [pay]\n", 0, id="the key misspelt"),
         pytest.param(FLEET + "  keepOut: [pay]\n", 0, id="a key that is like none"),
         pytest.param(FLEET + "protectedNamespaces: [pay]\n", 0, id="at another depth"),

@@ -52,6 +52,7 @@ def check(folder: Path, content: bytes) -> None:
         assert 1 <= problem.line <= lines + 1
         assert problem.column >= 1
         assert problem.message.isprintable()
+        assert "a bug" not in problem.message
         assert problem.field.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""How policies are spelt: hours as downtime or uptime, selection by name, and one message for each former spelling."""
+"""How policies are spelt: hours as downtime or uptime, selection by name, and what is said of other spellings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide.schedule import is_open, open_periods
-from reconciler.policy.load import read_fleet_for_wakes, read_policies
+from reconciler.policy.load import read_policies
 from reconciler.policy.policy_kinds import OWN_KINDS
-from reconciler.policy.problems import RENAMED
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import ObjectSelector
 from tests.pipeline.calls import Folder
@@ -21,7 +20,7 @@ from tests.policy.base import FILES, edited, problems_in
 START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
 
 
-def test_every_former_spelling_is_refused_with_the_present_one(tmp_path):
+def test_a_value_in_other_case_is_one_problem(tmp_path):
     files = {
         "fleet.yaml": """\
 apiVersion: reconciler/v1alpha1
@@ -30,37 +29,16 @@ metadata: {name: f}
 spec:
   home: a
   clusters: [{name: a, state: frozen}, {name: b, state: readOnly}]
-  protect: {namespaces: [pay]}
 """,
-        "idling.yaml": """\
+        "policies.yaml": """\
 apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
 metadata: {name: nights}
 spec:
   mode: observe
-  wake: onSignal
-  floor: 1
   autoscalers: {hpa: leave, keda: pause}
-  selector: {clusters: {names: [a]}, services: {}}
-  idleWhen:
-    - metric: {query: up, noSeries: zero}
-    - schedule: {timeZone: UTC, windows: ["20:00-07:00"], except: ["2026-12-24T18:00/2026-12-25T08:00"]}
----
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: c}
-spec: {timeZone: UTC, windows: ["20:00-07:00"]}
-""",
-        "placement.yaml": """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web}
-spec:
-  replicas: 3
-  rounding: kubefed
-  onConflict: abort
-  onDelete: delete
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  selector: {services: {}}
+  idleWhen: [{metric: {query: up, noSeries: zero}}]
 ---
 apiVersion: reconciler/v1alpha1
 kind: DownscalePolicy
@@ -68,27 +46,13 @@ metadata: {name: shrink}
 spec:
   selector: {workloads: {}}
   strategy: zoneBalanced
-  onForeignCost: override
   target: {replicas: 1, direction: both}
 """,
     }
     found = problems_in(tmp_path, files)
-    meant = [line.rpartition("did you mean ")[2] for line in found]
-    assert meant == [
-        *('"Frozen"?', '"ReadOnly"?', '"protectedNamespaces"?'),
-        *('"Observe"?', '"OnSignal"?', '"idleReplicas"?', '"Leave"?', '"Pause"?', '"include"?', '"Zero"?'),
-        *('"downtime"?', '"exceptions"?', '"downtime"?'),
-        *('"KubeFed"?', '"Abort"?', '"Delete"?', '"ZoneBalanced"?', '"Override"?', '"Both"?'),
+    assert [line.rpartition("did you mean ")[2] for line in found] == [
+        *('"Frozen"?', '"ReadOnly"?', '"Observe"?', '"Leave"?', '"Pause"?', '"Zero"?', '"ZoneBalanced"?', '"Both"?'),
     ]
-
-
-def test_a_fleet_in_the_former_spelling_is_read_for_wakes(tmp_path):
-    fleet = FILES["fleet.yaml"].replace("  clusters:\n", "  clusters:\n    - {name: old, state: readOnly}\n", 1)
-    fleet = fleet.replace("protectedNamespaces: [", "protect: {namespaces: [", 1)
-    (tmp_path / "fleet.yaml").write_text(fleet)
-    read, problems = read_fleet_for_wakes(tmp_path)
-    assert problems
-    assert {cluster.name: cluster.state for cluster in read.clusters}["old"] == "ReadOnly"
 
 
 def of_hours(tmp_path, hours):
@@ -301,7 +265,5 @@ def test_pages_quote_policies_as_they_are_spelt(page):
     for quoted in re.findall("`([^`\n]+)`", page.read_text()):
         wrong += [quoted] if compounds.get(quoted.lower(), quoted) != quoted else []
         for name, value in re.findall(r"\b(\w+): (\w+)", quoted):
-            is_former = name in RENAMED and page.name != "CHANGELOG.md"
-            is_unknown = value.isalpha() and value not in allowed.get(name, {value})
-            wrong += [quoted] if is_former or is_unknown else []
+            wrong += [quoted] if value.isalpha() and value not in allowed.get(name, {value}) else []
     assert wrong == []

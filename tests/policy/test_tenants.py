@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import PolicyError
+from reconciler.policy import load
 from reconciler.policy.compiled import compile_policies
 from reconciler.policy.load import check_policies, read_fleet_for_wakes, read_policies
+from reconciler.policy.policy_kinds import policy_document
 from reconciler.policy.types import PolicySet
 from tests.pipeline.calls import Folder, inside
 from tests.pipeline.teams import FILES, FLEET, SLEEP, two_teams, with_accounts
@@ -266,6 +268,23 @@ def test_a_second_fleet_in_a_file_of_a_tenant_keeps_no_wakes_away(tmp_path):
     assert [one.name for one in known.clusters] == ["dev", "prod"]
     assert found is not None
     assert [one.name for one in found.stopped] == ["a"]
+
+
+def test_a_bug_that_a_file_of_a_tenant_meets_stops_that_tenant_alone(tmp_path, monkeypatch):
+    def failing(source, *others):
+        if source.file == "policies/teams/a/sleep.yaml":
+            raise TypeError("unexpected\x1b")
+        return policy_document(source, *others)
+
+    monkeypatch.setattr(load, "policy_document", failing)
+    two_teams(Folder(tmp_path), snapshot=False)
+    with inside(tmp_path):
+        found, problems = check_policies("policies")
+    assert found is not None
+    assert [one.name for one in found.stopped] == ["a"]
+    assert [one.message for one in problems] == [
+        "cannot be read, a bug: TypeError('unexpected\\x1b'), expected a policy; please report it"
+    ]
 
 
 def test_where_the_platform_and_a_tenant_drive_one_workload_the_tenant_is_wrong(tmp_path):
