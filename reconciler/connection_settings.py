@@ -23,7 +23,7 @@ class PrometheusConnection(Struct, frozen=True):
     password_file: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     ca_file: str | None = None
-    certificate_file: str | None = None
+    cert_file: str | None = None
     key_file: str | None = None
     proxy_url: str | None = None
 

@@ -37,7 +37,7 @@ PROMETHEUS_FILES = {
     "bearer_token_file": "bearerTokenFile",
     "password_file": "basicAuth.passwordFile",
     "ca_file": "caFile",
-    "certificate_file": "certFile",
+    "cert_file": "certFile",
     "key_file": "keyFile",
 }
 """The files that a Fleet may name of a Prometheus, as it calls them."""

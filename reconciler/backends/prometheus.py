@@ -251,14 +251,14 @@ def _tls(asked: PrometheusConnection) -> ssl.SSLContext:
         raise _Wrong(f"{asked.ca_file} holds no certificates, expected some in PEM") from None
     except OSError as error:
         raise _Wrong(f"{asked.ca_file} cannot be read ({error.strerror}), expected certificates in PEM") from None
-    if asked.certificate_file is None:
+    if asked.cert_file is None:
         return context
     try:
-        context.load_cert_chain(asked.certificate_file, asked.key_file)
+        context.load_cert_chain(asked.cert_file, asked.key_file)
     except ssl.SSLError:
-        raise _Wrong(f"{asked.certificate_file} holds no certificate with its key, expected both in PEM") from None
+        raise _Wrong(f"{asked.cert_file} holds no certificate with its key, expected both in PEM") from None
     except OSError as error:
-        files = " or ".join(filter(None, (asked.certificate_file, asked.key_file)))
+        files = " or ".join(filter(None, (asked.cert_file, asked.key_file)))
         raise _Wrong(f"{files} cannot be read ({error.strerror}), expected a certificate and its key") from None
     return context
 

@@ -363,7 +363,7 @@ def test_a_client_certificate_is_presented(authority: trustme.CA, tmp_path: Path
     context = secured(authority, "localhost")
     context.verify_mode = ssl.CERT_REQUIRED
     authority.configure_trust(context)
-    files = {"ca_file": str(tmp_path / "ca.pem"), "certificate_file": str(tmp_path / "cert.pem")}
+    files = {"ca_file": str(tmp_path / "ca.pem"), "cert_file": str(tmp_path / "cert.pem")}
     with PickerServer(reply(json.dumps(a_vector())), tls=context) as server:
         url = f"https://localhost:{server.port}"
         assert a_source(url, **files, key_file=str(tmp_path / "key.pem")).query("up") == QueryAnswer()

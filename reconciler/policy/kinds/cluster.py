@@ -169,10 +169,10 @@ def cluster_of(
     return from_fields(
         FleetCluster,
         fields,
-        connection=ClusterConnection(
+        connection=from_fields(
+            ClusterConnection,
+            connection,
             name=fields.name,
-            in_cluster=connection.in_cluster,
-            kubeconfig=connection.kubeconfig,
             context=None if connection.in_cluster else connection.context or fields.name,
             prometheus=_prometheus(document, (*path, "prometheus"), given(fields.prometheus)),
         ),
@@ -197,17 +197,8 @@ def _prometheus(document: PolicyDocument, path: Path, fields: PrometheusFields |
             document.add((*path, "headers", name), f"is {shown(name)}, expected a header that is not ours to set")
         if not value.isascii() or not value.isprintable():
             document.add((*path, "headers", name), f"is {shown(value)}, expected printable ASCII")
-    return PrometheusConnection(
-        url=fields.url,
-        bearer_token_file=fields.bearer_token_file,
-        username=None if login is None else login.username,
-        password_file=None if login is None else login.password_file,
-        headers=tuple(sorted(fields.headers.items())),
-        ca_file=fields.ca_file,
-        certificate_file=fields.cert_file,
-        key_file=fields.key_file,
-        proxy_url=fields.proxy_url,
-    )
+    stated = (fields,) if login is None else (fields, login)
+    return from_fields(PrometheusConnection, *stated, headers=tuple(sorted(fields.headers.items())))
 
 
 def check_unlike(document: PolicyDocument, path: Path, cluster: FleetCluster, others: tuple[FleetCluster, ...]) -> None:

@@ -177,9 +177,10 @@ def given(value: T | UnsetType) -> T | None:
     return None if value is UNSET else value
 
 
-def from_fields(kind: type[V], fields: Struct, **derived: Any) -> V:
-    """Return a `kind`, which has what `fields` state, apart from what is `derived` from them."""
-    return kind(**(structs.asdict(fields) | derived))
+def from_fields(kind: type[V], *stated: Struct, **derived: Any) -> V:
+    """Return a `kind`, which has what is `stated` of its fields, apart from what is `derived` from that."""
+    named = {name: value for fields in stated for name, value in structs.asdict(fields).items()}
+    return kind(**({name: named[name] for name in kind.__struct_fields__ if name in named} | derived))
 
 
 class MetadataFields(Fields, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from reconciler.connection_settings import (
 )
 from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import Fields, ObjectName, expected, given
+from reconciler.policy.kinds.fields import Fields, ObjectName, expected, from_fields, given
 from reconciler.workload_kinds import BROUGHT_SWITCHES, SCALABLE_KINDS
 
 _HOST_NAME = r"(?i)(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?"
@@ -114,21 +114,16 @@ def pod_picker_of(document: PolicyDocument, path: Path, fields: PodPickerFields 
     if isinstance(fields, UnsetType):
         return None
     http = fields.http
-    picker = PodPicker(
-        host=http.host,
+    picker = from_fields(
+        PodPicker,
+        http,
+        fields,
         port=(443 if http.scheme == "https" else 80) if isinstance(http.port, UnsetType) else http.port,
-        scheme=http.scheme,
-        path=http.path,
         headers=tuple(
             _header(document, (*path, "http", "httpHeaders", position), header)
             for position, header in enumerate(http.http_headers)
         ),
-        ca_bundle=http.ca_bundle,
-        allow_insecure_auth=http.allow_insecure_auth,
-        max_retries=fields.max_retries,
         timeout_seconds=float(fields.timeout_seconds),
-        on_error=fields.on_error,
-        on_too_few=fields.on_too_few,
     )
     _check(document, (*path, "http"), picker)
     return picker
@@ -151,7 +146,7 @@ def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> Picke
         document.add(path, f"{what}, expected exactly one of the two")
     if value is not None and re.search(CONTROL_CHARACTER, value):
         document.add((*path, "value"), "has control characters, expected a text on one line")
-    secret = None if source is None else SecretKey(source.secret_key_ref.name, source.secret_key_ref.key)
+    secret = None if source is None else from_fields(SecretKey, source.secret_key_ref)
     return PickerHeader(name, value, secret)
 
 

@@ -24,7 +24,7 @@ from reconciler.policy.kinds.federated_replica_set import (
     check_preferences,
     policy_of,
 )
-from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, NamespaceName, Replicas, expected
+from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, NamespaceName, Replicas, expected, from_fields
 from reconciler.policy.kinds.pod_picker import PodPickerFields
 from reconciler.policy.kinds.selector import LabelSelectorFields
 from reconciler.untrusted_text import strict_json, unrepeated
@@ -118,7 +118,7 @@ def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> Fede
 
     Problems of the JSON inside the annotation are reported at the annotation's line.
     """
-    metadata, own = fields.metadata, fields.spec
+    metadata = fields.metadata
     for key in () if PREFERENCES in metadata.annotations else metadata.annotations:
         if nearest_of(key.rpartition("/")[2], (PREFERENCES.rpartition("/")[2],), likeness=_MISSPELT):
             document.add((*ANNOTATION[:-1], key), f'unknown annotation, did you mean "{PREFERENCES}"?', key=True)
@@ -127,18 +127,9 @@ def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> Fede
     check_preferences(inside, ("clusters",), preferences)
     document.problems += [_at_annotation(problem) for problem in inside.problems]
     document.warnings += inside.warnings
-    spec = FederatedReplicaSetSpec(
-        replicas=own.replicas,
-        production=metadata.annotations.get(PRODUCTION) == "true",
-        min_ready_seconds=own.min_ready_seconds,
-        preferences=preferences,
-        selector=own.selector,
-        template=own.template,
-        pod_picker=own.pod_picker,
-    )
-    named = FederatedMetadataFields(
-        name=metadata.name, namespace=metadata.namespace, labels=metadata.labels, annotations=metadata.annotations
-    )
+    production = metadata.annotations.get(PRODUCTION) == "true"
+    spec = from_fields(FederatedReplicaSetSpec, fields.spec, production=production, preferences=preferences)
+    named = from_fields(FederatedMetadataFields, metadata)
     stated = {key: value for key, value in document.source.value.items() if key not in _NOT_OURS}
     document.spec = spec
     return policy_of(document, named, spec, stated)
