@@ -27,26 +27,8 @@ T = TypeVar("T")
 _UIDS = uuid.UUID("6f2d1a0e-5f0b-5a54-9a57-0c2b6a1f3d7e")
 _CRD: GroupKind = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _NAMESPACE: GroupKind = ("", "Namespace")
-_CLUSTER_SCOPED = frozenset(
-    (group, kind)
-    for group, kinds in {
-        "": "Namespace Node PersistentVolume ComponentStatus",
-        "admissionregistration.k8s.io": "MutatingWebhookConfiguration ValidatingAdmissionPolicy "
-        "ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
-        "apiextensions.k8s.io": "CustomResourceDefinition",
-        "apiregistration.k8s.io": "APIService",
-        "certificates.k8s.io": "CertificateSigningRequest ClusterTrustBundle",
-        "flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
-        "networking.k8s.io": "IPAddress IngressClass ServiceCIDR",
-        "node.k8s.io": "RuntimeClass",
-        "policy": "PodSecurityPolicy",
-        "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding",
-        "resource.k8s.io": "DeviceClass ResourceSlice",
-        "scheduling.k8s.io": "PriorityClass",
-        "storage.k8s.io": "CSIDriver CSINode StorageClass VolumeAttachment",
-    }.items()
-    for kind in kinds.split()
-)
+_CLUSTER_WIDE: frozenset[GroupKind] = frozenset({_CRD, _NAMESPACE, ("", "Node")})
+"""Of the kinds that are read."""
 
 
 @lru_cache(maxsize=65536)
@@ -167,10 +149,14 @@ class Index:
         return made
 
     def key_of(self, entry: ManifestEntry) -> Key:
-        """Return what identifies `entry`: the namespace is "default" where none is given, "" for cluster-wide kinds."""
+        """Return what identifies `entry`. Of kinds that are known its namespace is "default" where none is given, ""
+        for cluster-wide ones.
+        """
         kind = (entry.group, entry.kind)
-        namespaced = self._scopes.get(kind, kind not in _CLUSTER_SCOPED)
-        return Key(*kind, (entry.namespace or "default") if namespaced else "", entry.name)
+        if not self._scopes.get(kind, kind not in _CLUSTER_WIDE):
+            return Key(*kind, "", entry.name)
+        is_known = kind in SHAPES or kind in self.scales or kind in self._scopes
+        return Key(*kind, entry.namespace or ("default" if is_known else ""), entry.name)
 
     def wrong_with(self, entry: ManifestEntry) -> list[tuple[FieldPath, str]]:
         """Decode a custom resource with a scale, now that its definition is known; return all that is wrong with it."""
