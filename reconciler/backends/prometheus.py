@@ -89,14 +89,12 @@ class _Answer(msgspec.Struct, rename="camel"):
         return [*(self.warnings or ()), *stores, *(info for info in self.infos or () if info.startswith(_LEFT_OUT))]
 
 
-class _SeriesPayload(msgspec.Struct):
-    metric: dict[str, str]
-    value: tuple[float, str] | None = None  # absent: the series is a native histogram
+class _Series(msgspec.Struct):
+    """`value` of a vector, `values` of a matrix; a native histogram has neither."""
 
-
-class _RangePayload(msgspec.Struct):
     metric: dict[str, str]
-    values: list[tuple[float, str]] | None = None  # absent: the series is a native histogram
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] | None = None
 
 
 class PrometheusMetrics:
@@ -300,26 +298,23 @@ def _samples(data: _QueryResult) -> tuple[Sample, ...]:
         return (Sample({}, _number(value)),)
     if data.result_type != "vector":
         raise _Wrong(f"the result is a {_one_line(data.result_type)}, expected a vector or a scalar; change the query")
-    series = _decoded(list[_SeriesPayload], data.result)
-    return tuple(Sample(found.metric, _number(_value(found))) for found in series)
+    return tuple(Sample(found.metric, _number(found.value[1])) for found in _series(data) if found.value is not None)
 
 
-def _ranges(body: bytes | bytearray) -> list[_RangePayload]:
+def _ranges(body: bytes | bytearray) -> list[_Series]:
     said = _decoded(_Answer, body)
     if said.status != "success" or said.data is None or said.data.result_type != "matrix":
         raise _Wrong("the answer to a range query is no matrix, expected one; is it a Prometheus?")
     if said.gaps:
         raise _Wrong(f"the answer is partial ({_one_line(said.gaps[0])}), expected a whole one")
-    found = _decoded(list[_RangePayload], said.data.result)
-    if any(found.values is None for found in found):
+    return _series(said.data)
+
+
+def _series(data: _QueryResult) -> list[_Series]:
+    found = _decoded(list[_Series], data.result)
+    if any(series.value is None and series.values is None for series in found):
         raise _Wrong("the result holds histograms, expected numbers; change the query")
     return found
-
-
-def _value(series: _SeriesPayload) -> str:
-    if series.value is None:
-        raise _Wrong("the result holds histograms, expected numbers; change the query")
-    return series.value[1]
 
 
 def _number(text: str) -> float:
