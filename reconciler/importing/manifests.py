@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.backends.decode.decoder import FieldPath, json_path, mismatches
+from reconciler.backends.decode.decoder import FieldPath, mismatches, problem_at
 from reconciler.backends.patched_values import value_below
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.importing.shapes import shape_of
@@ -140,8 +140,7 @@ def _objects(document: Document) -> Iterator[tuple[FieldPath, Manifest]]:
 def _misshapen(document: Document, path: FieldPath, manifest: Manifest) -> Iterator[Problem]:
     """Yield what is wrong with an object, at `path` in `document`."""
     for found in mismatches(manifest.value, shape_of(manifest.group, manifest.kind)):
-        line, column = document.place((*path, *found.path))
-        yield Problem(document.file, line, column, json_path(found.path), found.words())
+        yield problem_at(document, found.path, found.words(), outer=path)
 
 
 # What becomes of the manifests of another tool: policies, and what of them has no counterpart.

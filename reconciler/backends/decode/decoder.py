@@ -14,7 +14,9 @@ from msgspec import Struct, inspect
 from reconciler.backends.decode import shapes
 from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate
 from reconciler.backends.decode.wire import Instant, Number, Object, Wire, instant, number
+from reconciler.errors import Problem
 from reconciler.messages import nearest
+from reconciler.yaml.documents import Document
 
 T = TypeVar("T")
 
@@ -150,6 +152,14 @@ def json_path(path: FieldPath) -> str:
         else:
             text += f"[{json.dumps(key, ensure_ascii=False)}]"
     return text.removeprefix(".")
+
+
+def problem_at(document: Document, path: FieldPath, words: str, *, outer: FieldPath = (), key: bool = False) -> Problem:
+    """Return `words` as a problem at `path` of the object that stands at `outer` in `document`; with `key` at the name
+    of that field.
+    """
+    line, column = document.place((*outer, *path), key=key)
+    return Problem(document.file, line, column, json_path(path), words)
 
 
 def mismatches(value: Any, shape: type[Struct]) -> list[Mismatch]:

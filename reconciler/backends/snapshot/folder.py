@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.decoder import FieldPath, decoded_value, json_path, mismatches
+from reconciler.backends.decode.decoder import decoded_value, mismatches, problem_at
 from reconciler.backends.decode.wire import Wire
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
 from reconciler.messages import printable
@@ -114,16 +114,10 @@ def read_beside(directory: Path, name: str, root: str | Path, shape: type[W]) ->
         return Beside(decoded_value(shape, document.value), document)
     except msgspec.ValidationError as error:
         wrong = [
-            problem_in(document, mismatch.path, mismatch.words(), key=bool(mismatch.unknown))
+            problem_at(document, mismatch.path, mismatch.words(), key=bool(mismatch.unknown))
             for mismatch in mismatches(document.value, shape)
         ]
         return Beside(problems=wrong or [Problem(path, 1, 1, "", f"is malformed: {error}")])
-
-
-def problem_in(document: Document, path: FieldPath, words: str, *, key: bool = False) -> Problem:
-    """Return `words` as a problem at `path` of `document`; with `key` at the name of that field."""
-    line, column = document.place(path, key=key)
-    return Problem(document.file, line, column, json_path(path), words)
 
 
 def is_manifest_name(name: str) -> bool:

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, json_words, mismatches
+from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, json_words, mismatches, problem_at
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
 from reconciler.backends.decode.shapes import Custom
 from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
 from reconciler.backends.patched_values import equal, value_below
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
-from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group, problem_at
+from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group
 from reconciler.backends.snapshot.manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.labels import parse_label_selector
@@ -194,9 +194,10 @@ class Index:
             return
         if first is not None:
             words = f"{entry.key} is also in {first.place}, expected it once"
-            self.problems.append(problem_at(entry.document, entry.path, (), words))
+            self.problems.append(problem_at(entry.document, (), words, outer=entry.path))
             return
-        self.problems += [problem_at(entry.document, entry.path, at, words) for at, words in self.wrong_with(entry)]
+        for at, words in self.wrong_with(entry):
+            self.problems.append(problem_at(entry.document, at, words, outer=entry.path))
         self.entries[entry.key] = entry
         kind = (entry.group, entry.kind)
         self._kinds.setdefault(kind, {})[entry.key] = entry

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, json_path, mismatches
+from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, mismatches, problem_at
 from reconciler.backends.decode.wire import NonEmptyText, OwnerFields, Wire
 from reconciler.backends.patched_values import equal
 from reconciler.errors import Problem, RefusedError
@@ -176,12 +176,6 @@ def with_type_meta(found: FoundManifest) -> dict[str, Any]:
     return manifest
 
 
-def problem_at(document: Document, outer: FieldPath, path: FieldPath, words: str) -> Problem:
-    """Return `words` as a problem at `path` of the object that stands at `outer` in `document`."""
-    line, column = document.place((*outer, *path))
-    return Problem(document.file, line, column, json_path(path), words)
-
-
 _NO_BRACKETS = r'"(?:[^"\\]|\\.)*"|[^][{}"]+'
 _EMPTY_BRACKETS = r"\[\]|\{\}"
 
@@ -291,7 +285,7 @@ def _enter(file: ManifestFile, document: Document) -> None:
         elif read is None:
             file.others.append(value)
         else:
-            file.problems += [problem_at(document, path, inside, words) for inside, words in read]
+            file.problems += [problem_at(document, inside, words, outer=path) for inside, words in read]
 
 
 def _documents(path: str, text: str) -> Documents:

@@ -23,9 +23,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.backends.decode.decoder import FieldPath
+from reconciler.backends.decode.decoder import FieldPath, problem_at
 from reconciler.backends.decode.wire import Instant, Number, Wire, datetime_of
-from reconciler.backends.snapshot.folder import METRICS_FILES, Beside, problem_in, read_beside
+from reconciler.backends.snapshot.folder import METRICS_FILES, Beside, read_beside
 from reconciler.errors import Problem
 from reconciler.model import QueryAnswer, Sample
 
@@ -125,7 +125,7 @@ def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") ->
         for path, whose, result in () if read.value is None else _results(read.value, cluster):
             key = (whose, one_spaced(result.query))
             if key in of_file and read.document is not None:
-                problems.append(problem_in(read.document, (*path, "query"), "is recorded twice, expected once"))
+                problems.append(problem_at(read.document, (*path, "query"), "is recorded twice, expected once"))
             of_file[key] = result.answer
         answers |= of_file
     return answers, problems
