@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -144,34 +144,52 @@ class ApiClient:
     def send(self, request: ApiRequest, attempts: Attempts | None = None) -> HttpResponse:
         """Return the answer with a status of 2xx.
 
-        `attempts`, where given, counts attempts without an answer.
+        While nothing answers, all attempts have the time of one. A server that answers, if only that it is busy, is
+        there: then the run's time counts, and the next attempt has its own. `attempts`, where given, counts attempts
+        without an answer.
 
         Raises:
             ClusterError: one for each class of failure, see errors.py.
         """
         noted = attempts or Attempts()
-        patience = _Patience(self, request)
+        limit: TimeLimit | None = None
 
         def attempt() -> HttpResponse:
+            nonlocal limit
             try:
-                answer = self._authorised(request, patience)
+                with self._turn(request):
+                    load_libraries()
+                    limit = limit or self._attempt_limit(request)
+                    answer = self._authorised(request, limit)
             except HttpError:
                 noted.unsure += 1
                 raise
             noted.unsure += answer.status >= 500
-            patience.answered()
+            if request.seconds is None:
+                limit = None
             self.is_away = False
             self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
             return answer
 
         try:
-            answer = with_retries(attempt, _ONCE if request.last else _RETRIES, patience.wait)
+            answer = with_retries(
+                attempt, _ONCE if request.last else _RETRIES, lambda seconds: self._wait(request, limit, seconds)
+            )
         except HttpError as error:
             self.is_away |= error.passes and request.seconds is None
             raise no_answer(request.operation, error) from error
         if answer.status not in _SUCCESS:
             raise error_of(request.operation, answer)
         return answer
+
+    def _wait(self, request: ApiRequest, limit: TimeLimit | None, seconds: float) -> bool:
+        """Wait before the next attempt; return False at once where that would take longer than there is time: that of
+        `limit`, None where the last attempt was answered.
+        """
+        if limit is not None and self.is_away and request.seconds is None:
+            return False
+        left = inf if limit is None else limit.left()
+        return seconds < min(left, _LONGEST_PAUSE) and self.limit.wait(seconds)
 
     @contextmanager
     def watched(self, request: ApiRequest, seconds: float) -> Iterator[Iterator[bytes]]:
@@ -197,7 +215,7 @@ class ApiClient:
         except HttpError as error:
             raise no_answer(request.operation, error) from error
 
-    def limit_of(self, request: ApiRequest) -> TimeLimit:
+    def _limit_of(self, request: ApiRequest) -> TimeLimit:
         """Return until when an answer to `request` is waited for, however long it may take.
 
         Without the lock nothing is left to finish after a stop; what is written has its few seconds all the same.
@@ -208,25 +226,20 @@ class ApiClient:
             return self.reading if request.seconds is None else self.limit
         return self._written
 
-    def attempt_limit(self, request: ApiRequest) -> TimeLimit:
+    def _attempt_limit(self, request: ApiRequest) -> TimeLimit:
         """Return how long `request` may take with all its attempts, while none is answered."""
         seconds = self._timeout if request.seconds is None else min(self._timeout, request.seconds)
         if request.last:
             seconds = max(_LAST_SECONDS, min(seconds, self._written.left()))
-        return self.limit_of(request).within(seconds)
+        return self._limit_of(request).within(seconds)
 
-    def _authorised(self, request: ApiRequest, patience: _Patience) -> HttpResponse:
+    def _authorised(self, request: ApiRequest, limit: TimeLimit) -> HttpResponse:
         """Return the answer to one attempt; where the credentials are refused, and there are others, to another one."""
-        with self._turn(request):
-            if self.limit_of(request).over:
-                raise self._stopped(request)
-            load_libraries()
-            limit = patience.limit()
-            header = self._connection.header(limit)
-            answer = self._once(request, header, limit)
-            if answer.status == 401 and self._connection.renew(header, limit):
-                return self._once(request, self._connection.header(limit), limit)
-            return answer
+        header = self._connection.header(limit)
+        answer = self._once(request, header, limit)
+        if answer.status == 401 and self._connection.renew(header, limit):
+            return self._once(request, self._connection.header(limit), limit)
+        return answer
 
     def _once(self, request: ApiRequest, header: str | None, limit: TimeLimit) -> HttpResponse:
         endpoint = self._connection.endpoint(limit)
@@ -260,21 +273,23 @@ class ApiClient:
         Raises:
             StoppedError: the run was asked to stop, or its time was over, before there was one.
         """
-        if request.seconds is not None:
+        with ExitStack() as turn:
+            if request.seconds is None:
+                self._take_place(request)
+                turn.callback(self._places.release)
+            if self._limit_of(request).over:
+                raise self._stopped(request)
             yield
-            return
+
+    def _take_place(self, request: ApiRequest) -> None:
         if request.writes and not self._rate.take(self.limit):
             raise self._stopped(request)
-        limit, places = self.limit if request.writes else self.limit_of(request), self._places
+        limit, places = self.limit if request.writes else self._limit_of(request), self._places
         if not places.acquire(blocking=False) and not limit.until(lambda seconds: places.acquire(timeout=seconds)):
             raise self._stopped(request)
-        try:
-            yield
-        finally:
-            self._places.release()
 
     def _stopped(self, request: ApiRequest) -> StoppedError:
-        why = self.limit_of(request).why or self.limit.why or "the run's --timeout is over"
+        why = self._limit_of(request).why or self.limit.why or "the run's --timeout is over"
         return StoppedError(f"{request.operation}: not sent, {why}")
 
     def _outgoing(
@@ -291,34 +306,6 @@ class ApiClient:
             headers.append(("Content-Type", request.content_type))
         query = f"?{urlencode(request.query)}" if request.query else ""
         return HttpRequest(request.method, endpoint.access.server + request.path + query, headers, request.body, check)
-
-
-class _Patience:
-    """How long one request is waited for: while nothing answers as long as it may take, with all attempts. A server
-    that answers, if only that it is busy, is there: then the run's time counts, and the next attempt has its own.
-    """
-
-    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
-        self._client = client
-        self._request = request
-        self._limit: TimeLimit | None = None
-
-    def limit(self) -> TimeLimit:
-        """Return the time limit of the next attempt."""
-        if self._limit is None:
-            self._limit = self._client.attempt_limit(self._request)
-        return self._limit
-
-    def answered(self) -> None:
-        if self._request.seconds is None:
-            self._limit = None
-
-    def wait(self, seconds: float) -> bool:
-        """Wait before the next attempt; return False at once where that would take longer than there is time."""
-        left = inf
-        if self._limit is not None:
-            left = 0.0 if self._client.is_away and self._request.seconds is None else self._limit.left()
-        return seconds < min(left, _LONGEST_PAUSE) and self._client.limit.wait(seconds)
 
 
 class Rate:
