@@ -263,11 +263,3 @@ class TestKeda:
         world.now = MONDAY
         run_in(world, a_policy(idle_replicas=idle_replicas))
         assert world.replicas(WEB) == 3
-
-    def test_what_was_idled_before_keda_came_is_still_woken(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        run_in(world)
-        world.add(self.world().objects[self.jobs])
-        world.now = MONDAY
-        run_in(world)
-        assert world.replicas(WEB) == 3

@@ -16,7 +16,6 @@ from tests.builders import a_fleet, a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
-    NOON,
     a_policy,
     run_in,
     verbs,
@@ -192,20 +191,6 @@ class TestScaledToZeroByItself:
         assert PREVIOUS_UP not in world.objects[HPA].annotations
         world.controllers()
         assert world.replicas(WEB) == 1
-
-    def test_by_day_it_is_its_own(self):
-        world = self.world()
-        world.now = NOON
-        outcome = run_in(world, self.IDLE)
-        assert outcome.desired.decisions == ()
-        assert said_of(outcome)[1].endswith("HorizontalPodAutoscaler/web scaled it to zero")
-
-    @pytest.mark.parametrize(
-        "hpa", [{"scaled_to_zero": False}, {"minimum": 1}, {"behavior": DISABLED}],
-        ids=["scaled to zero by somebody else", "about to be scaled up", "not scaled up anyway"],
-    )  # fmt: skip
-    def test_what_is_left_as_it_is(self, hpa):
-        assert run_in(self.world(**hpa), self.IDLE).desired.decisions == ()
 
     @pytest.mark.parametrize(
         ("behavior", "meanwhile", "after"),

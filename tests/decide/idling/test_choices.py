@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.idling.conditions import IdlingCondition, met
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.rules import Choice, choice_of, deciding_names, idled_by, owner_policy, waking_policy
-from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.removal_guard import FleetGuards
 from reconciler.policy.types import IdlingPolicy, WakeMetric
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
@@ -31,7 +29,6 @@ RECORD = {
     "reconciler/idled-to": "0",
     "reconciler/owner": "production/IdlingPolicy/first",
 }
-THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/theirs"}
 LIST = {
     IDLED_AT: "2026-11-20T21:30:00Z",
     "idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","group":"apps","replicas":5}]',
@@ -64,13 +61,6 @@ def choice(
     found = a_state(a_cluster(services=(a_service(annotations=listed or {}),), workloads=(web,)), answers=said)
     (cluster,) = idling_clusters(IdlingInputs(of_state(state), found, a_run(NIGHT), chosen or policies()))
     return choice_of(cluster.subjects[0], FleetGuards(), NIGHT)
-
-
-def test_who_idled_it_is_named_also_where_another_member_of_its_federated_replica_set_runs():
-    alone = choice(0, THEIRS)
-    assert alone.why == "was idled by Fleet another"
-    beside = alone.with_condition(met(IdlingCondition.RUNS_ELSEWHERE, ReasonCode.RUNS_ELSEWHERE, cluster="west"))
-    assert beside.why == alone.why
 
 
 @pytest.mark.parametrize(

@@ -291,7 +291,3 @@ class TestExclusionsThatCannotBeRead:
         notices = told(of(a_policy(), services=fronts, web={"annotations": web}), "excludedUnreadable")
         assert [one.subject.removeprefix("east/shop/") for one in notices] == subjects
         assert all(self.words in one.text for one in notices)
-
-    def test_it_says_what_carries_it(self):
-        (text,) = notices_of(of(a_policy(), web={"annotations": UNREADABLE}), "excludedUnreadable")
-        assert text == f"east/shop/Deployment/web: Deployment/web: {self.words}; it counts as excluded"

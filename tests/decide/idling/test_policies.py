@@ -15,7 +15,6 @@ from reconciler.policy.types import (
     ObjectSelector,
     ScheduleCriterion,
     WeeklyWindow,
-    WorkloadSelector,
 )
 from tests.builders import (
     a_cluster,
@@ -40,7 +39,6 @@ from tests.decide.idling.idling_policies import (
     run_in,
     services_selector,
     verbs,
-    why_of,
     workloads_selector,
 )
 from tests.decide.idling.world import a_world
@@ -147,10 +145,6 @@ class TestFederated:
         selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
         assert self.run(self.world(west=1), a_policy(selector=selector)).desired.decisions == ()
 
-    def test_what_a_policy_only_observes_would_go_idle_on_all_clusters(self):
-        outcome = self.run(self.world(), a_policy(mode="Observe"))
-        assert {one.ref.cluster for one in outcome.desired.observed} == {"east", "west"}
-
 
 class TestGuard:
     """A repository that lost a folder must not wake a company."""
@@ -193,12 +187,6 @@ class TestGuard:
         others = [a_policy(one.name, selector=one.selector) for one in others]
         run_in(world, *others, *self.policies(*self.names[5:]))
         assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
-
-    def test_what_another_policy_does_not_call_idle_does_not_pass_to_it(self):
-        world = self.world()
-        others = [replace(one, name=f"z-{one.name}") for one in self.policies(*self.names[:3])]
-        run_in(world, *others, *self.policies(*self.names[4:]))
-        assert world.replicas(a_ref("d")) == 0
 
     def test_the_owner_of_what_runs_is_not_counted(self):
         world = self.world()
@@ -264,14 +252,6 @@ def test_each_policy_says_its_own_reason_before_that_of_the_one_that_decides():
         "traffic": ("stays awake", "5 above 0 in 30m"),
         "night": ("stays awake", BUSY_AND_IDLE.format("traffic")),
     }
-
-
-def test_two_of_equal_priority_that_select_a_workload_are_none_also_where_each_selects_a_service_of_it():
-    services = tuple(a_service(name, labels={"tier": name}, selector={"app": "web"}) for name in "xy")
-    state = a_state(a_cluster(services=services, workloads=(a_workload(),)))
-    both = (a_policy(name, selector=replace(labelled("tier", name), workloads=WorkloadSelector())) for name in "xy")
-    outcome = decided(state, *both)
-    assert (verbs(outcome), why_of(outcome)) == ([], "x and y have the same priority")
 
 
 def test_policies_of_equal_priority_are_named_once_whatever_they_select():

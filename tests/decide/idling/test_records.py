@@ -212,14 +212,6 @@ def test_what_a_platform_woke_counts_as_scaled_by_hand_and_its_marks_go():
     assert "idling.kubernetes.io/idled-at" not in world.objects[service].annotations
 
 
-def test_what_is_idle_already_gets_them_with_the_next_run():
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    run_in(world, a_policy())
-    world.now += timedelta(minutes=5)
-    run_in(world, a_policy(mark_prefix="openshift"))
-    assert set(of_oc_idle(world, a_service().ref)) == set(OC_IDLE)
-
-
 @pytest.mark.parametrize(
     ("entry", "group"),
     [
@@ -364,8 +356,3 @@ def test_of_two_entries_of_one_name_the_higher_number_counts():
     assert reading is not None
     assert reading.record is not None
     assert [one.replicas for one in reading.record.targets] == [5]
-
-
-@pytest.mark.parametrize("key", ["idled-at", "unidle-targets"])
-def test_one_annotation_of_oc_idle_is_a_record(key):
-    assert read_service_record({f"idling.alpha.openshift.io/{key}": "x"}, OURS, GROUPS) is not None

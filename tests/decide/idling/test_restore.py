@@ -125,11 +125,6 @@ def test_a_broken_record(annotations, replicas, expected, partial):
     assert [one.partial for one in found.notices] == partial
 
 
-def test_other_notices_make_no_run_partial():
-    found = restored(a_world(idle("web", STAGING), idle("api", OURS), now=NIGHT))
-    assert {one.kind: one.partial for one in found.notices} == {"foreignRecord": False, "notAdopted": False}
-
-
 @pytest.mark.parametrize(
     ("globs", "names"),
     [((), ["api", "web"]), (("idle-*", "x"), ["web"]), (("x", "*"), ["api", "web"]), (("x",), [])],

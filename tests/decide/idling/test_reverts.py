@@ -146,8 +146,3 @@ def test_what_helm_writes_of_two_kinds_is_advised_for_each():
 def test_a_custom_kind_has_the_field_that_its_scale_sets():
     shards = a_workload(kind="Prometheus", replicas_path=("spec", "shards"))
     assert "kind: Prometheus, jsonPointers: [/spec/shards]}" in remedy(GIT, [shards])
-
-
-def test_a_cron_job_and_a_scaled_object_have_their_own_fields():
-    text = remedy(GIT, [a_workload("job", kind="CronJob"), a_workload("so", kind="ScaledObject")])
-    assert "kind: CronJob, jsonPointers: [/spec/suspend]}, {group: keda.sh, kind: ScaledObject" in text

@@ -133,10 +133,6 @@ class TestEndpoints:
     def test_the_pods_are_asked_for(self):
         assert self.found().question == PodsQuestion(self.service.ref)
 
-    def test_and_their_owners_climbed(self):
-        result = self.found(pods={self.service.ref: (self.pod,)})
-        assert [workload.ref.name for workload in result.workloads] == ["db"]
-
     @pytest.mark.parametrize(
         ("named", "pod"),
         [

@@ -95,13 +95,6 @@ def test_the_copy_of_a_record_counts_before_a_list(copied, state, record):
     assert recorded.replicas == record
 
 
-def test_a_list_that_nothing_bears_out_counts_as_one_replica_of_what_we_scaled():
-    found, recorded = classified(a_workload(replicas=0, replicas_writer=WRITTEN), {**LIST, "reconciler/idled-to": "0"})
-    assert found == "idle"
-    assert recorded is not None
-    assert recorded.replicas == 1
-
-
 @pytest.mark.parametrize(
     ("first", "second", "replicas"),
     [

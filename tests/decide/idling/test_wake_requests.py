@@ -79,10 +79,6 @@ class TestWho:
         world = idled(a_service(), a_workload(), scaled)
         assert asked(world, of_kinds(kind)) == {"ScaledObject/web-so": (["ScaledObject/web-so"], "")}
 
-    def test_what_runs_is_not_asked(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        assert asked(world) == {}
-
     def test_what_runs_with_a_record_of_ours_wakes_nothing(self):
         record = RECORD | {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
         assert asked(a_world(a_workload(annotations=record), now=NIGHT)) == {"Deployment/web": ([], "")}

@@ -47,14 +47,6 @@ def woken_in(world: World, per_run: int) -> list[str]:
     return [ref.namespace for ref in before if world.replicas(ref)]
 
 
-def test_with_a_per_run_of_one_each_namespace_has_one_of_as_many_runs():
-    world = idle_namespaces({"dev-aaa": 4, "dev-mmm": 4, "dev-zzz": 4}, 1)
-    world.now = MONDAY
-    runs = [woken_in(world, 1) for _ in range(12)]
-    for start in range(0, 12, 3):
-        assert sorted(runs[start : start + 3]) == [["dev-aaa"], ["dev-mmm"], ["dev-zzz"]]
-
-
 @pytest.mark.parametrize(
     ("minutes", "first"),
     [
