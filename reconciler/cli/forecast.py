@@ -167,9 +167,7 @@ def opened_snapshot(options: RunOptions, *sets: PolicySet) -> Opened:
     """
     assert options.snapshot is not None
     names = tuple(dict.fromkeys(cluster.name for policies in sets for cluster in policies.fleet.clusters))
-    order = victim_order(lambda: options.now)
-    switches = tuple(dict.fromkeys(kind for policies in sets for kind in policies.fleet.switch_kinds))
-    return open_snapshot(options.snapshot, names, order, options.now, switches)
+    return open_snapshot(options.snapshot, names, victim_order(lambda: options.now), options.now)
 
 
 def prices_of(texts: tuple[str, ...]) -> Prices:

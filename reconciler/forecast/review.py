@@ -15,7 +15,7 @@ from reconciler.decide.decisions import Decision
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.replay_words import compared_replays
-from reconciler.forecast.timelines import Forecast, HeldBackPeriod, WorkloadTimeline, held_back_in
+from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, WorkloadTimeline, held_back_in
 from reconciler.model import NOTHING, ObjectRef, ObservedState
 from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Action, Plan
@@ -200,6 +200,7 @@ def review_of(
     )
     if before is None or after is None:
         return found
+    after = _with_idle_left(before, after)
     owners = [*(renamed.before for renamed in changes.renamed), *changes.removed]
     return replace(
         found,
@@ -267,10 +268,26 @@ def hours_of(timeline: WorkloadTimeline | None, *, certain: bool = False) -> flo
     )
 
 
+def idle_in(made: Forecast) -> frozenset[ObjectRef]:
+    """Return the workloads that a policy keeps idle at the start."""
+    return frozenset(one.ref for one in made.first.explanations if one.idled is not None)
+
+
+def _with_idle_left(base: Forecast, head: Forecast) -> Forecast:
+    """Return `head` with what is idle, and what no run knows as that any more: it stays as it is."""
+    left = idle_in(base) - idle_in(head)
+    stay = [
+        replace(one, policy="", segments=(Segment(head.start, head.end, _lowest(one)),))
+        for one in base.timelines
+        if one.ref in left
+    ]
+    return replace(head, timelines=(*(one for one in head.timelines if one.ref not in left), *stay))
+
+
 def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[ChangedWorkload, ...]:
     """Return every workload that runs in another way: production first, then those that change most."""
     before, after = ({timeline.ref: timeline for timeline in made.timelines} for made in (base, head))
-    named, idle = frozenset(production), {one.ref for one in base.first.explanations if one.idled is not None}
+    named, idle = frozenset(production), idle_in(base)
     found = [
         ChangedWorkload(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
         for ref in {*before, *after}

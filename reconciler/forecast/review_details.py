@@ -9,7 +9,15 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.forecast.review import ChangedWorkload, Owned, Review, SelectionChange, identity_of, next_run_differs
+from reconciler.forecast.review import (
+    ChangedWorkload,
+    Owned,
+    Review,
+    SelectionChange,
+    identity_of,
+    idle_in,
+    next_run_differs,
+)
 from reconciler.forecast.text import MOST_CLUSTERS, LineList, undecided_words, wake_lines
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
@@ -118,18 +126,22 @@ def _fields(review: Review) -> ReviewPart:
     by_policy: dict[str, list[str]] = {}
     for change in changes.fields:
         by_policy.setdefault(change.policy, []).append(f"{change.field}: {_cut(change.before)} -> {_cut(change.after)}")
-    if "metadata.name" in (change.field for change in changes.fields if change.policy == "Fleet"):
-        by_policy["Fleet"] += _left_by_the_fleet(review)
+    if left := [*_left_idle(review)]:
+        by_policy.setdefault("Fleet", []).extend(left)
     listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]
     return ReviewPart("Fields changed", (), tuple(listings))
 
 
-def _left_by_the_fleet(review: Review) -> Iterator[str]:
-    """What a Fleet that is renamed keeps idle is left as it is by every run from then on."""
-    idle = len({one.ref for one in review.base.first.explanations if one.idled is not None}) if review.base else 0
-    if idle:
-        words = f"{counted(idle, 'workload')} idled under the former name {verb(idle, 'stays', 'stay')} idle"
-        yield f"{words}; first run `reconciler restore --all --hold 12h`"
+def _left_idle(review: Review) -> Iterator[str]:
+    """What the Fleet keeps idle under another name, with another switch or on another cluster is never woken."""
+    if review.base is None or review.head is None:
+        return
+    idle = idle_in(review.base)
+    left = idle - idle_in(review.head)
+    if left:
+        words = f"{counted(len(left), 'idle workload')} {verb(len(left), 'stays', 'stay')} idle, as no run wakes what"
+        which = "--all" if left == idle else "OBJECT"
+        yield f"{words} the former Fleet idled; first run `reconciler restore {which} --hold 12h`"
 
 
 def _owned(owned: Owned | None, zone: tzinfo) -> Iterator[str]:

@@ -270,7 +270,8 @@ class Simulation:
             if not isinstance(backend.cluster, SnapshotCluster):
                 sources[name] = Backend(name, error=backend.error or "is no snapshot")
                 continue
-            cluster = MemoryCluster.copy_of(backend.cluster, victim_order(lambda: self._now))
+            order, switches = victim_order(lambda: self._now), self._policies.fleet.switch_kinds
+            cluster = MemoryCluster.copy_of(backend.cluster, order, switches=switches)
             self._clusters[name] = cluster
             sources[name] = Backend(name, cluster, self._metrics(backend.metrics))
             limit = TimeLimit(clock=SettledClock())

@@ -226,6 +226,24 @@ def with_autoscaler(objects: Objects) -> Objects:
     return {**objects, "eu": [*objects["eu"], autoscaler]}
 
 
+RAY = {"apiVersion": "ray.io/v1", "kind": "RayCluster"}
+STAYS_OFF = "From Sat 2026-11-21 06:00: 1 idle workload that wakes today stays idle. 0 replica-hours (0 %) in 3 days."
+
+
+def switched(documents: Documents) -> None:
+    documents["Fleet real"]["spec"]["switches"] = [RAY]
+    documents["IdlingPolicy dev"]["spec"]["selector"]["workloads"] = {"kinds": ["RayCluster"]}
+
+
+def with_ray(objects: Objects) -> Objects:
+    return {**objects, "eu": [*objects["eu"], {**RAY, "metadata": {"name": "ray", "namespace": "dev"}, "spec": {}}]}
+
+
+def without_eu(documents: Documents) -> None:
+    documents["Fleet real"]["spec"].update(home="us", clusters=[{"name": "us"}])
+    del documents["FederatedReplicaSet router"]["spec"]["preferences"]["clusters"]["eu"]
+
+
 def limited(documents: Documents) -> None:
     """The limits are those that a Fleet has by default, and policies select nothing yet."""
     documents["Fleet real"]["spec"]["limits"] = {}
@@ -337,8 +355,32 @@ EDITS = {
         (
             "The Fleet is changed (metadata.name)",
             "metadata.name: real -> other",
-            "11 workloads idled under the former name stay idle; first run `reconciler restore --all --hold 12h`",
+            "11 idle workloads stay idle, as no run wakes what the former Fleet idled; "
+            "first run `reconciler restore --all --hold 12h`",
         ),
+        start=FRIDAY_NIGHT,
+    ),
+    "a cluster removed": Edit(
+        without_eu,
+        "Production: 1 workload in eu no longer selected; 3 workloads in eu no longer production; "
+        "3 workloads in eu run in another way.",
+        ("11 idle workloads that wake today stay idle; 1 workload runs more", "`reconciler restore --all --hold 12h`"),
+        start=FRIDAY_NIGHT,
+    ),
+    "a switch removed": Edit(
+        spec("Fleet real", switches=[]),
+        STAYS_OFF,
+        ("1 idle workload stays idle, as", "`reconciler restore OBJECT --hold 12h`", "1 workload no longer selected"),
+        before=switched,
+        objects=with_ray,
+        start=FRIDAY_NIGHT,
+    ),
+    "another value of a switch": Edit(
+        spec("Fleet real", switches=[{**RAY, "path": "spec.suspend", "off": "yes"}]),
+        STAYS_OFF,
+        ("1 idle workload stays idle, as", "`reconciler restore OBJECT --hold 12h`"),
+        before=switched,
+        objects=with_ray,
         start=FRIDAY_NIGHT,
     ),
     "production selected by mistake": Edit(

@@ -64,11 +64,6 @@ class SnapshotCluster:
     def name(self) -> str:
         return self._name
 
-    @property
-    def switches(self) -> tuple[WorkloadKind, ...]:
-        """The kinds that are switched off in place of being scaled."""
-        return self._store.switches
-
     def begin(self) -> None:
         """Begin a reading: until its `end` all lists are of the files as they are now."""
         self._is_being_written = False

@@ -142,9 +142,9 @@ class Index:
 
     def model_object(self, resource: Resource[T], entry: ManifestEntry) -> T:
         """Return `entry` as the type in model.py that `resource` is read as."""
-        if entry.model_object is None or entry.model_object[0] != resource:
-            scale = self.scales.get((entry.group, entry.kind))
-            entry.model_object = (resource, model_object(resource, entry.decoded, self.cluster, scale))
+        read = (resource, self.scales.get((entry.group, entry.kind)))  # copies share it, and may have other switches
+        if entry.model_object is None or entry.model_object[0] != read:
+            entry.model_object = (read, model_object(resource, entry.decoded, self.cluster, read[1]))
         made: T = entry.model_object[1]
         return made
 

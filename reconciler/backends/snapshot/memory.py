@@ -40,9 +40,14 @@ class MemoryCluster(SnapshotCluster):
 
     @classmethod
     def copy_of(
-        cls, cluster: SnapshotCluster, victim_order: VictimOrder, entries: Iterable[ManifestEntry] | None = None
+        cls,
+        cluster: SnapshotCluster,
+        victim_order: VictimOrder,
+        entries: Iterable[ManifestEntry] | None = None,
+        switches: tuple[WorkloadKind, ...] = (),
     ) -> MemoryCluster:
-        """Return a copy of `cluster` as it is now, with these of its `entries` alone where they are given.
+        """Return a copy of `cluster` as it is now, with these of its `entries` alone where they are given, and with
+        `switches` as those of the Fleet.
 
         Raises:
             SnapshotError: its files are malformed.
@@ -52,7 +57,7 @@ class MemoryCluster(SnapshotCluster):
             cluster.entries() if entries is None else entries,
             victim_order=victim_order,
             recording=cluster.recording,
-            switches=cluster.switches,
+            switches=switches,
         )
 
     @classmethod
