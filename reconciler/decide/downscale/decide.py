@@ -320,7 +320,10 @@ def decide_downscale(
         overridden=_of_type(found, Overridden),
         notices=tuple(dict.fromkeys(_of_type(found, Notice))),
         explanations=_of_type(found, PolicyExplanation),
-        observed=_of_type(watched, Decision),
+        observed=tuple(
+            replace(decision, key=f"observed/{decision.policy}/{decision.key}")
+            for decision in _of_type(watched, Decision)
+        ),
     )
 
 

@@ -427,6 +427,11 @@ def test_a_policy_that_observes_only_tells() -> None:
     assert desired.notices == ()
 
 
+def test_what_several_policies_observe_of_one_workload_stays_apart() -> None:
+    desired = decided(named("watch", 1, mode="Observe"), named("look", 2, mode="Observe"), named("do", 4))
+    assert len({one.key for one in (*desired.decisions, *desired.observed)}) == 3
+
+
 @pytest.mark.parametrize(
     ("exclude", "is_scaled"),
     [
