@@ -116,8 +116,14 @@ def _groups(actions: Iterable[Action], odd: Container[str]) -> set[str]:
 
 
 def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
-    """Return what each action is by its key, whatever its number and the words for it; it waits for `keys` alone."""
+    """Return what each action is by its key, whatever its number and the words for it.
+
+    It waits for `keys` alone, and a wake needs the change of its pod template only where that is among them: what else
+    is needed is never filtered out alone.
+    """
     names = {action.id: action.decision.key for action in plan.actions}
+    templates = (action for action in plan.actions if action.decision.verb is Verb.OVERWRITE)
+    filtered = {action.id for action in templates if action.decision.key not in keys}
     tiers = {action.decision.wake_tier for action in plan.actions if action.decision.key in keys}
     found = {}
     for action in plan.actions:
@@ -126,7 +132,7 @@ def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
         document = structs.replace(document, id=1, needs=[], wait_ready="", cause=_NO_CAUSE, victims=None, after=after)
         if document.phase == "annotate" or document.wait_activator:  # whether an activator lives changes no write
             document = structs.replace(document, phase="decrease", wait_activator=False)
-        needs = sorted(names[other] for other in action.needs)
+        needs = sorted(names[other] for other in action.needs if other not in filtered)
         found[action.decision.key] = (document, needs, action.wait_ready if action.wait_ready in tiers else "")
     return found
 

@@ -23,6 +23,7 @@ from tests.report.plans import a_plan
 
 CAUSE = ("metadata", "annotations", "reconciler/cause")
 WEB, API, DB = (a_decision(name, key=name, group=group) for name, group in (("web", "g"), ("api", "g"), ("db", "h")))
+TEMPLATE = replace(DB, verb=Verb.OVERWRITE)
 MEMORY = a_decision("memory", key="memory", group="g", verb=Verb.REMEMBER, phase=Phase.RECORD)
 
 
@@ -91,6 +92,9 @@ OTHER_POLICY = json.dumps({"at": "dev.yaml:1", "policy": "other"})
             [API, DB, replace(WEB, needs=("api", "db"))], [DB, API, replace(WEB, needs=("db", "api"))], {},
             id="the same that it needs",
         ),
+        pytest.param([WEB], [DB, replace(WEB, needs=("db",))], {"web": OTHERWISE}, id="one that it needs is missing"),
+        pytest.param([WEB], [TEMPLATE, replace(WEB, needs=("db",))], {}, id="a template that the filters left out"),
+        pytest.param([TEMPLATE, WEB], [TEMPLATE, replace(WEB, needs=("db",))], {"web": OTHERWISE}, id="its template"),
         pytest.param(
             [replace(DB, wake_tier="low"), replace(WEB, wait_ready="low")],
             [replace(DB, wake_tier="low"), replace(WEB, wait_ready="low")],
