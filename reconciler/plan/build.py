@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,7 +19,17 @@ from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.reasons import ReasonCode
-from reconciler.model import NOTHING, ObjectRef, ObservedState, QueryAnswer, QueryKey, Run
+from reconciler.model import (
+    NOTHING,
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedState,
+    QueryAnswer,
+    QueryKey,
+    Run,
+    Service,
+    Workload,
+)
 from reconciler.plan.filters import Filters, kept_groups
 from reconciler.plan.model import Action, Awake, KeptUp, Plan
 from reconciler.policy.types import PolicySet
@@ -267,8 +278,10 @@ def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
 
 def _labels(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
     clusters = (*state.clusters.values(), *state.wakes_only.values())
-    workloads = {found.ref: found.labels for cluster in clusters for found in cluster.workloads}
-    return workloads | {found.ref: found.labels for cluster in clusters for found in cluster.services}
+    objects: Iterator[Workload | Service | HorizontalPodAutoscaler] = chain.from_iterable(
+        (*cluster.workloads, *cluster.services, *cluster.autoscalers) for cluster in clusters
+    )
+    return {found.ref: found.labels for found in objects}
 
 
 def _unknown(state: ObservedState) -> dict[str, str]:

@@ -27,6 +27,7 @@ from tests.builders import (
     a_run,
     a_state,
     a_workload,
+    an_hpa,
     an_idling_policy,
 )
 from tests.pipeline import manifests
@@ -75,6 +76,20 @@ def test_where_each_policy_stands():
         "FederatedReplicaSet shop/web": "policies/web.yaml:4",
         "DownscalePolicy shrink": "policies/shrink.yaml:4",
     }
+
+
+@pytest.mark.parametrize(("label", "kept"), [("a", 1), ("b", 0)])
+def test_a_horizontal_pod_autoscaler_has_its_labels(label, kept):
+    hpa = an_hpa(labels={"team": "a"})
+    filters = Filters(labels=LabelSelector((("team", label),)))
+    assert (
+        len(
+            planned(
+                state=a_state(a_cluster(autoscalers=(hpa,))), decisions=[a_decision(ref=hpa.ref)], filters=filters
+            ).actions
+        )
+        == kept
+    )
 
 
 def test_how_many_changes_filters_leave_out():
