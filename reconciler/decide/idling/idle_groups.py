@@ -187,10 +187,14 @@ def _federated_together(
     for members in federated.values():
         # Who is awake is settled before any condition is added: what others keep up must not keep them up in turn.
         inside = [result[ref] for ref in members.refs]
-        up = [choice.ref for choice in inside if choice.holds_others_up]
-        awake = {*members.running, *(ref.cluster for ref in up)}
+        up = [
+            choice.ref
+            for choice in inside
+            if choice.holds_others_up and not choice.because_of(IdlingCondition.RUNS_ELSEWHERE)
+        ]
+        clusters = {*members.running, *(ref.cluster for ref in up)}
         for choice in inside:
-            elsewhere = min(awake - {choice.ref.cluster}, default="")
+            elsewhere = min(clusters - {choice.ref.cluster}, default="")
             if elsewhere:
                 others = () if members.running else tuple(ref for ref in up if ref != choice.ref)
                 why = reason(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)

@@ -275,21 +275,28 @@ def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scal
     assert pinned.is_restored_by_others(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
 
 
-EXCLUDED = {"east": {}, "north": {"reconciler/exclude": "true"}, "west": {"reconciler/exclude": "true"}}
-
-
-def test_what_runs_elsewhere_is_named_by_the_first_cluster():
+@pytest.mark.parametrize(
+    ("excluded", "expected"),
+    [
+        pytest.param(("north", "west"), {"east": "runs on north"}, id="the first of several"),
+        pytest.param(("west",), {"east": "runs on west", "north": "runs on west"}, id="not one that stays up for it"),
+    ],
+)
+def test_of_what_runs_elsewhere_a_cluster_that_stays_up_by_itself_is_named(excluded, expected):
     clusters = ("east", "north", "west")
+    out = {"reconciler/exclude": "true"}
     objects = [
         found
         for cluster in clusters
-        for found in (a_service(cluster=cluster), a_workload(cluster=cluster, annotations=EXCLUDED[cluster]))
+        for found in (
+            a_service(cluster=cluster),
+            a_workload(cluster=cluster, annotations=out if cluster in excluded else {}),
+        )
     ]
     fed = a_federated_replica_set(replicas=9)
     outcome = run_in(a_world(*objects, now=NIGHT), fleet=a_fleet(*clusters), federated=(fed,))
-    assert {one.ref.cluster: one.why for one in outcome.desired.explanations if one.ref.kind == "Deployment"}[
-        "east"
-    ] == ("runs on north")
+    found = {one.ref.cluster: one.why for one in outcome.desired.explanations if one.ref.kind == "Deployment"}
+    assert {cluster: why for cluster, why in found.items() if cluster not in excluded} == expected
 
 
 class TestGuards:
