@@ -133,17 +133,13 @@ def plan_document(plan: Plan) -> PlanDocument:
 
 def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
     return PlanDocument(
+        **_alike(plan, _PLAN),
         schema_version=PLAN_VERSION,
         kind="Plan",
         made_at=plan.made_at.astimezone(UTC),
-        run=plan.run,
-        fleet=plan.fleet,
-        revision=plan.revision,
-        source=plan.source,
         digests=DigestsDocument(policies=plan.policy_digest, inputs=plan.input_digest),
         clusters={name: plan.clusters[name] for name in sorted(plan.clusters)},
         counts=counts_of(plan),
-        limits=plan.limits,
         actions=actions,
         held_back=[_held_back(held) for held in plan.held_back],
         observed=_changes(plan.observed),
@@ -152,7 +148,6 @@ def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
         unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
         notices=_same(plan.notices, list[NoticeDocument]),
         placements=_same(plan.placements, list[PlacementDocument]),
-        dropped=plan.dropped,
         time_zones=list(plan.time_zones),
     )
 
@@ -168,26 +163,26 @@ def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
 
 _TEXTS = ("key", "job", "verb", "group", "wake_tier", "event")
 _FLAGS = ("orphan", "idles", "known", "has_annotations", "has_labels", "wait_activator")
-_ALIKE = (*_TEXTS, *_FLAGS, "downscale")
-"""What a change and a decision say alike."""
+_DECISION = (*_TEXTS, *_FLAGS, "downscale")
+_PLAN = ("run", "fleet", "revision", "source", "limits", "dropped")
+_OBJECT = ("group", "kind", "namespace", "name")
+_OVERRIDDEN = ("job", "policy", "desired", "winner")
+"""What each of these and its document say alike."""
+
+
+def _alike(value: Struct, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def change_document(action: Action) -> ChangeDocument:
     """Return one action of a plan as the document that describes it."""
     decision, ref = action.decision, action.ref
     return ChangeDocument(
-        **{name: getattr(decision, name) for name in _ALIKE},
+        **_alike(decision, _DECISION),
         id=action.id,
         phase=decision.phase.name.lower(),  # type: ignore[arg-type]  # the names of Phase are the literals of PhaseName
         cluster=ref.cluster,
-        object=ObjectDocument(
-            api_version=decision.api_version,
-            group=ref.group,
-            kind=ref.kind,
-            namespace=ref.namespace,
-            name=ref.name,
-            uid=decision.uid,
-        ),
+        object=ObjectDocument(**_alike(ref, _OBJECT), api_version=decision.api_version, uid=decision.uid),
         replicas=_replicas(decision),
         cause=_same(decision.cause, CauseDocument),
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
@@ -230,19 +225,9 @@ def _held_back(held: HeldBack) -> HeldBackDocument:
 
 
 def _overridden(lost: Overridden) -> OverriddenDocument:
-    ref = lost.ref
     return OverriddenDocument(
-        cluster=ref.cluster,
-        group=ref.group,
-        kind=ref.kind,
-        namespace=ref.namespace,
-        name=ref.name,
-        job=lost.job,
-        policy=lost.policy,
-        desired=lost.desired,
-        winner=lost.winner,
-        why=lost.why,
-        reason_code=lost.reason_code,
+        **_alike(lost.ref, ("cluster", *_OBJECT)),
+        **_alike(lost, (*_OVERRIDDEN, "why", "reason_code")),
         reasons=_same(lost.reasons, list[ReasonDocument]),
     )
 
@@ -292,24 +277,16 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
     for path, what in _misfits(document):
         raise PlanFileError(f"{where}: $.{path}{what}; plan again")
     return Plan(
-        made_at=document.made_at,
-        run=document.run,
-        fleet=document.fleet,
+        **_alike(document, (*_PLAN, "made_at", "clusters", "unknown")),
         policy_digest=document.digests.policies,
         input_digest=document.digests.inputs,
-        clusters=document.clusters,
         actions=_actions(document.actions),
         held_back=tuple(_held_actions(held) for held in document.held_back),
         observed=_decisions(document.observed),
         undecided=_same(document.undecided, tuple[Undecided, ...]),
         overridden=tuple(_lost(overridden) for overridden in document.overridden),
-        unknown=document.unknown,
         notices=_same(document.notices, tuple[Notice, ...]),
-        limits=document.limits,
         placements=_same(document.placements, tuple[PlacementView, ...]),
-        dropped=document.dropped,
-        revision=document.revision,
-        source=document.source,
         time_zones=tuple(document.time_zones),
     )
 
@@ -374,7 +351,7 @@ def _decisions(changes: Sequence[ChangeDocument]) -> tuple[Decision, ...]:
 def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
     found = change.object
     return Decision(
-        **{name: getattr(change, name) for name in _ALIKE},
+        **_alike(change, _DECISION),
         phase=Phase[change.phase.upper()],
         ref=ObjectRef(change.cluster, found.namespace, found.kind, found.name, found.group),
         api_version=found.api_version,
@@ -404,10 +381,7 @@ def _held_actions(document: HeldBackDocument) -> HeldBack:
 
 def _lost(document: OverriddenDocument) -> Overridden:
     return Overridden(
+        **_alike(document, _OVERRIDDEN),
         ref=ObjectRef(document.cluster, document.namespace, document.kind, document.name, document.group),
-        job=document.job,
-        policy=document.policy,
-        desired=document.desired,
-        winner=document.winner,
         reasons=_same(document.reasons, Reasons),
     )
