@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import product
 
 from reconciler.errors import Problem
@@ -63,15 +63,15 @@ def cross_warnings(built: Sequence[PolicyDocument]) -> list[Problem]:
     return [warning for document in built for warning in document.warnings]
 
 
-def conflicts(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
+def conflicts(built: Sequence[PolicyDocument], check_deadline: Callable[[], None]) -> Iterator[Problem]:
     """Yield where two policies of one kind may select the same object, and neither wins: whoever writes them is to say
-    which does, but a run goes on, and leaves what both select as it is.
+    which does, but a run goes on, and leaves what both select as it is. `check_deadline` is called for each policy.
     """
     fleet = next(document.policy for document in built if document.kind == "Fleet")
     for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
         documents = {document.policy.name: document for document in built if kind_stated_by(document.kind) == kind}
         ordered = sorted((document.policy for document in documents.values()), key=lambda policy: policy.place)
-        for other, policy in undecided_pairs(ordered, fleet.clusters):
+        for other, policy in undecided_pairs(ordered, fleet.clusters, check_deadline):
             yield documents[policy.name].source.problem(
                 ("spec", "priority"),
                 f"is {policy.priority}, the same as of {kind} {other.name} at {other.place}, expected another one; "
@@ -235,7 +235,9 @@ _KEYS = 4
 """So many keys of labels are looked up: teams are told apart by one or two."""
 
 
-def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]) -> Iterator[tuple[Policy, Policy]]:
+def undecided_pairs(
+    policies: Sequence[Policy], clusters: Sequence[FleetCluster], check_deadline: Callable[[], None] = lambda: None
+) -> Iterator[tuple[Policy, Policy]]:
     """Yield for each of `policies`, all of one kind, the first before it that neither wins over, and that may select
     the same object.
 
@@ -249,6 +251,7 @@ def undecided_pairs(policies: Sequence[Policy], clusters: Sequence[FleetCluster]
     found = {}
     for equals in by_rank.values():
         for policy, before in likely_pairs(equals, clusters):
+            check_deadline()
             other = next((equal for equal in before if may_share(equal, policy, clusters)), None)
             if other is not None:
                 found[policy.name] = other
@@ -267,7 +270,7 @@ def likely_pairs(
     }
     on = [selected[policy.selector.clusters] for policy in policies]
     used = Counter(
-        (part, key) for policy in policies for part, objects in _parts(policy) for key, _ in objects.labels.match_labels
+        (part, key) for policy in policies for part, objects in _parts(policy) for key in _label_values(objects)
     )
     keys = [key for key, _ in used.most_common(_KEYS)]
     named = [_named(policy, keys) for policy in policies]
@@ -296,6 +299,11 @@ def _parts(policy: Policy) -> Iterator[tuple[str, ObjectSelector]]:
         yield "object", selector.workloads.objects
 
 
+def _label_values(objects: ObjectSelector) -> dict[str, tuple[str, ...]]:
+    """Return by key values of labels, of which one is on each of `objects`."""
+    return {one.key: one.values for one in objects.labels.requirements if one.operator == "In"}
+
+
 def _named(policy: Policy, keys: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
     """Return globs of the names of what a policy selects, namespaces and objects, and of the values of their labels."""
     parts = tuple(_parts(policy))
@@ -304,7 +312,7 @@ def _named(policy: Policy, keys: Sequence[tuple[str, str]]) -> list[tuple[str, .
         for wanted in ("namespace", "object")
     ]
     values = [
-        tuple(dict(one.labels.match_labels).get(key, "*") for part, one in parts if part == wanted)
+        tuple(value for part, one in parts if part == wanted for value in _label_values(one).get(key, ("*",)))
         for wanted, key in keys
     ]
     return [*names, *values]

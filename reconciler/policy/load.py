@@ -38,12 +38,12 @@ def read_policies(
 ) -> PolicySet:
     """Return the policies below `path`; with `partly` also where files of tenants have problems, without theirs.
 
-    `check_deadline` is called before each file is read, and each document judged; what it raises ends it.
+    `check_deadline` is called before each file is read, and each policy judged; what it raises ends it.
 
     Raises:
         PolicyError: with all problems of all files, or `path` leaves out the policies beside it.
     """
-    policies, problems = check_loaded(load(path, check_deadline), str(path), check_deadline)
+    policies, problems = check_loaded(load(path, check_deadline), str(path))
     if policies is None or (problems and not partly):
         raise PolicyError.of(problems)
     others = left_out(path)
@@ -64,28 +64,23 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
     return check_loaded(load(path), str(path))
 
 
-def check_loaded(
-    loaded: Loaded, path: str, check_deadline: Callable[[], None] = lambda: None
-) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages.
-
-    `check_deadline` is called before each document is judged.
-    """
+def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages."""
     found = _Found(problems=list(loaded.problems))
     shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
     complete = loaded.complete and len(shaped) == len(loaded.documents)
     found.unread = tuple(problem.file for problem in found.problems)
-    check_deadline()
+    loaded.check_deadline()
     shaped = _make_fleet(shaped, found, loaded)
-    _make(shaped, found, complete=complete, check_deadline=check_deadline)
+    _make(shaped, found, loaded, complete=complete)
     found.problems += _not_one([source for kind, source in shaped if kind == "Fleet"], path, complete=complete)
     found.problems += cross_problems(found.built, shaped, found.owners)
-    check_deadline()
+    loaded.check_deadline()
     problems = tuple(first_problems(sorted(set(_once(found.problems, loaded.problems)))))
     stopped = {found.owners.of(problem.file) for problem in problems}
     if None in stopped:
         return None, problems
-    return _policy_set(found, loaded.digest, problems), problems
+    return _policy_set(found, loaded, problems), problems
 
 
 def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loaded) -> list[tuple[str, Document]]:
@@ -220,9 +215,7 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
     return kind
 
 
-def _make(
-    shaped: Sequence[tuple[str, Document]], found: _Found, *, complete: bool, check_deadline: Callable[[], None]
-) -> None:
+def _make(shaped: Sequence[tuple[str, Document]], found: _Found, loaded: Loaded, *, complete: bool) -> None:
     """Make policies of documents: calendars first, because others name them.
 
     `complete` False: some document could not be read at all, so what seems to be missing may be there.
@@ -243,7 +236,7 @@ def _make(
     for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
         if id(source) in made:
             continue
-        check_deadline()
+        loaded.check_deadline()
         owner = owners.name_of(source.file)
         document = _made(source, kind, None if kind == "Calendar" else known_to(owner), found)
         if document is None:
@@ -284,7 +277,7 @@ def _not_one(fleets: Sequence[Document], path: str, *, complete: bool) -> list[P
     ]
 
 
-def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> PolicySet:
+def _policy_set(found: _Found, loaded: Loaded, problems: tuple[Problem, ...]) -> PolicySet:
     """Return the policies of all but the tenants in whose files there are `problems`."""
     wrong: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -303,9 +296,9 @@ def _policy_set(found: _Found, digest: str, problems: tuple[Problem, ...]) -> Po
     return PolicySet(
         fleet=fleet,
         **in_order,
-        digest=digest,
+        digest=loaded.digest,
         warnings=tuple(sorted(set(cross_warnings(kept)))),
-        conflicts=tuple(sorted(conflicts(kept))),
+        conflicts=tuple(sorted(conflicts(kept, loaded.check_deadline))),
         specs={document.place: document.spec for document in kept},
         stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},

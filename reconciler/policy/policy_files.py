@@ -45,7 +45,7 @@ _POLICY = _FLEET.replace(b"Fleet", f"({'|'.join(POLICY_KINDS)})".encode())
 class Loaded(Struct, frozen=True):
     """`complete` False: something could not be read, and may hold one more policy.
 
-    `digest` is the SHA-256 (hex) over the names and bytes of all files.
+    `digest` is the SHA-256 (hex) over the names and bytes of all files. What `check_deadline` raises ends the reading.
     """
 
     documents: tuple[Document, ...]
@@ -53,12 +53,13 @@ class Loaded(Struct, frozen=True):
     complete: bool
     digest: str
     root: str = "."  # the folder that paths of tenants are below
+    check_deadline: Callable[[], None] = lambda: None
 
 
 def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) -> Loaded:
     """Return the documents of all policy files below `path`, or of the one file it names.
 
-    `check_deadline` is called before each file; what it raises ends the reading.
+    `check_deadline` is called before each file, and by who judges the documents.
 
     Raises:
         PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
@@ -85,7 +86,8 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
         raise PolicyError.of(
             [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
         )
-    return Loaded(documents, problems, all(part.complete for part in read), digest.hexdigest(), folder)
+    complete = all(part.complete for part in read)
+    return Loaded(documents, problems, complete, digest.hexdigest(), folder, check_deadline)
 
 
 def _content(file: str, root: str, left_out: Mapping[str, Problem | None]) -> bytes | Problem:
@@ -184,8 +186,9 @@ def documents_in(file: str, content: bytes | Problem) -> Documents:
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.
 
 
-_NEEDED = r"(?m)^\s*(namespace|formerNames)\s*:"
-_MOST_LINES = 1000
+_NEEDED = r"\s*(namespace|formerNames)\s*:"
+_MOST_LINES = 300_000
+"""How many lines are read in all, for the readable part may end at any of them."""
 
 
 def broken_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
@@ -201,9 +204,9 @@ def broken_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
 
 
 def _above(file: str, lines: list[str], broken: int) -> Iterator[Document]:
-    for end in range(min(broken, len(lines), _MOST_LINES), 0, -1):
-        if re.search(_NEEDED, "".join(lines[end:])):
-            return
+    needed = max((number for number, line in enumerate(lines, 1) if re.match(_NEEDED, line)), default=1)
+    ends = [number for number, line in enumerate(lines[:broken], 1) if number >= needed and line.strip()]
+    for end in ends[: -max(10, _MOST_LINES // broken) - 1 : -1]:
         read = read_documents(file, "".join(lines[:end]))
         found = [one for one in read.found if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
         if found and not read.problems:

@@ -250,6 +250,7 @@ def test_the_first_that_may_share_an_object_is_named(policies):
     [
         pytest.param(lambda n: on(namespaces=ObjectSelector((f"team-{n:03}-*",))), id="patterns of namespaces"),
         pytest.param(lambda n: on(namespaces=labels("team", n)), id="labels of namespaces"),
+        pytest.param(lambda n: on(namespaces=values_of("team", n)), id="values of labels of namespaces"),
         pytest.param(lambda n: on(clusters=ObjectSelector((f"east-{n:03}",))), id="clusters"),
         pytest.param(lambda n: on(services=ObjectSelector((f"web-{n:03}",))), id="Services"),
         pytest.param(lambda n: on(services=labels("app", n)), id="labels of Services"),
@@ -267,3 +268,16 @@ def test_policies_that_select_different_things_are_compared_with_the_first_alone
 
 def labels(key: str, number: int) -> ObjectSelector:
     return ObjectSelector(labels=LabelSelector(((key, f"{number:03}"),)))
+
+
+def values_of(key: str, number: int) -> ObjectSelector:
+    own = LabelRequirement(key, "In", (f"{number:03}a", f"{number:03}b"))
+    return ObjectSelector(labels=LabelSelector((), (own,)))
+
+
+def test_the_time_for_reading_ends_the_search():
+    def check() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        list(undecided_pairs([a_policy("one")], CLUSTERS, check))

@@ -321,6 +321,23 @@ def test_of_the_clusters_those_above_the_break_are_woken(tmp_path):
         assert [one.name for one in read_fleet_for_wakes("policies")[0].clusters] == ["dev"]
 
 
+MANY = "".join(f"    - name: c{number}\n      labels: {{region: eu}}\n" for number in range(600))
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        pytest.param("  bad: [\n", id="more than 1000 lines above it"),
+        pytest.param("  bad: [\n" + "\n" * 20_000 + "x\n", id="thousands of blank lines below it"),
+    ],
+)
+def test_all_that_is_above_a_break_far_down_is_read_in_time(tmp_path, tail):
+    head, rest = FLEET.split("  tenants:", 1)
+    two_teams(Folder(tmp_path), snapshot=False, **{"fleet.yaml": f"{head}{MANY}  tenants:{rest}{tail}"})
+    with inside(tmp_path):
+        assert len(read_fleet_for_wakes("policies")[0].clusters) == 602
+
+
 def test_where_protected_namespaces_may_be_below_the_break_all_count_as_such(tmp_path):
     two_teams(Folder(tmp_path), snapshot=False, **{"fleet.yaml": f"{FLEET}  bad: [\n"})
     with inside(tmp_path):
