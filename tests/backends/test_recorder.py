@@ -21,7 +21,7 @@ from reconciler.backends.decode.workloads import EVERY, paths_read
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, entry_of
+from reconciler.backends.snapshot.manifest_files import ManifestEntry, entry_of
 from reconciler.backends.snapshot.manifests import fill_status, instant_text, manifest_of, put_at
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics, read_metrics, result_value
 from reconciler.backends.snapshot.recorder import Recorder, read_recording
@@ -311,7 +311,7 @@ def test_a_custom_resource_is_read_of_its_recording_as_of_the_cluster(found: tup
     assert recorded == live
     index = Index("east", [], [kind])
     index.scales[kind.group, kind.kind] = kind
-    entry = entry_of(FoundManifest(written, kind.api_version, kind.kind))
+    entry = entry_of(written)
     assert isinstance(entry, ManifestEntry)
     assert index.wrong_with(entry) == [], "a snapshot takes it"
     fill_status(entry.decoded, kind)

@@ -83,7 +83,7 @@ class SnapshotCluster:
 
     def problems(self) -> list[Problem]:
         """Return all that is wrong with the manifests."""
-        with self._guard, self._store.held(exclusive=False):
+        with self._guard, self._store.locked(exclusive=False):
             return self._store.refresh()
 
     def is_emptied(self) -> bool:
@@ -166,7 +166,7 @@ class SnapshotCluster:
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
             AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
         """
-        with self._guard, self._store.held(exclusive=True):
+        with self._guard, self._store.locked(exclusive=True):
             self._is_being_written = True
             try:
                 for _ in range(_ATTEMPTS):
@@ -186,7 +186,7 @@ class SnapshotCluster:
     def _read(self) -> Iterator[Index]:
         with self._guard:
             if not self._is_being_read:
-                with self._store.held(exclusive=False):
+                with self._store.locked(exclusive=False):
                     self._fresh()
             yield self._store.index
 

@@ -60,14 +60,6 @@ class Named(Wire):
     metadata: Identity
 
 
-class FoundManifest(Struct, frozen=True):
-    """An object as it was found: its value, and what its list says of its apiVersion and kind."""
-
-    value: Any
-    api_version: str = ""
-    kind: str = ""
-
-
 class ManifestEntry:
     """One object. `decoded` has the fields that are read, `value` is kept only for kinds that are not read yet.
 
@@ -89,14 +81,14 @@ class ManifestEntry:
         "value",
     )
 
-    def __init__(self, found: FoundManifest, decoded: Any) -> None:
+    def __init__(self, value: Any, api_version: str, kind: str, decoded: Any) -> None:
         # Of many thousands of objects these are the same few texts: each is kept once.
-        self.api_version, self.kind = intern(found.api_version), intern(found.kind)
-        self.group = intern(api_group(found.api_version, found.kind))
+        self.api_version, self.kind = intern(api_version), intern(kind)
+        self.group = intern(api_group(api_version, kind))
         self.name: str = decoded.metadata.name
         self.namespace = intern(str(decoded.metadata.namespace or ""))
         self.decoded = decoded
-        self.value: Any = found.value if isinstance(decoded, Named) else None
+        self.value: Any = value if isinstance(decoded, Named) else None
         self.key = Key(self.group, self.kind, self.namespace, self.name)
         self.model_object: tuple[Any, Any] | None = None
         self.file: ManifestFile
@@ -141,11 +133,14 @@ def objects_in(
         yield from objects_in(item, (*path, "items", index), passed_on)
 
 
-def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]] | None:
-    """Return the object as an entry; the paths and words of all that is wrong with it; None: nothing for a cluster."""
-    if not isinstance(found.value, dict):
+def entry_of(value: Any, api_version: str = "", kind: str = "") -> ManifestEntry | list[tuple[FieldPath, str]] | None:
+    """Return the object as an entry; the paths and words of all that is wrong with it; None: nothing for a cluster.
+
+    `api_version` and `kind` are what its list says of it.
+    """
+    if not isinstance(value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
-    header = with_type_meta(found)
+    header = with_type_meta(value, api_version, kind)
     try:
         decoded_value(Header, header)
     except msgspec.ValidationError as error:
@@ -155,10 +150,10 @@ def entry_of(found: FoundManifest) -> ManifestEntry | list[tuple[FieldPath, str]
         return None
     shape = SHAPES.get((api_group(version, kind), kind), Named)
     try:
-        decoded = decoded_value(shape, found.value)
+        decoded = decoded_value(shape, value)
     except msgspec.ValidationError as error:
-        return _faults(found.value, shape, error, secret=kind == "Secret")
-    return ManifestEntry(FoundManifest(found.value, version, kind), decoded)
+        return _faults(value, shape, error, secret=kind == "Secret")
+    return ManifestEntry(value, version, kind, decoded)
 
 
 def _faults(
@@ -169,11 +164,9 @@ def _faults(
     return found or [((), f"is malformed: {error}")]
 
 
-def with_type_meta(found: FoundManifest) -> dict[str, Any]:
+def with_type_meta(value: dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
     """Return the manifest with the apiVersion and kind that its list states, where it has none of its own."""
-    inherited = {"apiVersion": found.api_version, "kind": found.kind} if found.kind else {}
-    manifest: dict[str, Any] = inherited | found.value
-    return manifest
+    return {"apiVersion": api_version, "kind": kind} | value if kind else value
 
 
 _NO_BRACKETS = r'"(?:[^"\\]|\\.)*"|[^][{}"]+'
@@ -211,7 +204,7 @@ class ManifestFile(Struct):
 
     def manifest_of(self, entry: ManifestEntry) -> dict[str, Any]:
         """Return the manifest of `entry` as it stands alone: with the apiVersion and kind that its list states."""
-        return with_type_meta(FoundManifest(self.value_of(entry), entry.api_version, entry.kind))
+        return with_type_meta(self.value_of(entry), entry.api_version, entry.kind)
 
     def value(self, document: Document) -> Any:
         """Return what `document` holds: a manifest, or a list of them.
@@ -278,7 +271,7 @@ def digest_of(data: bytes) -> bytes:
 def _enter(file: ManifestFile, document: Document) -> None:
     """Enter the objects in `document`, and what is wrong with the others."""
     for value, path, (version, kind) in objects_in(document.value):
-        read = entry_of(FoundManifest(value, version, kind))
+        read = entry_of(value, version, kind)
         if isinstance(read, ManifestEntry):
             read.file, read.document, read.path = file, document, path
             file.entries.append(read)

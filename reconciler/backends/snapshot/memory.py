@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from reconciler.backends.protocols import Resource, VictimOrder, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, ManifestFile, entry_of, objects_in
+from reconciler.backends.snapshot.manifest_files import ManifestEntry, ManifestFile, entry_of, objects_in
 from reconciler.backends.snapshot.object_store import REMOVED, Changes, Store
 from reconciler.backends.snapshot.recorder import SnapshotRecording
 from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotError
@@ -119,7 +119,7 @@ class _MemoryStore(Store):
         super().__init__("", cluster, switches=switches)
         self.index = Index(cluster, [ManifestFile("", entries=list(entries))], switches)
 
-    def held(self, exclusive: bool) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody else has it
+    def locked(self, exclusive: bool) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody else has it
         return nullcontext()
 
     def has_files(self) -> bool:
@@ -165,7 +165,7 @@ def _placed(entry: ManifestEntry, value: Any) -> ManifestEntry:
 
 def _entry_of(value: Any, api_version: str, kind: str) -> ManifestEntry | Problem | None:
     """Return a manifest as an entry of its own; what is wrong with it; None: nothing for a cluster."""
-    read = entry_of(FoundManifest(value, api_version, kind))
+    read = entry_of(value, api_version, kind)
     if isinstance(read, ManifestEntry):
         return _placed(read, value)
     if read is None:

@@ -95,7 +95,7 @@ class Store:
         self._folders: dict[str, int] = {}  # when each was changed last, in nanoseconds
         self._problems: list[Problem] = []
 
-    def held(self, exclusive: bool) -> AbstractContextManager[None]:
+    def locked(self, exclusive: bool) -> AbstractContextManager[None]:
         """Return what holds the folder, alone or together with other readers; see `locked` for what it raises."""
         return locked(self.directory, exclusive)
 

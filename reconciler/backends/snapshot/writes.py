@@ -14,7 +14,7 @@ from reconciler.backends.patched_values import equal, patched, value_below
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.snapshot.controllers import Controllers, replicas_of, settle_endpoints
 from reconciler.backends.snapshot.index import Index, owner_references
-from reconciler.backends.snapshot.manifest_files import FoundManifest, ManifestEntry, entry_of
+from reconciler.backends.snapshot.manifest_files import ManifestEntry, entry_of
 from reconciler.backends.snapshot.manifests import (
     as_served,
     as_written,
@@ -196,7 +196,7 @@ class _PlannedWrite:
     def _check(self, manifest: dict[str, Any], entry: ManifestEntry | None) -> ManifestEntry:
         """Refuse a manifest that the API server would refuse for its types."""
         version, kind = (entry.api_version, entry.kind) if entry is not None else ("", "")
-        read = entry_of(FoundManifest(manifest, version, kind))
+        read = entry_of(manifest, version, kind)
         if isinstance(read, ManifestEntry):
             read.key = self._index.key_of(read)
             wrong = self._index.wrong_with(read)
