@@ -28,12 +28,26 @@ _Package: Any = KubeConfigLoader
 
 class _RefreshToken:
     """The refresh token of a kubeconfig, and in its place the newest that the issuer gave for it: an older one may be
-    good for nothing then. It is in memory alone; one connection at a time uses it.
+    good for nothing then. It is in memory alone. One connection at a time uses it, and those that waited meanwhile take
+    the id-token that it got.
     """
 
     def __init__(self, stated: str) -> None:
-        self.newest = stated
-        self.guard = threading.Lock()
+        self._guard = threading.Lock()
+        self._newest = stated
+        self._id_token = ""
+        self._renewals = 0
+
+    def id_token(self, config: Mapping[str, str], limit: TimeLimit) -> str:
+        """Return a new id-token; see `answer_of_issuer` for what it raises."""
+        before = self._renewals
+        with alone(self._guard, limit, "no credentials in time"):
+            if self._renewals == before:
+                given = answer_of_issuer({**config, "refresh-token": self._newest}, limit)
+                self._id_token = str(given["id_token"])
+                self._newest = str(given.get("refresh_token") or self._newest)
+                self._renewals += 1
+            return self._id_token
 
 
 _refresh_tokens: dict[str, _RefreshToken] = {}
@@ -83,10 +97,7 @@ class _Loader(_Package):  # type: ignore[misc]
         config = provider["config"].value
         try:
             token = _refresh_tokens.setdefault(config["refresh-token"], _RefreshToken(config["refresh-token"]))
-            with alone(token.guard, self.limit, "no credentials in time"):
-                given = answer_of_issuer({**config, "refresh-token": token.newest}, self.limit)
-                config["id-token"] = str(given["id_token"])
-                token.newest = str(given.get("refresh_token") or token.newest)
+            config["id-token"] = token.id_token(config, self.limit)
         except (HttpError, OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, TimedOutError):
                 raise

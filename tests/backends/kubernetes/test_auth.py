@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
 
 from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.http.connections import environment_proxy
@@ -468,6 +470,32 @@ def test_a_refresh_token_that_the_issuer_replaces_is_used_the_next_time(tmp_path
         a_connection(kubeconfig).header(soon())
     sent = [request.form["refresh_token"] for request, _ in httpserver.log if request.method == "POST"]
     assert sent == [SECRET, "the next one"]
+
+
+def test_clusters_of_one_user_wait_for_one_answer_of_the_issuer(tmp_path: Path, httpserver: HTTPServer) -> None:
+    """One after the other, those of a large Fleet would wait for longer than a request may take."""
+    made = an_id_token(4102444800)
+    discovered = {"token_endpoint": httpserver.url_for("/token")}
+    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
+    together = threading.Barrier(4)
+
+    def give(_: Request) -> Response:
+        time.sleep(0.5)  # so that the others ask meanwhile
+        return Response(json.dumps({"id_token": made}), content_type="application/json")
+
+    httpserver.expect_request("/token", method="POST").respond_with_handler(give)
+    refresh = {"refresh-token": "of several clusters", "idp-issuer-url": httpserver.url_for("")}
+    kubeconfig = a_kubeconfig(tmp_path / "config", an_oidc_user(**{"id-token": an_id_token(1)}, **refresh))
+
+    def header(_: int) -> str | None:
+        connection = a_connection(kubeconfig)
+        together.wait(10)
+        return connection.header(soon())
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(header, range(4)))
+    assert found == [f"Bearer {made}"] * 4
+    assert len([request for request, _ in httpserver.log if request.method == "POST"]) == 1
 
 
 def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path: Path) -> None:
