@@ -136,7 +136,7 @@ class Wire(Struct, rename="camel", gc=False):
     """The base: fields in snake case, on the wire in camel case."""
 
 
-class OwnerFields(Wire):
+class OwnerReference(Wire):
     api_version: str | None = None
     kind: str | None = None
     name: str | None = None
@@ -158,7 +158,7 @@ class Metadata(Wire):
     deletion_timestamp: Instant | None = None
     labels: StringMap | None = None
     annotations: StringMap | None = None
-    owner_references: list[OwnerFields] | None = None
+    owner_references: list[OwnerReference] | None = None
 
     def __post_init__(self) -> None:
         self.namespace = shared_text(self.namespace)
@@ -181,7 +181,7 @@ class OwnedScaleFields(Struct, gc=False):
     suspend: dict[str, Any] | UnsetType = field(default=UNSET, name="f:suspend")
 
 
-class OwnedFields(Struct, gc=False):
+class FieldsV1(Struct, gc=False):
     spec: OwnedScaleFields | None = field(default=None, name="f:spec")
 
 
@@ -196,7 +196,7 @@ class ManagedFieldsEntry(Wire):
 
 
 class ManagedFields(ManagedFieldsEntry):
-    fields_v1: OwnedFields | None = field(default=None, name="fieldsV1")
+    fields_v1: FieldsV1 | None = field(default=None, name="fieldsV1")
 
 
 class ScalableMetadata(Metadata):
@@ -248,6 +248,6 @@ class CustomMetadata(Metadata):
     managed_fields: list[CustomManagedFields] | None = None
 
 
-def controller_of(metadata: Metadata) -> OwnerFields | None:
+def controller_of(metadata: Metadata) -> OwnerReference | None:
     """Return the owner that controls the object, None where nothing does."""
     return next((owner for owner in metadata.owner_references or () if owner.controller), None)

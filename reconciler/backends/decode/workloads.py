@@ -15,10 +15,10 @@ from reconciler.backends.decode.shapes import WholeTemplate
 from reconciler.backends.decode.wire import (
     CustomManagedFields,
     CustomMetadata,
+    FieldsV1,
     Instant,
     ManagedFields,
     Metadata,
-    OwnedFields,
     OwnedScaleFields,
     ScalableMetadata,
     Wire,
@@ -402,8 +402,8 @@ def writer_of(entries: Sequence[ManagedFields | CustomManagedFields], *paths: tu
     return FieldWriter(last.manager or "", at, last.subresource or "")
 
 
-def _owns(fields: OwnedFields | Mapping[str, Any] | None, path: tuple[str, ...]) -> bool:
-    if isinstance(fields, OwnedFields):
+def _owns(fields: FieldsV1 | Mapping[str, Any] | None, path: tuple[str, ...]) -> bool:
+    if isinstance(fields, FieldsV1):
         spec = fields.spec or OwnedScaleFields()
         return (spec.suspend if path[-1] == "suspend" else spec.replicas) is not msgspec.UNSET
     return value_below(fields, [f"f:{key}" for key in path]) is not None

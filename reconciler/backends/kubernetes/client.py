@@ -53,7 +53,7 @@ def resource_name(group: str, resource: str) -> str:
 class ApiRequest(Struct, frozen=True):
     """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
 
-    `seconds` is set for what keeps the lock: it needs no place among the others, and has that long, with all its
+    `seconds` is set for what keeps the lock: it needs no slot among the others, and has that long, with all its
     attempts. `last`: that even when the run's time is over, once.
 
     `account` is impersonated; its groups are those of every ServiceAccount of its namespace, as the API server knows.
@@ -113,13 +113,13 @@ class ApiClient:
     def __init__(self, connection: Connection, settings: RequestSettings) -> None:
         self.cluster = connection.cluster
         self.fence: Callable[[], bool] | None = None
-        self.is_away = False
+        self.is_unreachable = False
         self.limit = settings.limit
         self.reading = settings.limit.within()
         self._written = settings.limit.for_what_is_in_flight()
         self._connection = connection
         self._timeout = settings.timeout
-        self._places = threading.BoundedSemaphore(settings.in_flight)
+        self._in_flight = threading.BoundedSemaphore(settings.in_flight)
         self._rate = Rate(settings.qps)
         self._traffic = _TrafficCount()
         self._agent = f"reconciler/{VERSION}"
@@ -167,7 +167,7 @@ class ApiClient:
             noted.unsure += answer.status >= 500
             if request.seconds is None:
                 limit = None
-            self.is_away = False
+            self.is_unreachable = False
             self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
             return answer
 
@@ -176,7 +176,7 @@ class ApiClient:
                 attempt, _ONCE if request.last else _RETRIES, lambda seconds: self._wait(request, limit, seconds)
             )
         except HttpError as error:
-            self.is_away |= error.passes and request.seconds is None
+            self.is_unreachable |= error.passes and request.seconds is None
             raise no_answer(request.operation, error) from error
         if answer.status not in _SUCCESS:
             raise error_of(request.operation, answer)
@@ -186,7 +186,7 @@ class ApiClient:
         """Wait before the next attempt; return False at once where that would take longer than there is time: that of
         `limit`, None where the last attempt was answered.
         """
-        if limit is not None and self.is_away and request.seconds is None:
+        if limit is not None and self.is_unreachable and request.seconds is None:
             return False
         left = inf if limit is None else limit.left()
         return seconds < min(left, _LONGEST_PAUSE) and self.limit.wait(seconds)
@@ -195,7 +195,7 @@ class ApiClient:
     def watched(self, request: ApiRequest, seconds: float) -> Iterator[Iterator[bytes]]:
         """Yield the lines of the answer to a watch as they come, for at most so many `seconds`, with one attempt.
 
-        It takes no place among those in flight. What was sent counts as no traffic: it has no end to be timed by.
+        It takes no slot among those in flight. What was sent counts as no traffic: it has no end to be timed by.
 
         Raises:
             ClusterError: one for each class of failure; also from the iterator.
@@ -268,24 +268,24 @@ class ApiClient:
 
     @contextmanager
     def _turn(self, request: ApiRequest) -> Iterator[None]:
-        """Hold a place among those in flight; a write waits for its turn of the rate first.
+        """Hold a slot among those in flight; a write waits for its turn of the rate first.
 
         Raises:
             StoppedError: the run was asked to stop, or its time was over, before there was one.
         """
         with ExitStack() as turn:
             if request.seconds is None:
-                self._take_place(request)
-                turn.callback(self._places.release)
+                self._take_slot(request)
+                turn.callback(self._in_flight.release)
             if self._limit_of(request).over:
                 raise self._stopped(request)
             yield
 
-    def _take_place(self, request: ApiRequest) -> None:
+    def _take_slot(self, request: ApiRequest) -> None:
         if request.writes and not self._rate.take(self.limit):
             raise self._stopped(request)
-        limit, places = self.limit if request.writes else self._limit_of(request), self._places
-        if not places.acquire(blocking=False) and not limit.until(lambda seconds: places.acquire(timeout=seconds)):
+        limit, slots = self.limit if request.writes else self._limit_of(request), self._in_flight
+        if not slots.acquire(blocking=False) and not limit.until(lambda seconds: slots.acquire(timeout=seconds)):
             raise self._stopped(request)
 
     def _stopped(self, request: ApiRequest) -> StoppedError:

@@ -45,10 +45,10 @@ class Scan(Struct):
 
     files: dict[str, Signature] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    leftovers: list[str] = field(default_factory=list)
+    temporary_files: list[str] = field(default_factory=list)
 
 
-class Beside(msgspec.Struct, Generic[W], frozen=True):
+class SideFile(msgspec.Struct, Generic[W], frozen=True):
     """What a file beside the manifests says, None where it is not there; all that is wrong with it."""
 
     value: W | None = None
@@ -90,34 +90,36 @@ def scan(directory: Path, root: str) -> Scan:
     return Scan(
         files={path: _signature(status) for path, status in found.files.items() if path not in apart},
         problems=found.problems,
-        leftovers=[path for path in found.hidden if path.endswith(_NEW) and is_inside(os.path.dirname(path), home)],
+        temporary_files=[
+            path for path in found.hidden if path.endswith(_NEW) and is_inside(os.path.dirname(path), home)
+        ],
     )
 
 
-def read_beside(directory: Path, name: str, root: str | Path, shape: type[W]) -> Beside[W]:
+def read_side_file(directory: Path, name: str, root: str | Path, shape: type[W]) -> SideFile[W]:
     """Return what the file `name`, which stands beside the manifests, says as a `shape`. Links may lead anywhere below
     `root`, by default the directory.
     """
     path = str(directory / name)
     if not os.path.lexists(path):
-        return Beside()
+        return SideFile()
     data = read_bytes(path, str(root or directory))
     text = data if isinstance(data, Problem) else decoded_text(path, data)
     if isinstance(text, Problem):
-        return Beside(problems=[text])
+        return SideFile(problems=[text])
     read = read_documents(path, text[0])
     if read.problems or len(read.found) != 1:
         many = Problem(path, 1, 1, "", f"holds {len(read.found)} documents, expected one")
-        return Beside(problems=read.problems or [many])
+        return SideFile(problems=read.problems or [many])
     document = read.found[0]
     try:
-        return Beside(decoded_value(shape, document.value), document)
+        return SideFile(decoded_value(shape, document.value), document)
     except msgspec.ValidationError as error:
         wrong = [
             problem_at(document, mismatch.path, mismatch.words(), key=bool(mismatch.unknown))
             for mismatch in mismatches(document.value, shape)
         ]
-        return Beside(problems=wrong or [Problem(path, 1, 1, "", f"is malformed: {error}")])
+        return SideFile(problems=wrong or [Problem(path, 1, 1, "", f"is malformed: {error}")])
 
 
 def is_manifest_name(name: str) -> bool:
@@ -203,9 +205,9 @@ def _target(home: str, path: str) -> str:
     return target
 
 
-def remove_leftovers(leftovers: Sequence[str]) -> None:
+def remove_temporary_files(temporary_files: Sequence[str]) -> None:
     """Remove what crashes left half written. The folder is held exclusively by the caller."""
-    for path in leftovers:
+    for path in temporary_files:
         with suppress(OSError):
             os.unlink(path)
 

@@ -12,7 +12,7 @@ import msgspec
 from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, json_words, mismatches, problem_at
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
 from reconciler.backends.decode.shapes import Custom
-from reconciler.backends.decode.wire import Metadata, Object, OwnerFields, controller_of
+from reconciler.backends.decode.wire import Metadata, Object, OwnerReference, controller_of
 from reconciler.backends.patched_values import equal, value_below
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group
@@ -262,9 +262,9 @@ def _same(one: ManifestEntry, other: ManifestEntry) -> bool:
     return equal(one.file.manifest_of(one), other.file.manifest_of(other))
 
 
-def owner_references(entry: ManifestEntry) -> list[OwnerFields]:
+def owner_references(entry: ManifestEntry) -> list[OwnerReference]:
     """Return the owner references of an object, [] for kinds that are not read."""
-    found: list[OwnerFields] = getattr(entry.decoded.metadata, "owner_references", None) or []
+    found: list[OwnerReference] = getattr(entry.decoded.metadata, "owner_references", None) or []
     return found
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, mismatches, problem_at
-from reconciler.backends.decode.wire import NonEmptyText, OwnerFields, Wire
+from reconciler.backends.decode.wire import NonEmptyText, OwnerReference, Wire
 from reconciler.backends.patched_values import equal
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document
@@ -42,7 +42,7 @@ class Key(NamedTuple):
         return "/".join(filter(None, (self.namespace, self.kind, self.name)))
 
 
-class Header(Wire):
+class TypeMeta(Wire):
     api_version: NonEmptyText
     kind: NonEmptyText
 
@@ -51,7 +51,7 @@ class Identity(Wire):
     name: NonEmptyText
     namespace: str | None = None
     uid: str | None = None
-    owner_references: list[OwnerFields] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Named(Wire):
@@ -140,12 +140,12 @@ def entry_of(value: Any, api_version: str = "", kind: str = "") -> ManifestEntry
     """
     if not isinstance(value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
-    header = with_type_meta(value, api_version, kind)
+    type_meta = with_type_meta(value, api_version, kind)
     try:
-        decoded_value(Header, header)
+        decoded_value(TypeMeta, type_meta)
     except msgspec.ValidationError as error:
-        return _faults(header, Header, error)
-    version, kind = str(header["apiVersion"]), str(header["kind"])
+        return _faults(type_meta, TypeMeta, error)
+    version, kind = str(type_meta["apiVersion"]), str(type_meta["kind"])
     if version.rpartition("/")[0] in _NOT_FOR_CLUSTERS:
         return None
     shape = SHAPES.get((api_group(version, kind), kind), Named)

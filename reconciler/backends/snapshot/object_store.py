@@ -21,7 +21,7 @@ from reconciler.backends.snapshot.folder import (
     check_writable,
     locked,
     remove_file,
-    remove_leftovers,
+    remove_temporary_files,
     replace_file,
     scan,
     signature_of,
@@ -113,7 +113,7 @@ class Store:
             return []
         found = scan(self.directory, self._root)
         if for_write:
-            remove_leftovers(found.leftovers)
+            remove_temporary_files(found.temporary_files)
         if found.files != self._signatures or found.problems or self._problems:
             self._problems = found.problems + self._read(found.files)
             self._signatures = found.files

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.decode.decoder import FieldPath, problem_at
 from reconciler.backends.decode.wire import Instant, Number, Wire, datetime_of
-from reconciler.backends.snapshot.folder import METRICS_FILES, Beside, read_beside
+from reconciler.backends.snapshot.folder import METRICS_FILES, SideFile, read_side_file
 from reconciler.errors import Problem
 from reconciler.model import QueryAnswer, Sample
 
@@ -119,7 +119,7 @@ def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") ->
     answers: RecordedAnswers = {}
     problems: list[Problem] = []
     for name in METRICS_FILES:
-        read: Beside[Any] = read_beside(directory, name, root, _OfCluster if cluster else _OfAll)
+        read: SideFile[Any] = read_side_file(directory, name, root, _OfCluster if cluster else _OfAll)
         problems += read.problems
         of_file: RecordedAnswers = {}
         for path, whose, result in () if read.value is None else _results(read.value, cluster):

@@ -30,7 +30,7 @@ from reconciler.backends.protocols import (
     MetricsSource,
     Resource,
 )
-from reconciler.backends.snapshot.folder import RECORDING_FILE, read_beside
+from reconciler.backends.snapshot.folder import RECORDING_FILE, read_side_file
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
@@ -125,7 +125,7 @@ def read_recording(
 
     A link may lead anywhere below `root`, by default the directory.
     """
-    beside = read_beside(directory, RECORDING_FILE, root, _File)
+    beside = read_side_file(directory, RECORDING_FILE, root, _File)
     return None if beside.value is None else _recording(beside.value, cluster), list(beside.problems)
 
 

@@ -88,7 +88,7 @@ def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
     with Server(HELLO, port=port) as server:
         assert requests.send(READ).status == 200
         assert len(server.requests) == 1
-        assert not requests.is_away
+        assert not requests.is_unreachable
 
 
 def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
