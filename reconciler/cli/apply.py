@@ -117,6 +117,7 @@ def _due_only(
     world = run.world(fleet)
     applied = apply_wakes_due(fleet, world, options.request(), control)
     notifications.send(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
+    approval.options = options.replace(nothing="Nothing is due or requested: no policy was compared.")
     _report(applied, approval, run)
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 

@@ -41,7 +41,7 @@ class Approval:
     def __init__(self, output: str, options: RunOptions, *, ask: bool) -> None:
         self.ask = ask
         self._output = output
-        self._options = options
+        self.options = options
         self._approved: Plan | None = None
         self._shown = False
 
@@ -54,7 +54,7 @@ class Approval:
         """Return whether the run may go on; on a terminal a person decides, after reading `plan`."""
         if not self.ask:
             return True
-        self._show(render_text(plan, None, self._options.style))
+        self._show(render_text(plan, None, self.options.style))
         self._approved = plan
         return is_approved("Apply these changes?")
 
@@ -66,7 +66,7 @@ class Approval:
         chosen = doable(
             [action for action in plan.actions if action.decision.phase is Phase.WAKE or change_of(action) in approved]
         )
-        changed = render_changed(self._approved, plan, [action.id for action in chosen], self._options.style)
+        changed = render_changed(self._approved, plan, [action.id for action in chosen], self.options.style)
         if changed:
             self._show(changed)
         return chosen
@@ -74,14 +74,14 @@ class Approval:
     def choose_all(self, plan: Plan) -> tuple[Action, ...]:
         """Return every action, once the plan was shown."""
         if plan.actions and self._approved is None:
-            self._show(render_text(plan, None, self._options.style))
+            self._show(render_text(plan, None, self.options.style))
         return plan.actions
 
     def _show(self, text: str) -> None:
         self._shown = True
         if self._output == "text":
             try:
-                show(f"{text}\n", color=self._options.color)
+                show(f"{text}\n", color=self.options.color)
             except OSError as error:
                 if self.ask:
                     raise
@@ -90,8 +90,8 @@ class Approval:
                 words = f"{error.strerror or error}, expected a place for the plan"
                 say(f"warning: standard output: {words}; the run goes on")
         unseen = self._output != "text" or not sys.stdout.isatty()
-        if unseen and (self.ask or (self._output != "text" and not self._options.quiet)):
-            say_text(text, color=self._options.color)
+        if unseen and (self.ask or (self._output != "text" and not self.options.quiet)):
+            say_text(text, color=self.options.color)
 
     def report(self, applied: Applied) -> None:
         """Print the report of an apply; as text without what was shown already.
@@ -102,8 +102,8 @@ class Approval:
         if applied.declined:
             raise ReconcilerError(DECLINED)
         say_each("warning", applied.lost)
-        style = replace(self._options.style, changes=not self._shown)
-        show(FORMATS[self._output](applied.plan, applied.outcomes, style), self._output, color=self._options.color)
+        style = replace(self.options.style, changes=not self._shown)
+        show(FORMATS[self._output](applied.plan, applied.outcomes, style), self._output, color=self.options.color)
 
 
 @dataclass

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
 REMOVED_FLAG = "--allow-removed"
-PATIENCE = timedelta(hours=24)
+_HOUR = timedelta(hours=1)
+PATIENCE = 24 * _HOUR
 
 
 class FleetGuard(Struct, frozen=True):
@@ -46,9 +47,10 @@ def placement_guard(owners: Iterable[str], names: frozenset[str], allow_removed:
 
 
 class FleetGuards(Struct, frozen=True):
-    """The guard of each namespace in which policies that are gone own records."""
+    """The guard of each namespace in which policies that are gone own records, and what all that tripped count."""
 
     by_namespace: Mapping[str, FleetGuard] = field(default_factory=dict)
+    together: FleetGuard = FleetGuard()
 
     def of(self, namespace: str) -> FleetGuard:
         """Return the guard of `namespace`; where nothing is gone it never trips."""
@@ -56,7 +58,7 @@ class FleetGuards(Struct, frozen=True):
 
     def still(self, later: FleetGuards) -> FleetGuards:
         """Return these guards, tripped only where `later` are, too."""
-        return FleetGuards(
+        return _guards(
             {
                 namespace: replace(guard, tripped=guard.tripped and later.of(namespace).tripped)
                 for namespace, guard in self.by_namespace.items()
@@ -64,17 +66,16 @@ class FleetGuards(Struct, frozen=True):
         )
 
     @property
-    def tripped(self) -> tuple[FleetGuard, ...]:
-        return tuple(guard for guard in self.by_namespace.values() if guard.tripped)
-
-    @property
     def words(self) -> str:
-        tripped = self.tripped
-        if len(tripped) == 1:
-            return tripped[0].words
-        gone = frozenset().union(*(guard.gone for guard in tripped))
-        what = f"{len(gone)} policies that own objects in {len(tripped)} namespaces were removed: {_first(gone)}"
-        return f"{what}; to allow: once {REMOVED_FLAG}"
+        patience = f"what they idled waits for up to {PATIENCE // _HOUR}h"
+        return f"{self.together.reason}; {patience}; to allow: once {REMOVED_FLAG}"
+
+
+def _guards(by_namespace: Mapping[str, FleetGuard]) -> FleetGuards:
+    tripped = [guard for guard in by_namespace.values() if guard.tripped]
+    gone = frozenset[str]().union(*(guard.gone for guard in tripped))
+    there = min((guard.owners - len(guard.gone) for guard in tripped), default=0)  # the same in each
+    return FleetGuards(by_namespace, FleetGuard(gone, there + len(gone), bool(tripped)))
 
 
 _NONE = FleetGuard()
@@ -98,7 +99,7 @@ def idling_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow
     guards = {namespace: _guard_in(namespace, gone[namespace], elsewhere, len(there)) for namespace in sorted(gone)}
     if allow_removed:
         guards = {namespace: replace(guard, tripped=False) for namespace, guard in guards.items()}
-    return FleetGuards(guards)
+    return _guards(guards)
 
 
 def _one_each(gone: Mapping[str, set[str]]) -> dict[str, str]:

@@ -24,6 +24,8 @@ MEMORY = ("operation-type", "original-resource-info", "deployment-replicas", "cr
 
 _KINDS = (("Deployment", "suspendDeployments", True), ("StatefulSet", "suspendStatefulSets", True))
 _STEPS = re.compile(r"(\*|\d{1,4}(?:-\d{1,4})?)(?:/(\d{1,4}))?", re.ASCII)
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_DAY = re.compile(rf"\b({'|'.join(_DAYS)})\b", re.ASCII | re.IGNORECASE)
 _MOST_WINDOWS = 50
 _GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "CronJob": "batch"}
 _PATCHED = {
@@ -131,7 +133,8 @@ def _zone(manifest: Manifest) -> str:
 def _moments(manifest: Manifest, field: str) -> set[int]:
     """Return the moments of a week that `field` names on the weekdays of the SleepInfo, in minutes since Monday."""
     hours, _, minutes = str(manifest.at("spec", field) or "").partition(":")
-    days = {(day - 1) % 7 for day in _cron(str(manifest.at("spec", "weekdays") or ""), 6, "weekdays")}
+    weekdays = _DAY.sub(lambda day: str(_DAYS.index(day[0].lower())), str(manifest.at("spec", "weekdays") or ""))
+    days = {(day - 1) % 7 for day in _cron(weekdays, 6, "weekdays")}
     found = {(hour, minute) for hour in _cron(hours, 23, field) for minute in _cron(minutes, 59, field)}
     return {day * MINUTES_A_DAY + hour * 60 + minute for day in days for hour, minute in found}
 

@@ -22,6 +22,8 @@ def schedule(*downtime: str, zone: str = "UTC") -> list[dict[str, object]]:
     [
         ({"timeZone": "Europe/Rome"}, schedule("Mon-Thu 20:00-08:00", "Fri 20:00-Mon 08:00", zone="Europe/Rome")),
         ({"weekdays": "*"}, schedule("20:00-08:00")),
+        ({"weekdays": "sat,SUN"}, schedule("Sat 20:00-08:00", "Sun 20:00-Sat 08:00")),
+        ({"weekdays": "MON-Fri"}, schedule("Mon-Thu 20:00-08:00", "Fri 20:00-Mon 08:00")),
         ({"weekdays": "0,6"}, schedule("Sat 20:00-08:00", "Sun 20:00-Sat 08:00")),
         ({"weekdays": "*/2", "sleepAt": "1:30", "wakeUpAt": "05:00"}, schedule("Tue,Thu,Sat-Sun 01:30-05:00")),
         (

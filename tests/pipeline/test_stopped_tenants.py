@@ -69,6 +69,8 @@ def test_a_broken_fleet_lets_all_wakes_through(folder):
     morning = folder.apply(MORNING)
     assert (morning.code, replicas(folder, "a"), replicas(folder, "b")) == (3, {2}, {2})
     assert "only what is due or requested is woken" in morning.err
+    again = folder.apply(MORNING)
+    assert "Nothing is due or requested" in again.out
 
 
 def test_a_policy_that_may_select_what_is_of_a_stopped_team_is_not_said_to_select_nothing(folder):

@@ -383,7 +383,9 @@ CHANGE_OF: Mapping[IdlingCondition, ChangeIf | Callable[[MetCondition, Choice], 
     IdlingCondition.IDLE_REPLICAS: lambda condition, _choice: field_is(
         "idleReplicas", f"below {condition.why[0].values['replicas']}"
     ),
-    IdlingCondition.GUARDED: change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG),
+    IdlingCondition.GUARDED: lambda condition, choice: joint_change(
+        ChangeIfCode.ANY, (change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG), _of_time(condition, choice))
+    ),
     IdlingCondition.PROTECTED: change_if(ChangeIfCode.UNPROTECTED),
     IdlingCondition.BOUNDS: change_if(ChangeIfCode.FLAG, flag="--context in place of the Fleet"),
     IdlingCondition.INSISTS: lambda _condition, choice: field_is(

@@ -19,7 +19,7 @@ from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
-from reconciler.decide.removal_guard import FleetGuards
+from reconciler.decide.removal_guard import PATIENCE, FleetGuards
 from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload
@@ -207,7 +207,8 @@ def _guarded(case: Conditions) -> MetCondition | None:
     guard, record = case.guards.of(case.subject.ref.namespace), case.subject.record
     if record is None or not guard.holds(record.policy, record.orphaned_since, case.now):
         return None
-    return MetCondition(IdlingCondition.GUARDED, (guard.reason,))
+    until = (record.orphaned_since or case.now) + PATIENCE
+    return MetCondition(IdlingCondition.GUARDED, (case.guards.together.reason,), until)
 
 
 def _protected(case: Conditions) -> MetCondition | None:

@@ -306,7 +306,7 @@ def guarded_choices(
     """
     choices = choices_of(subjects, FleetGuards(), run.now)
     guards = _guards(choices.values(), policies, run)
-    while guards.tripped:
+    while guards.together.tripped:
         held_back = choices_of(subjects, guards, run.now)
         left = [choice for choice in held_back.values() if choice.stays_idle]
         still = guards.still(_guards(left, policies, run))

@@ -319,7 +319,7 @@ class TestGuards:
         guards = self.guards(there, **gone)
         assert {space: "".join(sorted(guards.of(space).gone)) for space in gone} == counted
         assert {guards.of(space).owners for space in gone} == {there + len(one) for one in counted.values()}
-        assert guards.tripped == ()
+        assert not guards.together.tripped
 
     @pytest.mark.parametrize(
         ("gone", "words"),
@@ -330,18 +330,21 @@ class TestGuards:
                 {"one": "abcdef"}, "6 of 7 policies that own objects were removed: a, b, c, d, e, ...", id="6"
             ),
             pytest.param(
-                {"one": "ab", "two": "cd"}, "4 policies that own objects in 2 namespaces were removed: a, b, c, d"
+                {"one": "ab", "two": "cd"}, "4 of 5 policies that own objects were removed: a, b, c, d", id="in two"
             ),
         ],
     )
     def test_what_is_told(self, gone, words):
-        assert self.guards(1, **gone).words == f"{words}; to allow: once --allow-removed"
+        assert (
+            self.guards(1, **gone).words
+            == f"{words}; what they idled waits for up to 24h; to allow: once --allow-removed"
+        )
 
     def test_what_is_allowed_to_exceed_counts_and_holds_nothing(self):
         owned = [("one", name) for name in "abc"]
-        assert idling_guards(owned, frozenset(), allow_removed=False).tripped
+        assert idling_guards(owned, frozenset(), allow_removed=False).together.tripped
         allowed = idling_guards(owned, frozenset(), allow_removed=True)
-        assert (allowed.tripped, allowed.of("one").gone) == ((), frozenset("abc"))
+        assert (allowed.together.tripped, allowed.of("one").gone) == (False, frozenset("abc"))
 
     @pytest.mark.parametrize(
         ("policy", "hours", "expected"),

@@ -26,6 +26,7 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    change_if_of,
 )
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -210,9 +211,11 @@ class TestGuard:
         (held,) = outcome.desired.held_back
         assert held.policy == ""
         assert (
-            held.why
-            == "3 policies that own objects in 3 namespaces were removed: a, b, c; to allow: once --allow-removed"
+            held.why == "3 of 8 policies that own objects were removed: a, b, c; what they idled waits for up to 24h; "
+            "to allow: once --allow-removed"
         )
+        change = {change_if_of(one) for one in outcome.desired.explanations if one.ref == objects[0].ref}
+        assert change == {"the run has --allow-removed or it is 2026-11-24T05:59:00Z or later"}
 
     def lost(self, world, **fields):
         return run_in(world, *self.policies(*self.names[4:]), **fields)
