@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.limits import held_idles, within_limits
-from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.placement.decide import decide_placement, made_anew
 from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
@@ -31,7 +31,8 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     """Return the desired state, within the limits. While it has `questions`, it is final only once they are answered in
     `state`.
 
-    What a limit keeps from going idle stays awake: placement and downscale decide again, until no more is held back.
+    What a limit keeps from going idle stays awake, and what placement makes anew asleep: placement and downscale decide
+    again, until no more is held back.
     """
     policies = replace(policies, fleet=frozen(policies.fleet, state, run.now))
     usable, seen = beside_stopped(policies, state)
@@ -41,18 +42,19 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     if state.wakes_only:
         due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)
     placed, desired, not_now = placed_workloads(policies, seen), DesiredState(), frozenset[ObjectRef]()
-    while True:  # until the workloads that limits keep awake are those that the other jobs know of: they only grow
+    while True:  # until what idling does not do now is what the other jobs know of: it only grows
         not_now |= held_idles(desired)
         settled = idling.after(seen, fleet_names(policies.fleet), not_now)
         placement = decide_placement(usable, seen, run, settled)
+        if anew := made_anew(placement, settled):
+            not_now |= anew
+            continue
         placement = within_targets(
             placement, seen, partial(decide_downscale, usable, run=run, settled=settled, placed=placed)
         )
         decided = placed | {ref: decision.cause.policy for ref, decision in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)
-        made = _without_made_anew(idling.desired.decisions, placement.decisions, not_now)
-        idled = replace(idling.desired, decisions=made)
-        joined = recovery.joined(idled, placement, downscale)
+        joined = recovery.joined(idling.without(not_now), placement, downscale)
         found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
         desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
         if held_idles(desired) <= not_now or not (policies.federated or policies.downscale):
@@ -69,20 +71,6 @@ def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
     waking = {decision.ref for decision in kept if decision.verb is Verb.WAKE}
     kept += [decision for decision in desired.decisions if decision.verb is Verb.OVERWRITE and decision.ref in waking]
     return DesiredState(decisions=tuple(kept))
-
-
-def _without_made_anew(
-    idling: Sequence[Decision], placement: Sequence[Decision], not_now: frozenset[ObjectRef]
-) -> tuple[Decision, ...]:
-    """Return the decisions of idling without those on objects that placement makes anew, and what needs these: the next
-    run wakes them, as it finds their record. The idle of one of `not_now` stays, to be held back with what is bound to
-    it.
-    """
-    anew = {decision.ref for decision in placement if decision.verb is Verb.DELETE} - not_now
-    dropped = {decision.key for decision in idling if decision.ref in anew}
-    while more := {decision.key for decision in idling if dropped.intersection(decision.needs)} - dropped:
-        dropped |= more
-    return tuple(decision for decision in idling if decision.key not in dropped)
 
 
 def placed_workloads(policies: PolicySet, state: ObservedState = _UNSEEN) -> dict[ObjectRef, str]:

@@ -31,12 +31,12 @@ class IdlingOutcome(Struct, frozen=True):
     ) -> dict[ObjectRef, Settled]:
         """Return what is left of each workload of `state` that is idle, or that idling has a say in.
 
-        `fleets` are the Fleet names whose records are ours. The idles of `not_now` are not made, so these are as they
-        were.
+        `fleets` are the Fleet names whose records are ours. What is decided of `not_now` is not done, so these are as
+        they were.
         """
         made: dict[ObjectRef, list[Decision]] = {}
         for decision in self.desired.decisions:
-            if not (decision.idles and decision.ref in not_now):
+            if decision.ref not in not_now:
                 made.setdefault(decision.ref, []).append(decision)
         found: dict[ObjectRef, Settled] = {}
         claims = self._claims_without(not_now)
@@ -49,6 +49,16 @@ class IdlingOutcome(Struct, frozen=True):
                     if settled is not None:
                         found[ref] = settled
         return found
+
+    def without(self, not_now: frozenset[ObjectRef]) -> DesiredState:
+        """Return what is desired where `not_now` does not wake, with what needs that; its idles stay, to be held back
+        with all that is bound to them.
+        """
+        decisions = self.desired.decisions
+        gone = {decision.key for decision in decisions if decision.ref in not_now and not decision.idles}
+        while more := {decision.key for decision in decisions if gone.intersection(decision.needs)} - gone:
+            gone |= more
+        return replace(self.desired, decisions=tuple(decision for decision in decisions if decision.key not in gone))
 
     def _claims_without(self, not_now: frozenset[ObjectRef]) -> dict[ObjectRef, str]:
         """Return who claims each workload, but those of `not_now`: where one local workload of a federated ReplicaSet

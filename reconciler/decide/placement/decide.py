@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reconciler.decide.decisions import Cause, DesiredState
+from reconciler.decide.decisions import Cause, DesiredState, Verb
 from reconciler.decide.placement.clusters import PlacementInputs, placement_inputs
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, read_unreachable, unreachable_text
 from reconciler.decide.placement.removed_policies import removed_policies
@@ -34,6 +34,12 @@ def decide_placement(
         return removed_policies(by_key, inputs, with_statuses=False)
     parts = _placed(policies, inputs)
     return DesiredState().joined(*parts, removed_policies(by_key, inputs), _memory(policies, inputs))
+
+
+def made_anew(placement: DesiredState, settled: Mapping[ObjectRef, Settled]) -> frozenset[ObjectRef]:
+    """Return what `placement` makes anew and idling would wake in this run: the next one does, by the record on it."""
+    deleted = (decision.ref for decision in placement.decisions if decision.verb is Verb.DELETE)
+    return frozenset(ref for ref in deleted if ref in settled and settled[ref].needs)
 
 
 def _placed(policies: PolicySet, inputs: PlacementInputs) -> list[DesiredState]:

@@ -124,18 +124,13 @@ def _gives_way(
 ) -> dict[ObjectRef, Settled]:
     """Return what is left of workloads that idling changes in this run, where a decision of ours is about them too.
 
-    What is made anew `asleep` stays so: the next run wakes it, by the record that it carries over. What would be
-    changed `awake` is left as it wakes: of two decisions on one object the second finds what it does not expect.
+    They are left as they wake: of two decisions on one object the second finds what it does not expect. What is made
+    anew `asleep` is not woken in this run.
     """
-    anew, changed = (
-        {decision.ref for decision in asleep if decision.verb is Verb.DELETE},
-        {decision.ref for decision in awake},
-    )
-    before = {local.ref: local.settled for local in locals_ if local.settled is not None and local.settled.needs}
-    left = {ref: replace(settled, state="HandsOff") for ref, settled in before.items() if ref in changed}
-    return left | {
-        ref: replace(settled, state="Asleep", replicas=0, needs=()) for ref, settled in before.items() if ref in anew
-    }
+    anew = {decision.ref for decision in asleep if decision.verb is Verb.DELETE}
+    changed = {decision.ref for decision in awake} - anew
+    before = {local.ref: local.settled for local in locals_ if local.ref in changed and local.settled is not None}
+    return {ref: replace(settled, state="HandsOff") for ref, settled in before.items() if settled.needs}
 
 
 def _not_named(
