@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.decide.decisions import WITHOUT_END, DesiredState, PolicyExplanation
+from reconciler.decide.decisions import WITHOUT_END, DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
@@ -59,6 +59,19 @@ def test_what_woke_in_the_last_two_days_is_named(annotations, owned, is_named):
     owner = OwnerReference("apps/v1", "Deployment", "web", "uid") if owned else None
     state = a_state(a_cluster(workloads=(a_workload(annotations=annotations, owner=owner),)))
     assert [(one.ref, one.replicas) for one in planned(state=state).awake] == [(a_ref(), 3)] * is_named
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["of which all is left", "without what placement does"])
+def test_a_wake_needs_the_change_of_the_pod_template_of_its_object(is_left):
+    wakes = [a_decision(name, key=name, verb=Verb.WAKE, phase=Phase.WAKE, before=0, after=3) for name in ("web", "api")]
+    repair = a_decision(key="repair", verb=Verb.REPAIR, phase=Phase.REPAIR, before=3, after=3)
+    other = {"job": "placement", "policy": "web", "group": "placement/shop/web", "before": 3, "after": 3}
+    template = a_decision(key="template", verb=Verb.OVERWRITE, phase=Phase.WAKE, **other)
+    filters = Filters() if is_left else Filters(policies=("idle-dev",))
+    made = planned(decisions=(*wakes, repair, template), filters=filters)
+    needs = {action.decision.key: action.decision.needs for action in made.actions}
+    changed = {"web": ("template",), "template": ()} if is_left else {"web": ()}
+    assert needs == {"api": (), "repair": (), **changed}
 
 
 def test_where_each_policy_stands():
