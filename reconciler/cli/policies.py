@@ -33,7 +33,7 @@ from reconciler.cli.output import (
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
-from reconciler.policy.explain import SCHEMA_KINDS, schema_of
+from reconciler.policy.explain import SCHEMA_KINDS, kind_named
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.policy_files import overlooked
 from reconciler.policy.policy_kinds import OWN_KINDS, policies_of
@@ -198,7 +198,7 @@ def schema_command(options: SchemaOptions) -> None:
         return
     if url is not None:
         raise UsageError("--url: stands beside a kind, expected it beside catalog")
-    show(load_schema("Policy") if kind.lower() == "policy" else schema_of(kind), output)
+    show(load_schema("Policy" if kind.lower() == "policy" else kind_named(kind)), output)
 
 
 def _catalog(url: str | None) -> dict[str, object]:

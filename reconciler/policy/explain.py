@@ -53,7 +53,7 @@ def fields(path: str) -> tuple[Field, ...]:
 
 def _below(path: str, schema: Mapping[str, Any], root: Mapping[str, Any], above: frozenset[str]) -> Iterator[Field]:
     within = above.union(_names(schema, root))
-    required = _required(schema, root)
+    required = _entries(schema, root).get("required", ())
     for name, part in _fields(schema, root).items():
         inside = _resolved(part, root)
         here = f"{path}.{name}" if path else name
@@ -93,30 +93,36 @@ def heading(path: str) -> Iterator[str]:
         UsageError: there is no such kind or field.
     """
     kind, _, field = _INDEX.sub("", path).partition(".")
-    yield from _head(kind_named(kind), field, *_at(path))
+    schema, root = _at(path)
+    inside = _resolved(schema, root)
+    yield f"KIND:     {kind_named(kind)}"
+    if field:
+        yield f"FIELD:    {field} <{_type(schema, root)}>"
+    if "enum" in inside:
+        yield f"ONE OF:   {', '.join(map(str, inside['enum']))}"
+    if "default" in inside:
+        yield f"DEFAULT:  {json.dumps(inside['default'], ensure_ascii=False)}"
+    if inside.get("description"):
+        yield from ("", "DESCRIPTION:")
+        yield from textwrap.wrap(f"    {inside['description']}", 100, subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _at(path: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the schema of what `path` names, and that of its kind."""
     kind, *steps = _INDEX.sub("", path).split(".")
-    root = schema_of(kind)
     where = kind_named(kind)
-    schema: Mapping[str, Any] = root
+    schema: Mapping[str, Any] = load_schema(where)
+    root = schema
     for step in steps:
         fields = _fields(schema, root)
         if _ENTRY in fields:
             fields = {step: fields[_ENTRY]} | _fields(fields[_ENTRY], root) | fields
         if step not in fields:
-            raise UsageError(_no_field(where, step, sorted(fields)))
+            known = f"one of {', '.join(sorted(fields))}" if fields else "none: it is a single value"
+            raise UsageError(f'{where}: has no field "{step}"{nearest(step, fields) or f", expected {known}"}')
         schema = fields[step]
         where = f"{where}.{step}"
     return schema, root
-
-
-def _no_field(where: str, step: str, fields: list[str]) -> str:
-    if not fields:
-        return f'{where}: has no field "{step}", expected none: it is a single value'
-    return f'{where}: has no field "{step}"{nearest(step, fields) or ", expected one of " + ", ".join(fields)}'
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -133,54 +139,34 @@ def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [] if "properties" in schema else list(schema.get("anyOf", ()))
 
 
+def _entries(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `schema` resolved, of a list that of its entries."""
+    inside = _resolved(schema, root)
+    return _entries(inside["items"], root) if "items" in inside else inside
+
+
 def _fields(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the fields below `schema`, through lists; the entries of a map are called *."""
-    inside = _resolved(schema, root)
-    if "items" in inside:
-        return _fields(inside["items"], root)
+    inside = _entries(schema, root)
     found: dict[str, Mapping[str, Any]] = dict(inside.get("properties", {}))
     if isinstance(inside.get("additionalProperties"), dict):
         found[_ENTRY] = inside["additionalProperties"]
     return found
 
 
-def _head(kind: str, field: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
-    inside = _resolved(schema, root)
-    yield f"KIND:     {kind}"
-    if field:
-        yield f"FIELD:    {field} <{_type(schema, root)}>"
-    if "enum" in inside:
-        yield f"ONE OF:   {', '.join(map(str, inside['enum']))}"
-    if "default" in inside:
-        yield f"DEFAULT:  {json.dumps(inside['default'], ensure_ascii=False)}"
-    if inside.get("description"):
-        yield from ("", "DESCRIPTION:")
-        yield from textwrap.wrap(f"    {inside['description']}", 100, subsequent_indent="    ", break_on_hyphens=False)
-
-
 def _field_lines(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each field: its type, whether it is required, the first sentence of what it is."""
-    required = _required(schema, root)
+    required = _entries(schema, root).get("required", ())
     rows = [
-        (f"{name} <{_type(part, root)}>{' -required-' if name in required else ''}", _first_sentence(part, root))
+        (f"{name} <{_type(part, root)}>{' -required-' if name in required else ''}", _resolved(part, root))
         for name, part in _fields(schema, root).items()
     ]
     if rows:
         yield from ("", "FIELDS:")
     width = max((len(head) for head, _ in rows), default=0)
-    for head, sentence in rows:
-        yield f"    {head:<{width}}  {sentence}".rstrip()
-
-
-def _first_sentence(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
-    return _SENTENCE_END.split(str(_resolved(schema, root).get("description", "")), maxsplit=1)[0]
-
-
-def _required(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
-    inside = _resolved(schema, root)
-    if "items" in inside:
-        return _required(inside["items"], root)
-    return frozenset(inside.get("required", ()))
+    for head, part in rows:
+        first = _SENTENCE_END.split(str(part.get("description", "")), maxsplit=1)[0]
+        yield f"    {head:<{width}}  {first}".rstrip()
 
 
 def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
@@ -196,15 +182,6 @@ def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     values = [inside["const"]] if "const" in inside else inside.get("enum", ())
     named = [types] if isinstance(types, str) else types or [_TYPES[type(value)] for value in values]
     return " or ".join(dict.fromkeys(named)) or "anything"
-
-
-def schema_of(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of `kind`; the case does not matter.
-
-    Raises:
-        UsageError: there is no such kind.
-    """
-    return load_schema(kind_named(kind))
 
 
 def kind_named(text: str) -> str:

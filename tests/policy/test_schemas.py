@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.app import run
 from reconciler.errors import UsageError
-from reconciler.policy.explain import schema_of
+from reconciler.policy.explain import kind_named
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import load
 from reconciler.policy.schemas import load_schema, schema_folder, validator_of
@@ -222,7 +222,7 @@ def test_the_policies_of_this_repository_meet_them(folder):
     documents = [document.value for document in load(REPOSITORY / folder).documents]
     assert documents
     for value in documents:
-        assert [error.message for error in Draft202012Validator(schema_of(value["kind"])).iter_errors(value)] == []
+        assert [error.message for error in Draft202012Validator(load_schema(value["kind"])).iter_errors(value)] == []
 
 
 def test_a_valid_set_of_all_kinds_meets_them(tmp_path):
@@ -238,15 +238,14 @@ def test_a_valid_set_of_all_kinds_meets_them(tmp_path):
 
 
 def test_they_are_found_by_kind_whatever_its_case():
-    assert schema_of("idlingPOLICY") is schema_of("IdlingPolicy")
-    assert schema_of("plan")["title"] == "Plan"
-    assert schema_of("report")["title"] == "Report"
+    assert [kind_named(text) for text in ("idlingPOLICY", "plan", "report")] == ["IdlingPolicy", "Plan", "Report"]
+    assert load_schema("Plan")["title"] == "Plan"
     assert validator_of("Fleet") is validator_of("Fleet")
 
 
 def test_an_unknown_kind_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match=r'"idlingpolcy" is no kind, .*, did you mean "IdlingPolicy"'):
-        schema_of("idlingpolcy")
+        kind_named("idlingpolcy")
 
 
 def test_there_is_a_file_for_every_kind_and_no_other():
