@@ -86,10 +86,12 @@ def _match(
         SelectorPart("clusters", _problem(selector.clusters, ref.cluster, member.labels if member else {})),
         SelectorPart("namespaces", _problem(selector.namespaces, ref.namespace, labels)),
     ]
+    owner = workload.owner
+    owned = "" if owner is None else f"{owner.kind}/{owner.name} owns it: policies select the owner"
     if selector.workloads is not None:
-        parts.append(SelectorPart("workloads", _workload_problem(selector.workloads, workload)))
+        parts.append(SelectorPart("workloads", owned or _workload_problem(selector.workloads, workload)))
     if selector.services is not None:
-        parts.append(SelectorPart("services", _service_problem(selector.services, workload, cluster)))
+        parts.append(SelectorPart("services", owned or _service_problem(selector.services, workload, cluster)))
     fields = () if member is None else tuple(exclusions_by(policy, member, labels, workload))
     parts += [SelectorPart(field, f"excludes {ref.name}") for field in fields]
     return SelectorMatch(policy, tuple(parts))
@@ -136,8 +138,6 @@ def _label_problems(selector: LabelSelector, labels: Mapping[str, str]) -> Itera
 
 def _workload_problem(selector: WorkloadSelector, workload: Workload) -> str:
     ref = workload.ref
-    if workload.owner is not None:
-        return f"{workload.owner.kind}/{workload.owner.name} owns it: policies select the owner"
     if selector.kinds and not names_kind(selector, ref.kind, ref.group):
         return f"{ref.kind} is not among kinds {', '.join(selector.kinds)}"
     if not selector.kinds and (ref.group, ref.kind) not in SCALABLE_KINDS:

@@ -120,6 +120,12 @@ def labelled(**fields):
             {"workloads": "Deployment/web owns it: policies select the owner"},
             id="owned",
         ),
+        pytest.param(
+            {"services": ObjectSelector()},
+            a_workload(kind="StatefulSet", owner=OwnerReference("db/v1", "Database", "main", "1")),
+            {"services": "Database/main owns it: policies select the owner"},
+            id="owned, behind a Service",
+        ),
     ],
 )
 def test_which_part_fails(selector, workload, expected):

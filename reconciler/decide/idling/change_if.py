@@ -246,6 +246,8 @@ def _end(choice: Choice) -> datetime | None:
 def _more_replicas(choice: Choice) -> ChangeIf | None:
     scale = choice.subject.scale
     if scale.written.switch is not None and not scale.hpa_field:
+        if scale.replicas > 0:
+            return field_is("idleReplicas", "0")
         return None if scale.written.switch.finished else change_if(ChangeIfCode.SWITCHED_ON)
     if scale.hpa_field and scale.runs.spec_replicas > 0:
         return field_is("minReplicas", f"more than {choice.subject.idle_replicas}")

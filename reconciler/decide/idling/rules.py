@@ -278,7 +278,7 @@ def _chosen(conditions: Conditions) -> Choice:
     if because is None and rule.facts and subject.fact is not None:
         by = {"by": who_idled("" if record is None else record.fleet)} if subject.fact is ReasonCode.FOREIGN else {}
         reasons = (reason(subject.fact, **by),)
-    if subject.scale.kind.is_switch and not subject.scale.hpa_field:
+    if subject.scale.kind.is_switch and not subject.scale.hpa_field and subject.scale.replicas == 0:
         reasons = tuple(_of_switch(why, subject.scale.written.switch) for why in reasons)
     return Choice(subject, conditions, action, reasons, because)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.idling.service_records import UnidleTarget, targets_text
@@ -94,6 +95,15 @@ class TestExplanations:
         kinds = a_policy(selector=workloads_selector("Deployment", "CronJob"))
         (one,) = of(kinds, web=web, services=()).desired.explanations
         assert (one.asleep, one.idled is not None) == (asleep, asleep > 0 or web.get("kind") == "CronJob")
+
+    def test_a_cron_job_that_may_run_is_not_called_off(self):
+        policy = a_policy(selector=workloads_selector("CronJob"), idle_replicas=1)
+        web = {"kind": "CronJob", "replicas": None, "suspend": False}
+        (one,) = of(policy, web=web, services=()).desired.explanations
+        assert (one.why, one.change_if) == (
+            "already at or below idleReplicas, without a record",
+            field_is("idleReplicas", "0"),
+        )
 
     @pytest.mark.parametrize(
         ("cluster", "kinds", "words"),
