@@ -334,6 +334,12 @@ def test_one_line_says_what_is_held_back_and_what_to_state(
     assert [one.why for one in held(decisions, policy, a_policy("idle-qa"), **fields).held_back] == [why]
 
 
+def test_a_policy_whose_kind_states_no_limits_is_lifted_once() -> None:
+    policy = replace(a_policy(), limits_place=None)
+    (one,) = held(idles(4), policy, limits=fleet_limits(3)).held_back
+    assert one.why.endswith("; to allow: once --allow-exceed idle-dev")
+
+
 def test_a_downscale_policy_states_replicas() -> None:
     policy = a_downscale_policy("workers", limits=ReplicasLimits(6), limits_place=Place("policies/workers.yaml", 9))
     found = a_policy_set(a_fleet(limits=fleet_limits(3)), downscale=(policy,), idling=(a_policy(),))

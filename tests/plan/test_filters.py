@@ -21,6 +21,36 @@ def kept(filters, *decisions):
     return sorted(kept_groups(decisions or (WEB_IDLES, API_IDLES), filters, LABELS))
 
 
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        pytest.param(Filters(), ["api", "web"], id="none"),
+        pytest.param(Filters(policies=("night*",)), ["api"], id="policy"),
+        pytest.param(Filters(policies=("x", "idle-dev")), ["web"], id="one of two policies"),
+        pytest.param(Filters(clusters=("w?st",)), ["api"], id="cluster"),
+        pytest.param(Filters(namespaces=("shop",)), ["web"], id="namespace"),
+        pytest.param(Filters(labels=FRONT), ["web"], id="labels"),
+        pytest.param(Filters(policies=("nights",), clusters=("east",)), [], id="all of them must match"),
+        pytest.param(Filters(clusters=("west",), namespaces=("dev",)), ["api"], id="all of them match"),
+    ],
+)
+def test_what_filters_keep(filters, expected):
+    assert kept(filters) == expected
+    assert filters.empty is (filters == Filters())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"), [("web", True), ("shop/web", True), ("shop/*", True), ("dev/web", False), ("shop", False)]
+)
+def test_a_federated_replica_set_is_named_with_its_namespace_or_without(pattern, expected):
+    filters = Filters(policies=(pattern,))
+    placed = a_decision(job="placement", policy="web", group="placement/shop/web")
+    assert (kept(filters, placed) == ["placement/shop/web"]) is expected
+    assert filters.keep("shop/web", WEB, {}) is expected
+    idled = a_decision(policy="web", group="idling/east/shop/Service/web")
+    assert bool(kept(filters, idled)) is (pattern == "web")
+
+
 WEB_IDLES = a_decision(group="web")
 API_IDLES = a_decision(ref=API, policy="nights", group="api")
 

@@ -18,6 +18,7 @@ from reconciler.decide.downscale.journal import (
     JournalPod,
     decide_recovery,
     entry_text,
+    former_changes,
     former_costs,
     read_entry,
     victim_changes,
@@ -189,6 +190,26 @@ def test_an_entry_reads_as_it_was_written(entry: JournalEntry) -> None:
 def test_what_is_no_entry_is_said_so(text: str) -> None:
     with pytest.raises(AnnotationError, match="journal entry cannot be read"):
         read_entry(text, "east")
+
+
+@pytest.mark.parametrize(
+    ("pod", "former", "changes"),
+    [
+        pytest.param(marked("a"), None, {"cost": None, "label": None}, id="there was no cost"),
+        pytest.param(marked("a"), "5", {"cost": "5", "label": None}, id="there was one"),
+        pytest.param(marked("a", SPARED_COST), "5", {"cost": "5", "label": None}, id="a pod that was to stay"),
+        pytest.param(marked("a", "8"), "5", {"label": None}, id="somebody wrote over our cost: theirs stays"),
+        pytest.param(marked("a", None), "5", {"label": None}, id="somebody took our cost off"),
+        pytest.param(marked("a"), VICTIM_COST, {"label": None}, id="the cost before was the same"),
+        pytest.param(a_pod("a", deletion_cost=VICTIM_COST), None, {"cost": None}, id="somebody took our label off"),
+        pytest.param(a_pod("a"), None, {}, id="not marked"),
+        pytest.param(a_pod("a", deletion_cost="3"), "3", {}, id="not marked, with a cost"),
+    ],
+)
+def test_unmark(pod: Pod, former: str | None, changes: dict[str, str | None]) -> None:
+    found = {change.path[-1]: change.after for change in former_changes(pod, former)}
+    names = {"cost": DELETION_COST, "label": VICTIM_LABEL}
+    assert found == {names[key]: value for key, value in changes.items()}
 
 
 # Marks

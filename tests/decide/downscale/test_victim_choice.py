@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
+from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.victim_choice import (
     PodGroup,
     VictimSelection,
@@ -17,12 +18,13 @@ from reconciler.decide.downscale.victim_choice import (
     balanced,
     foreign_costs,
     pod_group,
+    victim_selection,
     victim_strategies,
     without_domains,
 )
 from reconciler.errors import PickerError
 from reconciler.model import Pod
-from tests.builders import a_picker, a_pod, a_policy_set, a_ref, a_state
+from tests.builders import NOW_NS, a_picker, a_pod, a_policy_set, a_ref, a_state
 from tests.decide.downscale.world import a_downscale_policy
 
 PICKER = a_picker("picker.svc")
@@ -138,3 +140,13 @@ def test_the_shrinking_replica_set_is_the_one_with_pods() -> None:
     assert pod_group("Deployment", (new, old)) == PodGroup((new,), (old,))
     assert pod_group("ReplicaSet", (new,)) == PodGroup((new,), None)
     assert pod_group("Deployment", ()) == PodGroup((), ())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"node": ""}, {"phase": "Pending"}, {"phase": "Unknown"}, {"ready": False}],
+    ids=["unassigned", "Pending", "Unknown", "not Ready"],
+)
+def test_who_is_no_candidate(fields: dict[str, object]) -> None:
+    cut = victim_selection(PodGroup((a_pod("a", **fields), a_pod("b"))), 1, now_ns=NOW_NS, rules=RankingRules())
+    assert ([pod.name for pod in cut.first], [pod.name for pod in cut.candidates]) == (["a"], ["b"])

@@ -10,9 +10,11 @@ import pytest
 from reconciler.decide.idling.records import (
     Record,
     evidence_on,
+    lost_records,
     most_by_owner,
     read_record,
     readable_part,
+    reason_of_others,
 )
 from reconciler.decide.idling.service_records import LONG_AGO, read_service_record
 from reconciler.decide.last_idled import hours_of
@@ -20,6 +22,18 @@ from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, written
 from tests.decide.idling.world import a_world
+
+
+def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
+    at = {"idling.kubernetes.io/idled-at": f"2026-11-{day}T20:00:00Z"}
+    return {**at, "idling.kubernetes.io/previous-scale": str(previous), "reconciler/owner": OURS_OWNER, **more}
+
+
+NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
+
+NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
+
+AWAKE_ON_21 = {"reconciler/awake-since": "2026-11-21T07:00:00Z"}
 
 OURS = frozenset({"production", "prod"})
 GROUPS = {"Deployment": "apps", "ReplicationController": ""}
@@ -286,6 +300,36 @@ def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
     return {**at, "idling.kubernetes.io/previous-scale": str(previous), "reconciler/owner": OURS_OWNER, **more}
 
 
+@pytest.mark.parametrize(
+    ("own", "copies", "more", "expected"),
+    [
+        pytest.param({}, [NIGHT_20], {}, 4, id="one copy"),
+        pytest.param({}, [NIGHT_21, NIGHT_20], {}, 5, id="the newest of two"),
+        pytest.param(AWAKE_ON_21, [NIGHT_21], {}, 5, id="woken before"),
+        pytest.param(NIGHT_20, [NIGHT_21], {}, 5, id="an older one came back"),
+        pytest.param(NIGHT_21, [NIGHT_21], {}, None, id="its own is there"),
+        pytest.param({}, [], {}, None, id="no copy"),
+        pytest.param(AWAKE_ON_21, [NIGHT_20], {}, None, id="woken or released since"),
+        pytest.param({}, [NIGHT_20, AWAKE_ON_21], {}, None, id="woken since, which it lost too"),
+        pytest.param({}, [NIGHT_20], {"replicas": 1}, None, id="it runs"),
+        pytest.param({}, [NIGHT_20], {"replicas_writer": FieldWriter("kubectl", NIGHT)}, None, id="scaled by others"),
+        pytest.param({}, [{**NIGHT_20, "reconciler/owner": "x/IdlingPolicy/x"}], {}, None, id="another Fleet's"),
+    ],
+)
+def test_a_record_that_is_gone_is_found_on_what_the_workload_owns(own, copies, more, expected):
+    ours = {"replicas": 0, "replicas_writer": FieldWriter("reconciler", NIGHT), "annotations": own}
+    web = a_workload(**(ours | more))
+    by = OwnerReference("apps/v1", "Deployment", "web", web.uid)
+    sets = [
+        a_workload(f"web-{place}", kind="ReplicaSet", annotations=copied, owner=by)
+        for place, copied in enumerate(copies)
+    ]
+    every = (web, *sets)
+    readings = {one.ref: found for one in every if (found := read_record(one, OURS)) is not None}
+    found = lost_records(every, readings)
+    assert {ref: record.replicas for ref, record in found.items()} == ({} if expected is None else {web.ref: expected})
+
+
 NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
 
 
@@ -325,6 +369,30 @@ def test_what_a_record_says_it_had(kind, key, text, replicas):
     assert (reading.ours, reading.record and reading.record.replicas) == (True, replicas)
     part = readable_part(workload, NIGHT)
     assert part == (None if replicas is None else Record(NIGHT, replicas))
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        pytest.param({"reason": "Maintenance"}, "Maintenance", id="a reason of others"),
+        pytest.param({"reason": "Idled"}, None, id="ours"),
+        pytest.param({"reason": ""}, "", id="an empty one"),
+        pytest.param({"time": AT}, "", id="a time without a reason"),
+        pytest.param({}, None, id="neither"),
+        pytest.param({"reason": "Maintenance", "awake": AT}, "Maintenance", id="idled in the second of its last wake"),
+        pytest.param({"reason": "Maintenance", "awake": "2026-11-20T15:41:24Z"}, None, id="woken since"),
+        pytest.param({"reason": "Maintenance", "at": None}, None, id="no record of its own"),
+    ],
+)
+def test_for_which_reason_others_scaled_it(texts, reason):
+    keys = {
+        "reason": "scale.kubernetes.io/scale-reason",
+        "time": "scale.kubernetes.io/scale-time",
+        "awake": "reconciler/awake-since",
+        "at": "idling.kubernetes.io/idled-at",
+    }
+    found = {keys[key]: text for key, text in ({"at": AT} | texts).items() if text is not None}
+    assert reason_of_others(a_workload(replicas=0, annotations=found), Record(TIME, 3)) == reason
 
 
 @pytest.mark.parametrize(

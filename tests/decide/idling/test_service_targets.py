@@ -178,3 +178,9 @@ def test_an_unreadable_kind_keeps_what_it_may_hold_on_the_list():
     assert decided(unread).desired.decisions == ()
     gone = a_state(a_cluster(services=(service,)))
     assert [str(decision.verb) for decision in decided(gone).desired.decisions] == ["clear"]
+
+
+@pytest.mark.parametrize("kind", ["deployments", "statefulsets", "replicasets", "replicationcontrollers"])
+def test_the_targets_of_a_service_sleep_together_or_not_at_all(kind):
+    result = found(workloads=(WEB,), unreadable={kind: "forbidden"})
+    assert (result.workloads, result.undecided) == ((), f"{kind} cannot be read, and some may be behind it")

@@ -32,6 +32,8 @@ from tests.decide.idling.idling_policies import (
 )
 from tests.decide.idling.world import a_world
 
+WAKE_DUE = "reconciler/wake-due"
+
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
 MINUTE = timedelta(minutes=1)
@@ -82,6 +84,17 @@ class TestCriteria:
             ("wake requested at 2026-11-20T22:30:00Z", "WakeRequested")
         }
         assert [dict(one.values) for one in wakes if one.values] == []
+
+    @pytest.mark.parametrize(
+        "before", [pytest.param(MINUTE, id="while its window is open"), pytest.param(-MINUTE, id="after it")]
+    )
+    def test_a_policy_that_waits_for_requests_now_forgets_when_its_schedule_ends(self, before):
+        world = an_idle_world(a_policy())
+        assert WAKE_DUE in world.objects[WEB].annotations
+        world.now = MONDAY - before
+        run_in(world, a_policy(wake="OnSignal"))
+        assert WAKE_DUE not in world.objects[WEB].annotations
+        assert world.replicas(WEB) == 0
 
 
 def an_event(at: datetime | None, **fields) -> Event:

@@ -115,6 +115,15 @@ def test_a_config_map_without_data_gets_all_of_it_at_once():
     assert written.key == "placement/memory/east/reconciler/ConfigMap/reconciler-memory/remember/unreachable-since"
 
 
+def test_a_change_names_only_the_keys_that_it_is_about():
+    key, text = refusal_of("west")
+    memory = replace(a_memory("east"), data={"unreachable-since": "{}", key: text})
+    east = settled("east", 3, config_maps=(memory,))
+    (written,) = [one for one in place(east, lost=("west",)).decisions if one.ref.name == "reconciler-memory"]
+    assert written.key.endswith("/remember/unreachable-since")
+    assert [change.path for change in written.changes if change.path[0] == "data"] == [("data", "unreachable-since")]
+
+
 @pytest.mark.parametrize(("asked", "expected"), [("0", 0), ("1", 1), ("-1", None), ("true", None), ('"1"', None)])
 def test_what_a_status_says_that_a_cluster_was_asked_for(asked, expected):
     status = read_status(a_status(f'{{"clusters":{{"west":{{"asked":{asked}}}}}}}'))

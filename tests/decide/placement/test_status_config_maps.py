@@ -93,3 +93,8 @@ class TestRejections:
         assert retries == [None, None, 5, 10, 20, 40, 60, 60]
         assert (kept.count, kept.why) == (8, "exceeded quota")
         assert '"since":"2026-11-20T15:41:23Z"' in text
+
+    @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"count":"3"}', '{"count":3}'])
+    def test_what_cannot_be_read_counts_as_none(self, text):
+        assert read_rejection(text) is None
+        assert read_rejection(rejection_after_failure(text, a_ref(), "no", NOW)).count == 1

@@ -71,6 +71,12 @@ class TestClustersThatArePreferredByNothing:
         desired = self.desired(annotations=marks)
         assert numbers(desired) == {"west": "release 6 -> 9"}
 
+    def test_what_others_made_there_stays_as_it_is(self):
+        desired = self.desired(annotations={}, labels={})
+        assert about(desired, "west") == []
+        said = next(one for one in desired.explanations if one.ref.cluster == "west")
+        assert (said.outcome, said.why) == ("left as it is", "preferences.clusters names neither west nor *")
+
 
 class TestIdling:
     @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["with a reason", "the reason cleared"])
