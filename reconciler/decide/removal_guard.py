@@ -1,4 +1,4 @@
-"""The guard against a repository that lost a folder: too many policies gone at once wake nothing by that alone."""
+"""The guard against a repository that lost a folder: too many policies gone at once change nothing by that alone."""
 
 from __future__ import annotations
 
@@ -39,13 +39,6 @@ class FleetGuard(Struct, frozen=True):
         return orphaned_since is None or now < orphaned_since + PATIENCE
 
 
-def placement_guard(owners: Iterable[str], names: frozenset[str], allow_removed: bool) -> FleetGuard:
-    """Return the guard over the policies that own records (`owners`) and those that there are (`names`)."""
-    owning = frozenset(owners)
-    gone = owning - names
-    return FleetGuard(gone, len(owning), _is_too_many(len(gone), len(owning)) and not allow_removed)
-
-
 class FleetGuards(Struct, frozen=True):
     """The guard of each namespace in which policies that are gone own records, and what all that tripped count."""
 
@@ -81,11 +74,11 @@ def _guards(by_namespace: Mapping[str, FleetGuard]) -> FleetGuards:
 _NONE = FleetGuard()
 
 
-def idling_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_removed: bool) -> FleetGuards:
+def removal_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_removed: bool) -> FleetGuards:
     """Return the guard of each namespace; `owned` are (namespace, policy) that owns records there.
 
     A namespace counts what is gone in itself, and of each other one a single policy, of which it leaves out one: so
-    what is written in one namespace alone never holds the wakes of another one, and a folder that is lost, which is
+    what is written in one namespace alone never holds anything in another one, and a folder that is lost, which is
     seen in many, holds them all.
     """
     gone: dict[str, set[str]] = {}

@@ -6,11 +6,11 @@ if these namespaces were not there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import Decision, DesiredState, Notice, PolicyExplanation, Undecided
+from reconciler.decide.decisions import DesiredState, Notice, PolicyExplanation, Undecided
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import NOTHING, ObservedCluster, ObservedState, Run
@@ -38,9 +38,6 @@ def with_stopped(desired: DesiredState, policies: PolicySet, state: ObservedStat
         return desired
     inside = _namespaces(state, stopped, inside=True)
     due = decide_wakes_due(policies.fleet, replace(inside, wakes_only=NOTHING), run)
-    going_on = {federated.key for federated in policies.federated if _stopping(federated, policies) is None}
-    kept = tuple(decision for decision in desired.decisions if not _is_placed_there(decision, stopped, going_on))
-    desired = replace(desired, decisions=kept)
     return desired.joined(
         due,
         DesiredState(
@@ -49,10 +46,6 @@ def with_stopped(desired: DesiredState, policies: PolicySet, state: ObservedStat
             explanations=tuple(_explanations(inside, stopped)),
         ),
     )
-
-
-def _is_stopped(namespace: str, stopped: Sequence[Tenant]) -> bool:
-    return any(tenant.has_namespace(namespace) for tenant in stopped)
 
 
 def _stopping(federated: FederatedReplicaSet, policies: PolicySet) -> Tenant | None:
@@ -68,18 +61,12 @@ def _stopping(federated: FederatedReplicaSet, policies: PolicySet) -> Tenant | N
     )
 
 
-def _is_placed_there(decision: Decision, stopped: Sequence[Tenant], going_on: Collection[str]) -> bool:
-    """Return whether placement decides it for a federated ReplicaSet whose policy is not known: it is not removed."""
-    job, _, key = decision.group.partition("/")
-    return job == "placement" and key not in going_on and _is_stopped(key.partition("/")[0], stopped)
-
-
 def _namespaces(state: ObservedState, stopped: Sequence[Tenant], *, inside: bool) -> ObservedState:
     """Return the clusters with only what is in the namespaces of `stopped`, or with all the rest."""
 
     def kept(cluster: ObservedCluster) -> ObservedCluster:
         there = [tenant for tenant in stopped if tenant.has_cluster(cluster.name)]
-        return _filtered(cluster, lambda namespace: _is_stopped(namespace, there) is inside)
+        return _filtered(cluster, lambda space: any(tenant.has_namespace(space) for tenant in there) is inside)
 
     return replace(state, clusters={name: kept(cluster) for name, cluster in state.clusters.items()})
 

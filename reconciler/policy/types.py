@@ -139,6 +139,10 @@ class PolicySet(Struct, frozen=True):
     only: Tenant | None = None
     shard: Shard | None = None  # the part of the Fleet that is decided; None: all of it
 
+    def is_stopped(self, namespace: str) -> bool:
+        """Return whether a stopped tenant has `namespace`, on some cluster."""
+        return any(tenant.has_namespace(namespace) for tenant in self.stopped)
+
     @property
     def time_zones(self) -> tuple[str, ...]:
         """The time zones of the calendars that policies use, by name, sorted."""

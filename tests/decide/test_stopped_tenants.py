@@ -35,7 +35,6 @@ from tests.builders import (
     a_state,
     a_workload,
 )
-from tests.plan.decisions import a_decision
 
 TEAM_A = Tenant(name="a", place=Place("fleet.yaml", 7), paths=("teams/a/",), namespaces=("a-*",), clusters=("east",))
 TEAM_B = replace(TEAM_A, name="b", namespaces=("b-*",), clusters=("*",))
@@ -98,10 +97,7 @@ def test_one_of_another_team_with_that_namespace_in_other_clusters_goes_on():
     theirs = a_federated_replica_set(namespace="a-1", tenant="c", within=("west",))
     usable, _ = beside_stopped(policies(TEAM_A, federated=(theirs,)), STATE)
     assert [one.key for one in usable.federated] == ["a-1/web"]
-    placing = a_decision(job="placement", group="placement/a-1/web")
-    outcome = told(TEAM_A, federated=(theirs,), desired=DesiredState(decisions=(placing,)))
-    assert placing in outcome.decisions
-    assert "placement" not in {one.job for one in outcome.undecided}
+    assert "placement" not in {one.job for one in told(TEAM_A, federated=(theirs,)).undecided}
 
 
 def told(*stopped: Tenant, state: ObservedState = STATE, desired: DesiredState | None = None, **fields: Any):
@@ -111,20 +107,6 @@ def told(*stopped: Tenant, state: ObservedState = STATE, desired: DesiredState |
 def test_clusters_that_only_wake_are_not_woken_twice():
     asleep = a_cluster(workloads=(a_workload(namespace="a-1", replicas=0, annotations=ASKED),))
     assert told(TEAM_A, state=ObservedState(clusters={}, wakes_only={"east": asleep})).decisions == ()
-
-
-@pytest.mark.parametrize(
-    ("job", "group", "is_kept"),
-    [
-        pytest.param("placement", "placement/a-1/web", False, id="placed in its namespace"),
-        pytest.param("placement", "placement/b-1/web", True, id="placed in another one"),
-        pytest.param("idling", "idling/east/a-1/Service/web", True, id="idled"),
-        pytest.param("idling", "idling/a-1/web", True, id="of another job"),
-    ],
-)
-def test_nothing_that_was_placed_in_its_namespaces_goes(job, group, is_kept):
-    decision = a_decision(job=job, group=group)
-    assert told(TEAM_A, desired=DesiredState(decisions=(decision,))).decisions == (decision,) * is_kept
 
 
 def test_the_notice_names_its_files_once_and_in_order():

@@ -16,7 +16,7 @@ from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
-from reconciler.decide.removal_guard import FleetGuards, idling_guards
+from reconciler.decide.removal_guard import FleetGuards, removal_guards
 from reconciler.model import ObjectRef, Run, Switch
 from reconciler.policy.types import PolicySet
 
@@ -321,7 +321,7 @@ def _guards(choices: Iterable[Choice], policies: PolicySet, run: Run) -> FleetGu
     names = frozenset(policy.name for policy in policies.idling)
     idle = [(choice, choice.record) for choice in choices if choice.subject.is_idle and choice.record]
     owned = [(choice.ref.namespace, _owner(choice, record, names)) for choice, record in idle]
-    return idling_guards(owned, names, run.allow_removed)
+    return removal_guards(owned, names, run.allow_removed)
 
 
 def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:

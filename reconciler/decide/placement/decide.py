@@ -29,11 +29,10 @@ def decide_placement(
     only release what was removed where nothing is placed.
     """
     inputs = placement_inputs(policies, state, run, settled)
-    by_key = {federated.key: federated for federated in policies.federated}
     if policies.shard is not None and not policies.shard.is_placing:
-        return removed_policies(by_key, inputs, with_statuses=False)
+        return removed_policies(policies, inputs, with_statuses=False)
     parts = _placed(policies, inputs)
-    return DesiredState().joined(*parts, removed_policies(by_key, inputs), _memory(policies, inputs))
+    return DesiredState().joined(*parts, removed_policies(policies, inputs), _memory(policies, inputs))
 
 
 def made_anew(placement: DesiredState, settled: Mapping[ObjectRef, Settled]) -> frozenset[ObjectRef]:
@@ -78,7 +77,9 @@ def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:
 
 
 def _stale(policies: PolicySet, inputs: PlacementInputs, kept: ConfigMap | None) -> list[str]:
-    """Return the keys of refusals of what no federated ReplicaSet of git is about."""
+    """Return the keys of refusals of what no federated ReplicaSet of git is about; none while a tenant is stopped."""
+    if policies.stopped:
+        return []
     refusals = [key for key in (kept.data if kept is not None else ()) if key.startswith(REJECTED)]
     known = {
         rejection_key(local_ref(federated, placement.name))

@@ -44,10 +44,10 @@ from reconciler.decide.placement.home import config_map_deleted
 from reconciler.decide.placement.local_replica_sets import is_about, may_place
 from reconciler.decide.placement.status import STATUS_PREFIX, placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.decide.removal_guard import placement_guard
+from reconciler.decide.removal_guard import removal_guards
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ObjectRef, ObservedState, Workload
-from reconciler.policy.types import FederatedReplicaSet, Fleet, Writes
+from reconciler.policy.types import FederatedReplicaSet, Fleet, PolicySet, Writes
 
 _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY, PLACED)
 
@@ -66,24 +66,27 @@ class _Owned(Struct, frozen=True):
     asleep: bool = False
 
 
-def removed_policies(
-    federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs, *, with_statuses: bool = True
-) -> DesiredState:
+def removed_policies(policies: PolicySet, inputs: PlacementInputs, *, with_statuses: bool = True) -> DesiredState:
     """Return the releases and deletes of local workloads whose federated ReplicaSet was removed, and of its status.
 
-    When more than a quarter of those that own workloads are gone at once (and more than one), nothing is: a repository
-    that lost a folder must not delete anything.
+    Where the guard of their namespace says that too many are gone at once, nothing is, however long: a repository that
+    lost a folder must not delete anything. Where a tenant is stopped, what is not there was not removed.
     """
-    marked = list(_owned(federated.values(), inputs))
-    guard = placement_guard([owned.key for owned in marked], frozenset(federated), inputs.run.allow_removed)
-    statuses = _statuses(federated, inputs) if with_statuses else ()
+    federated = {one.key: one for one in policies.federated}
+
+    def is_known(key: str) -> bool:
+        return key in federated or not policies.is_stopped(key.partition("/")[0])
+
+    marked = [owned for owned in _owned(policies.federated, inputs) if is_known(owned.key)]
+    owners = [(owned.workload.ref.namespace, owned.key) for owned in marked]
+    guards = removal_guards(owners, frozenset(federated), inputs.run.allow_removed)
+    gone = {(name, key) for name, guard in guards.by_namespace.items() if guard.tripped for key in guard.gone}
+    held = {placement_group(key) for name, key in gone if key.startswith(f"{name}/")}
+    statuses = _statuses(federated, inputs, is_known) if with_statuses else ()
     decisions = [*_left(marked, federated, inputs.fleet), *statuses]
-    if not guard.tripped:
-        return DesiredState(decisions=tuple(decisions))
-    gone = {placement_group(key) for key in guard.gone}
-    guarded = tuple(decision for decision in decisions if decision.group in gone)
-    free = tuple(decision for decision in decisions if decision.group not in gone)
-    return DesiredState(decisions=free, held_back=(HeldBack("", guard.words, guarded),))
+    guarded = tuple(decision for decision in decisions if decision.group in held)
+    free = tuple(decision for decision in decisions if decision.group not in held)
+    return DesiredState(decisions=free, held_back=(HeldBack("", guards.together.words, guarded),) if guarded else ())
 
 
 def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[_Owned]:
@@ -275,13 +278,15 @@ def _placed_owner(workload: Workload) -> tuple[str, str] | None:
     return None if placed is None else placed.key
 
 
-def _statuses(federated: Mapping[str, FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[Decision]:
+def _statuses(
+    federated: Container[str], inputs: PlacementInputs, is_known: Callable[[str], bool]
+) -> Iterator[Decision]:
     for found in (*inputs.home.own.values(), *inputs.home.others):
         cluster = inputs.fleet.cluster(found.ref.cluster)
         if not found.ref.name.startswith(STATUS_PREFIX) or cluster is None or cluster.writes is Writes.NOTHING:
             continue
         owner = placement_owner(found.annotations)
-        if owner is not None and owner[0] in inputs.ours and owner[1] not in federated:
+        if owner is not None and owner[0] in inputs.ours and owner[1] not in federated and is_known(owner[1]):
             yield config_map_deleted(found, placement_group(owner[1]), _cause(owner[1]))
 
 

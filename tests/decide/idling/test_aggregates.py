@@ -23,7 +23,7 @@ from reconciler.decide.idling.verdicts import (
     joined,
     window_end,
 )
-from reconciler.decide.removal_guard import idling_guards
+from reconciler.decide.removal_guard import removal_guards
 from reconciler.model import FieldWriter, OwnerReference, Service
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -305,7 +305,7 @@ class TestGuards:
     def guards(self, there: int, **gone: str):
         owned = [(space, policy) for space, policies in gone.items() for policy in policies]
         names = [f"there-{number}" for number in range(there)]
-        return idling_guards([*owned, *(("home", name) for name in names)], frozenset(names), allow_removed=False)
+        return removal_guards([*owned, *(("home", name) for name in names)], frozenset(names), allow_removed=False)
 
     @pytest.mark.parametrize(
         ("there", "gone", "counted"),
@@ -342,8 +342,8 @@ class TestGuards:
 
     def test_what_is_allowed_to_exceed_counts_and_holds_nothing(self):
         owned = [("one", name) for name in "abc"]
-        assert idling_guards(owned, frozenset(), allow_removed=False).together.tripped
-        allowed = idling_guards(owned, frozenset(), allow_removed=True)
+        assert removal_guards(owned, frozenset(), allow_removed=False).together.tripped
+        allowed = removal_guards(owned, frozenset(), allow_removed=True)
         assert (allowed.together.tripped, allowed.of("one").gone) == (False, frozenset("abc"))
 
     @pytest.mark.parametrize(

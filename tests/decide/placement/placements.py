@@ -15,7 +15,7 @@ from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
 from reconciler.decide.workloads import Settled
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, TargetRef
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, TargetRef, Tenant
 from tests.builders import (
     NOW,
     NOW_NS,
@@ -140,6 +140,7 @@ def place(
     claims: dict[ObjectRef, str] | None = None,
     waking: dict[ObjectRef, Settled] | None = None,
     idling: tuple[str, ...] = (),
+    stopped: tuple[Tenant, ...] = (),
     **run: Any,
 ) -> DesiredState:
     """One pass over `clusters` (the first is home); those in `lost` do not answer. `idling` are names of policies."""
@@ -152,7 +153,9 @@ def place(
     names = list(dict.fromkeys([*(one.name for one in clusters), *lost]))
     chosen = policies if isinstance(policies, tuple) else (policies,)
     return decide_placement(
-        a_policy_set(fleet or a_fleet(*names), federated=chosen, idling=tuple(map(an_idling_policy, idling))),
+        a_policy_set(
+            fleet or a_fleet(*names), federated=chosen, idling=tuple(map(an_idling_policy, idling)), stopped=stopped
+        ),
         state,
         a_run(**run),
         {**idled.after(state, frozenset({"production"})), **(waking or {})},

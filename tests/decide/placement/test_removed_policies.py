@@ -7,13 +7,15 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import PLACED
 from reconciler.decide.decisions import Phase, Verb
+from reconciler.decide.placement.status import rejection_key
 from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
-from .placements import a_federated, a_fleet_with, a_local, a_placed, a_status, about, ago, place, settled
+from .placements import a_federated, a_fleet_with, a_local, a_memory, a_placed, a_status, about, ago, place, settled
 
 WEST = ClusterPreference(weight=1)
+OURS = "production/FederatedReplicaSet"
 CAPACITY = "reconciler/observed-capacity"
 
 
@@ -157,6 +159,22 @@ def test_what_gets_its_count_back_waits_until_it_is_known_what_controls_it():
     assert place(a_cluster("east"), unread, federated=()).decisions == ()
 
 
+STOPPED = (
+    Tenant(name="a", place=Place("fleet.yaml", 7), paths=("teams/a/",), namespaces=("sh*",), clusters=("east",)),
+)
+
+
+def test_what_a_stopped_tenant_may_have_is_neither_removed_nor_counted_nor_forgotten():
+    """Nobody knows what is in its files; policies of others in its namespaces, on any cluster, are not seen either."""
+    lost = [a_left_one(name=name, on_delete="Delete") for name in ("one", "two", "six")]
+    ours = a_workload("gone", namespace="dev", cluster="west", annotations={"reconciler/owner": f"{OURS}/dev/gone"})
+    maps = (a_status("{}", key="shop/one"), a_memory(**{rejection_key(lost[0].ref): "x", "unreachable-since": "{}"}))
+    world = a_cluster("east", config_maps=maps), a_cluster("west", workloads=(*lost, ours))
+    desired = place(*world, federated=(), stopped=STOPPED)
+    assert [(one.verb, one.ref.namespace) for one in desired.decisions] == [(Verb.RELEASE, "dev")]
+    assert desired.held_back == ()
+
+
 class TestGuard:
     """More than a quarter of the policies that own marks (and more than one) are gone at once: nothing is done."""
 
@@ -181,6 +199,14 @@ class TestGuard:
         assert sum(one.ref.name.startswith("gone") for one in desired.decisions) == gone - held
         assert sum(len(one.decisions) for one in desired.held_back) == held
         assert [one.policy for one in desired.held_back] == [""] * bool(held)
+
+    def test_what_is_written_in_another_namespace_holds_nothing(self):
+        forged = [
+            a_workload(name, namespace="evil", cluster="west", annotations={"reconciler/owner": f"{OURS}/evil/{name}"})
+            for name in ("one", "two", "six")
+        ]
+        desired = without(a_left_one(on_delete="Delete"), *forged)
+        assert [(one.verb, one.ref.name) for one in desired.decisions] == [(Verb.DELETE, "gone")]
 
     def test_what_is_idle_counts_as_well(self):
         workloads, kept = self.world(2, 6)
