@@ -144,12 +144,14 @@ def _named(plan: Plan, state: ObservedState, policies: PolicySet, name: ObjectAr
     """Yield what `name` names: what some policy considers, Services first; else the workloads that none selects."""
     cluster = state.clusters.get(name.cluster)
     workloads = {} if cluster is None else {one.ref: one for one in cluster.workloads}
+    scaling = {(hpa.ref.namespace, *hpa.target): hpa.ref for hpa in cluster.autoscalers} if cluster else {}
     refs: dict[ObjectRef, Workload | None] = {}
     for explanation in plan.explanations:
-        behind = explanation.services if name.kind == "service" else ()
-        if any(map(name.matches, (explanation.ref, *([explanation.written] if explanation.written else []), *behind))):
+        ref, behind = explanation.ref, explanation.services if name.kind == "service" else ()
+        hpa = scaling.get((ref.namespace, ref.kind, ref.name)) if ref.cluster == name.cluster else None
+        if any(one is not None and name.matches(one) for one in (ref, explanation.written, hpa, *behind)):
             refs |= {service: None for service in behind if name.matches(service)}
-            refs[explanation.ref] = workloads.get(explanation.ref)
+            refs[ref] = workloads.get(ref)
     services_first = name.kind == "service"
     for ref in sorted(refs, key=lambda ref: (services_first and not ref.is_service, ref)):
         yield ObjectExplanation(ref, refs[ref])

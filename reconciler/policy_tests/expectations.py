@@ -92,10 +92,14 @@ def _idle_after(step: Step) -> set[ObjectRef]:
 def judged(moment: Moment, steps: Sequence[Step]) -> Judgement:
     """Return how what `moment` expects compares with its runs, of which there is at least one."""
     runs = [_Run.of(step) for step in steps]
+    names = {ref: [ref] for ref in steps[0].replicas}
+    for autoscaler, target in steps[0].targets.items():
+        if target in names:
+            names[target].append(autoscaler)
     failures: list[Failure] = []
     touched: set[Touched] = set()
     for expectation in moment.expected:
-        refs = [ref for ref in steps[0].replicas if _is_meant(ref, expectation.fields)]
+        refs = [ref for ref, known in names.items() if any(_is_meant(one, expectation.fields) for one in known)]
         failures += _failures(expectation, refs, moment, runs) if refs else [_nobody(expectation, steps[0])]
         failures += _unread(expectation, steps[0])
         touched |= {row for run in runs for ref in refs for row in _rows(run, ref)}

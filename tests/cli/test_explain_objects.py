@@ -10,13 +10,13 @@ import yaml
 from reconciler.decide.reasons import Reason, ReasonCode, text_of
 from reconciler.policy.explain import fields
 from tests.pipeline.calls import Folder
-from tests.pipeline.manifests import an_object, documents, fleet, identity, idling, service, workload
+from tests.pipeline.manifests import an_object, autoscaler, documents, fleet, identity, idling, service, workload
 
 NOW = "2026-11-20T22:00:00Z"
 FLEET = fleet(["east"], name="one")
 NIGHTS = idling("namespaces: {include: [shop]}, services: {}", downtime='"Mon-Fri 20:00-07:00"')
 SCALER = an_object("ScaledObject", "scaler", "shop", "scaleTargetRef: {name: jobs}", version="keda.sh/v1alpha1")
-CLUSTER = documents(identity("east"), service("nothing"), SCALER)
+CLUSTER = documents(identity("east"), service("nothing"), SCALER, autoscaler("web", "shop"))
 
 
 def pair(name: str) -> str:
@@ -91,6 +91,7 @@ Next run: no change
         pytest.param("east/shop/deploy/web", WEB, id="a workload"),
         pytest.param("east/shop/deploy/jobs", JOBS, id="what KEDA scales"),
         pytest.param("east/shop/ScaledObject/scaler", JOBS, id="the ScaledObject"),
+        pytest.param("east/shop/hpa/web", WEB, id="the HorizontalPodAutoscaler"),
         pytest.param("east/shop/svc/web", BEHIND, id="a Service"),
         pytest.param("east/shop/svc/nothing", NOTHING, id="a Service with nothing behind it"),
         pytest.param("east/shop", f"{JOBS}\n{WEB}\n{NOTHING}", id="a namespace"),

@@ -373,7 +373,11 @@ clusters:
 """
 
 
-@pytest.mark.parametrize("ref", ["east/cron/CronJob/tick", "east/dev-a/Deployment/web"], ids=["a CronJob", "KEDA"])
+@pytest.mark.parametrize(
+    "ref",
+    ["east/cron/CronJob/tick", "east/dev-a/Deployment/web", "east/dev-a/so/events"],
+    ids=["a CronJob", "KEDA", "a ScaledObject"],
+)
 def test_what_has_no_scale_of_its_own_is_idle_at_the_run_that_idles_it(folder, ref):
     folder.write("policies/jobs.yaml", JOBS)
     morning = f"then: [{{at: 2026-11-21T06:00:00Z, expect: [{{object: {ref}, state: awake}}]}}]"

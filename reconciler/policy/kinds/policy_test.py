@@ -89,7 +89,7 @@ class ExpectFields(Fields, frozen=True, kw_only=True):
     """What is expected of one workload, or of each in some namespaces."""
 
     object: ObjectPath | UnsetType = UNSET
-    """object is the workload. Either object or namespaces is set."""
+    """object is the workload, or what autoscales it. Either object or namespaces is set."""
     namespaces: Annotated[tuple[NamespacePattern, ...], Meta(min_length=1)] | UnsetType = UNSET
     """namespaces are patterns of namespaces. Each workload in them is meant, at least one."""
     clusters: tuple[ClusterPattern, ...] | UnsetType = UNSET
