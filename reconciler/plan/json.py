@@ -238,28 +238,27 @@ def plan_from_dict(value: Any, *, where: str = "plan") -> Plan:
     Raises:
         PlanFileError: it is of another schema version, or not a plan that could be applied.
     """
-    check_version(value, where, "Plan", PLAN_VERSION)
-    try:
-        document = msgspec.convert(value, PlanDocument)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise PlanFileError(
-            f"{where}: is no plan ({one_line(str(error))}), expected one as `plan --out` writes it"
-        ) from error
-    return plan_of(document, where)
+    words = "is no plan ({}), expected one as `plan --out` writes it"
+    return plan_of(document_in(value, PlanDocument, PLAN_VERSION, where, words), where)
 
 
-def check_version(value: Any, where: str, kind: str, version: str) -> None:
-    """Refuse anything but a JSON object of `kind` in this `version` of its schema.
+def document_in(value: Any, kind: type[T], version: str, where: str, otherwise: str) -> T:
+    """Return what the JSON object `value` is: a document of `kind` in this `version` of its schema.
 
     Raises:
-        PlanFileError: it is something else.
+        PlanFileError: it is something else; `otherwise` are the words for what has another shape.
     """
+    name = kind.__name__.removesuffix("Document")
     if not isinstance(value, dict):
-        raise PlanFileError(f"{where}: $ is {_named(value)}, expected a JSON object with a {kind.lower()}")
-    for key, wanted in (("kind", kind), ("schemaVersion", version)):
+        raise PlanFileError(f"{where}: $ is {_named(value)}, expected a JSON object with a {name.lower()}")
+    for key, wanted in (("kind", name), ("schemaVersion", version)):
         found = value.get(key)
         if found != wanted:
             raise PlanFileError(f'{where}: $.{key} is {_named(found)}, expected "{wanted}"; plan again')
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise PlanFileError(f"{where}: {otherwise.format(one_line(str(error)))}") from error
 
 
 def _named(value: Any) -> str:

@@ -40,31 +40,18 @@ def compile_policies(policies: PolicySet) -> dict[str, Any]:
 def _rule(kind: str, policy: Any, fields: msgspec.Struct) -> _Json:
     spec: _Json = msgspec.json.decode(msgspec.json.encode(fields, enc_hook=scalar_text, order="deterministic"))
     POLICY_KINDS[kind].complete(spec, policy)
-    tenant, name = _tenant_and_name(policy)
+    tenant, _, name = policy.name.rpartition("/")  # as written: "a/sleep" is no name of an object
     metadata: _Json = {"name": name}
     if isinstance(policy, FederatedReplicaSet):
+        tenant = policy.tenant
         metadata |= {
             "namespace": policy.namespace,
             "labels": dict(sorted(policy.labels.items())),
             "annotations": dict(sorted(policy.annotations.items())),
         }
     owner = {"tenant": tenant} if tenant else {}
-    return {
-        "at": str(policy.place),
-        **owner,
-        "apiVersion": API_VERSION,
-        "kind": kind,
-        "metadata": metadata,
-        "spec": spec,
-    }
-
-
-def _tenant_and_name(policy: Any) -> tuple[str, str]:
-    """Return whose a policy is ("": the platform's), and its name as written: "a/sleep" is no name of an object."""
-    if isinstance(policy, FederatedReplicaSet):
-        return policy.tenant, policy.name
-    tenant, _, name = policy.name.rpartition("/")
-    return tenant, name
+    head = {"at": str(policy.place), **owner, "apiVersion": API_VERSION, "kind": kind}
+    return {**head, "metadata": metadata, "spec": spec}
 
 
 # The differences between two sets of policies, in the words of the policy language: fields, names, removals.

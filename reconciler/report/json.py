@@ -14,9 +14,8 @@ from reconciler.decide.decisions import PlanNumber
 from reconciler.errors import PlanFileError
 from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument
 from reconciler.plan.effects import fewer, more
-from reconciler.plan.json import check_version, plan_document, plan_from_dict, plan_of, values_of
+from reconciler.plan.json import document_in, plan_document, plan_from_dict, plan_of, values_of
 from reconciler.plan.model import Plan
-from reconciler.untrusted_text import one_line
 
 REPORT_VERSION: Final = "reconciler/report/v1alpha2"
 
@@ -108,20 +107,11 @@ def plan_and_outcomes(value: Any, *, where: str) -> tuple[Plan, tuple[Outcome, .
     """
     if not isinstance(value, dict) or value.get("kind") != "Report":
         return plan_from_dict(value, where=where), None
-    check_version(value, where, "Report", REPORT_VERSION)
-    try:
-        document = msgspec.convert(value, ReportDocument)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise PlanFileError(
-            f"{where}: is not a report ({one_line(str(error))}), expected one as `apply -o json` prints it"
-        ) from error
+    words = "is not a report ({}), expected one as `apply -o json` prints it"
+    document = document_in(value, ReportDocument, REPORT_VERSION, where, words)
     plan = plan_of(document.plan, where)
-    return plan, _outcomes(document, plan, where)
-
-
-def _outcomes(document: ReportDocument, plan: Plan, where: str) -> tuple[Outcome, ...]:
     known = {action.id for action in plan.actions}
     for n, one in enumerate(document.outcomes):
         if one.action not in known:
             raise PlanFileError(f"{where}: $.outcomes[{n}].action is {one.action}, expected the id of a planned change")
-    return tuple(Outcome(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in document.outcomes)
+    return plan, msgspec.convert(document.outcomes, tuple[Outcome, ...], from_attributes=True)

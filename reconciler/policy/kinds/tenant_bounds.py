@@ -85,10 +85,9 @@ class TenantBounds(Struct, frozen=True):
             words = f"is {shown(host)}, a Service of {other}, expected one of tenant {self.tenant.name}"
             self.document.add((*path, "http", "host"), words)
         elif foreign and host not in {allowed.lower().rstrip(".") for allowed in self.fleet.pod_pickers.allowed_hosts}:
-            words = (
-                f"is {shown(host)}, a Service of the platform, expected one of tenant {self.tenant.name}, or one that"
-            )
-            self.document.add((*path, "http", "host"), f"{words} podPickers.allowedHosts has by its whole name")
+            words = f"is {shown(host)}, a Service of the platform, expected one of tenant {self.tenant.name}"
+            words += ", or one that podPickers.allowedHosts has by its whole name"
+            self.document.add((*path, "http", "host"), words)
 
 
 def _namespaces_in(host: str) -> Iterator[str]:
