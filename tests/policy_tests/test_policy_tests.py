@@ -485,6 +485,7 @@ WRONG = [
     pytest.param("given: [{scale: a/b/c/d}]", "has one of scale and replicas, expected both", id="half an event"),
     pytest.param("given: [{annotate: a/b/c/d}]", "has one of annotate and what it sets", id="annotates nothing"),
     pytest.param("given: [{annotate: a/b/c/d, wake-requested-at: soon}]", "wake-requested-at: is", id="soon"),
+    pytest.param("given: [{annotate: a/b/c/d, wake-requested-at: 5}]", "wake-requested-at: is", id="a number"),
     pytest.param(
         "given: [{scale: a/b, replicas: 1}]", "expected an object: CLUSTER/NAMESPACE/KIND/NAME", id="no object"
     ),

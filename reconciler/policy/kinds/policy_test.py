@@ -17,17 +17,11 @@ from reconciler.policy.kinds.fields import (
     Number,
     Replicas,
     Text,
-    expected,
     matching,
 )
 
-Time = Annotated[
-    str,
-    matching(
-        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})\Z",
-        'a time with a zone, like "2026-11-23T07:00:00+01:00"',
-    ),
-]
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})"
+Time = Annotated[str, matching(rf"^{_TIME}\Z", 'a time with a zone, like "2026-11-23T07:00:00+01:00"')]
 ObjectPath = Annotated[str, matching(r"^[^/]+/[^/]+/[^/]+/[^/]+\Z", "an object: CLUSTER/NAMESPACE/KIND/NAME")]
 
 
@@ -63,9 +57,9 @@ class GivenFields(Fields, frozen=True, kw_only=True):
 
     annotate: ObjectPath | UnsetType = UNSET
     """annotate is the object that gets annotations."""
-    wake_requested_at: Annotated[
-        Literal["now"] | Time | UnsetType, Meta(extra_json_schema=expected('a time with a zone, or "now"'))
-    ] = field(name="wake-requested-at", default=UNSET)
+    wake_requested_at: Annotated[str, matching(rf"^(now|{_TIME})\Z", 'a time with a zone, or "now"')] | UnsetType = (
+        field(name="wake-requested-at", default=UNSET)
+    )
     """wake-requested-at is the value of reconciler/wake-requested-at: a time, or now."""
     annotations: dict[AnnotationKey, str | None] | UnsetType = UNSET
     """annotations are the annotations that are set; null takes one off."""
