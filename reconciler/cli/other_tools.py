@@ -258,19 +258,17 @@ def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[Obje
     found: dict[ObjectRef, int] = {}
     for name, backend in options.live_backends(fleet).items():
         assert backend.served is not None
-        infos = [Manifest(value, name) for value in backend.served.manifests(*SLEEP_INFO)]
-        secrets = [_secret(world, name, manifest) for manifest in infos]
-        for (namespace, group, kind, object_name), replicas in asleep_by_kube_green(secrets).items():
-            found[ObjectRef(name, namespace, kind, object_name, group)] = replicas
+        for info in (Manifest(value, name) for value in backend.served.manifests(*SLEEP_INFO)):
+            for (group, kind, object_name), replicas in asleep_by_kube_green(_secret(world, name, info)).items():
+                found[ObjectRef(name, info.namespace, kind, object_name, group)] = replicas
     return found
 
 
-def _secret(world: World, cluster: str, info: Manifest) -> Manifest:
-    name = f"sleepinfo-{info.name}"
+def _secret(world: World, cluster: str, info: Manifest) -> dict[str, str]:
     data: dict[str, str] = {}
     for key in MEMORY:
         try:
-            data[key] = world.access(cluster).cluster.secret(info.namespace, name, key)
+            data[key] = world.access(cluster).cluster.secret(info.namespace, f"sleepinfo-{info.name}", key)
         except NotFoundError:
             continue
-    return Manifest({"metadata": {"namespace": info.namespace, "name": name}, "stringData": data}, cluster)
+    return data

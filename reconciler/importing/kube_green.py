@@ -5,17 +5,19 @@ Source: kube-green, api/v1alpha1/sleepinfo_types.go, internal/controller/sleepin
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import DecodeError, Meta, Struct
+from msgspec.json import decode
 
 from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, mappings, policy_name
 from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
 from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK
+from reconciler.untrusted_text import MOST_REPLICAS
 from reconciler.yaml.reader import marked
 
 SLEEP_INFO = ("kube-green.com", "SleepInfo")
@@ -203,52 +205,38 @@ def _excluded_by_kind(manifest: Manifest) -> dict[str, Any]:
 # What is idle: a Secret of each SleepInfo remembers how it was.
 
 
-def asleep_by_kube_green(secrets: Iterable[Manifest]) -> dict[tuple[str, str, str, str], int]:
-    """Return the replicas that objects had before kube-green, by (namespace, group, kind, name); a CronJob has 1."""
-    found: dict[tuple[str, str, str, str], int] = {}
-    for manifest in secrets:
-        if not manifest.name.startswith("sleepinfo-"):
-            continue
-        data = {key: _decoded(value) for key, value in (manifest.at("data") or {}).items()}
-        data |= {str(key): str(value) for key, value in (manifest.at("stringData") or {}).items()}
-        if data.get("operation-type") != "SLEEP":
-            continue
-        for kind, name, replicas in (*_restored(data), *_of_old_form(data)):
-            found[manifest.namespace, _GROUPS[kind], kind, name] = replicas
-    return found
+class _Spec(Struct, frozen=True):
+    replicas: Annotated[int, Meta(ge=0, le=MOST_REPLICAS)] | None = None
+    suspend: bool | None = None
 
 
-def _restored(data: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    """Yield kind, name and replicas of what a merge patch would restore."""
-    for target, patches in _json(data.get("original-resource-info", "{}"), {}).items():
-        kind = target.partition(".")[0]
-        for name, patch in patches.items() if kind in _GROUPS else ():
-            spec = _json(patch, {}).get("spec", {})
-            replicas = spec.get("replicas")
-            if kind == "CronJob" and not spec.get("suspend"):
-                yield kind, name, 1
-            elif kind != "CronJob" and (replicas is None or type(replicas) is int):
-                yield kind, name, 1 if replicas is None else replicas
+class _Patch(Struct):
+    spec: _Spec = _Spec()
 
 
-def _of_old_form(data: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:
-    for entry in _json(data.get("deployment-replicas", "[]"), []):
-        yield "Deployment", entry["name"], int(entry["replicas"])
-    for entry in _json(data.get("cronjobs-info", "[]"), []):
-        if not entry.get("suspend"):
-            yield "CronJob", entry["name"], 1
+class _Idled(_Spec, frozen=True, kw_only=True):
+    name: str
 
 
-def _json(text: str, otherwise: Any) -> Any:
+def asleep_by_kube_green(secret: Mapping[str, str]) -> dict[tuple[str, str, str], int]:
+    """Return the replicas that objects had by (group, kind, name), as the Secret of a SleepInfo says; a CronJob has 1.
+
+    One that is not in the form of kube-green says nothing.
+    """
+    if secret.get("operation-type") != "SLEEP":
+        return {}
+    found: list[tuple[str, str, _Spec]] = []
     try:
-        value = json.loads(text)
-    except ValueError:
-        return otherwise
-    return value if isinstance(value, type(otherwise)) else otherwise
-
-
-def _decoded(value: Any) -> str:
-    try:
-        return base64.b64decode(str(value), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+        patches = decode(secret.get("original-resource-info", "{}"), type=dict[str, dict[str, str]])
+        for target, of_kind in patches.items():
+            kind = target.partition(".")[0]
+            found += [(kind, name, decode(patch, type=_Patch).spec) for name, patch in of_kind.items()]
+        for key, kind in (("deployment-replicas", "Deployment"), ("cronjobs-info", "CronJob")):
+            found += [(kind, one.name, one) for one in decode(secret.get(key, "[]"), type=list[_Idled])]
+    except (DecodeError, RecursionError):
+        return {}
+    return {
+        (_GROUPS[kind], kind, name): 1 if kind == "CronJob" or spec.replicas is None else spec.replicas
+        for kind, name, spec in found
+        if kind in _GROUPS and not (kind == "CronJob" and spec.suspend)
+    }

@@ -17,12 +17,13 @@ from reconciler.importing.shapes import shape_of
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import decoded_text, find_files, read_bytes
+from reconciler.yaml.files import MAX_BYTES, decoded_text, find_files, read_bytes
 from reconciler.yaml.reader import read_documents
 from reconciler.yaml.writer import block_text
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
+_STANDARD_INPUT = "standard input"
 
 
 class Manifest(Struct, frozen=True):
@@ -101,23 +102,28 @@ def read_manifests(paths: Sequence[str]) -> list[Manifest]:
 
 def _texts(paths: Iterable[str], problems: list[Problem]) -> Iterator[tuple[str, str]]:
     for path in paths:
-        if path == STANDARD_INPUT:
-            yield "standard input", sys.stdin.read()
-            continue
-        if not os.path.exists(path):
-            raise UsageError(f"{path}: no such file or folder, expected manifests")
-        files = [path]
-        if os.path.isdir(path):
-            listed = find_files(path, lambda name: not name.startswith(".") and name.lower().endswith(_SUFFIXES))
-            problems += listed.problems
-            files = sorted(listed.files)
-        for file in files:
-            data = read_bytes(file, os.path.dirname(os.path.abspath(file)))
-            text = data if isinstance(data, Problem) else decoded_text(file, data)
+        for file, content in _contents(path, problems):
+            text = content if isinstance(content, Problem) else decoded_text(file, content)
             if isinstance(text, Problem):
                 problems.append(text)
             else:
                 yield file, text[0]
+
+
+def _contents(path: str, problems: list[Problem]) -> Iterator[tuple[str, bytes | Problem]]:
+    """Yield what is in each file of `path`, or why it is not read."""
+    if path == STANDARD_INPUT:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        large = Problem(_STANDARD_INPUT, 1, 1, "", f"is larger than {MAX_BYTES} bytes, expected less")
+        yield _STANDARD_INPUT, data if len(data) <= MAX_BYTES else large
+    elif os.path.isdir(path):
+        listed = find_files(path, lambda name: not name.startswith(".") and name.lower().endswith(_SUFFIXES))
+        problems += listed.problems
+        yield from ((file, read_bytes(file, path)) for file in sorted(listed.files))
+    elif os.path.exists(path):
+        yield path, read_bytes(path, os.path.dirname(os.path.abspath(path)))
+    else:
+        raise UsageError(f"{path}: no such file or folder, expected manifests")
 
 
 def _objects(document: Document) -> Iterator[tuple[FieldPath, Manifest]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -23,13 +23,23 @@ class _Object(_Fields, kw_only=True):
 
 class _Requirement(_Fields):
     key: str
-    operator: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     values: list[str] | None = None
 
 
 class _Selector(_Fields):
     match_labels: dict[str, str] | None = None
     match_expressions: list[_Requirement] | None = None
+
+
+class _FieldRequirement(_Fields):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class _FieldSelector(_Fields):
+    match_expressions: list[_FieldRequirement] | None = None
 
 
 # kube-green: api/v1alpha1/sleepinfo_types.go.
@@ -82,7 +92,7 @@ class _ClusterAffinity(_Fields):
     cluster_names: list[str] | None = None
     exclude: list[str] | None = None
     label_selector: _Selector | None = None
-    field_selector: _Selector | None = None
+    field_selector: _FieldSelector | None = None
 
 
 class _StaticWeight(_Fields):

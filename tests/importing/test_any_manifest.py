@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -21,7 +22,7 @@ from tests.importing.downscaled import UP, controller, space, web
 from tests.importing.peers import sleep_info
 from tests.importing.spread import DEPLOYMENT, an_object, federated, karmada, preference, weights
 
-ODD = (None, "x", "9" * 5000, 1, [[]], {"a": 1})
+ODD = (None, "Gt", "9" * 5000, 1, [[]], {"a": 1})
 REF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 PATCH = {"target": {"group": "apps", "kind": "Deployment"}, "patch": "- {op: add, path: /spec/replicas, value: 0}"}
 SELECTOR = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
@@ -123,3 +124,17 @@ def test_replicas_that_are_no_number_are_a_mistake(tmp_path, manifest, field):
     with pytest.raises(PolicyError) as caught:
         read_manifests([str(file)])
     assert [(one.field, one.message) for one in caught.value.problems] == [(field, 'is "6", expected a whole number')]
+
+
+def test_what_the_standard_input_holds_is_read_as_a_file_is(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a: \xff\n"), errors="surrogateescape"))
+    with pytest.raises(PolicyError, match="standard input:1:4: byte #xff is no UTF-8"):
+        read_manifests(["-"])
+
+
+def test_a_link_that_stays_in_the_folder_is_followed(tmp_path):
+    for name in ("base", "team"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "base" / "in.yaml").write_text(web(uptime=UP))
+    (tmp_path / "team" / "in.yaml").symlink_to("../base/in.yaml")
+    assert [one.name for one in read_manifests([str(tmp_path)])] == ["web", "web"]

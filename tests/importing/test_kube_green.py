@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
 import pytest
 
 from reconciler.importing.kube_green import asleep_by_kube_green
-from reconciler.importing.manifests import Manifest
 from tests.importing.peers import imported, lost, sleep_info
 
 
@@ -140,31 +138,44 @@ def test_a_patch_that_does_something_else_is_made_in_place_of_scaling_its_kind_d
     ]
 
 
-def secret(**data: Any) -> Manifest:
-    encoded = {key.replace("_", "-"): base64.b64encode(value.encode()).decode() for key, value in data.items()}
-    return Manifest({"metadata": {"name": "sleepinfo-nights", "namespace": "dev"}, "data": encoded}, "a")
+def remembered(**data: Any) -> dict[tuple[str, str, str], int]:
+    return asleep_by_kube_green({"operation-type": "SLEEP"} | {key.replace("_", "-"): data[key] for key in data})
+
+
+PATCHES = {
+    "Deployment.apps": {"web": '{"spec":{"replicas":3}}', "one": '{"spec":{"replicas":null}}'},
+    "CronJob.batch": {"nightly": '{"spec":{"suspend":null}}', "off": '{"spec":{"suspend":true}}'},
+    "ReplicaSet.apps": {"other": '{"spec":{"replicas":2}}'},
+    "Job.batch": {"once": "{}"},
+}
 
 
 def test_what_a_secret_remembers_is_how_it_was():
-    patches = {
-        "Deployment.apps": {"web": '{"spec":{"replicas":3}}', "one": '{"spec":{"replicas":null}}'},
-        "CronJob.batch": {"nightly": '{"spec":{"suspend":null}}'},
-        "ReplicaSet.apps": {"other": '{"spec":{"replicas":2}}'},
+    assert remembered(original_resource_info=json.dumps(PATCHES)) == {
+        ("apps", "Deployment", "web"): 3,
+        ("apps", "Deployment", "one"): 1,
+        ("batch", "CronJob", "nightly"): 1,
+        ("apps", "ReplicaSet", "other"): 2,
     }
-    now = secret(operation_type="SLEEP", original_resource_info=json.dumps(patches))
-    assert asleep_by_kube_green([now]) == {
-        ("dev", "apps", "Deployment", "web"): 3,
-        ("dev", "apps", "Deployment", "one"): 1,
-        ("dev", "batch", "CronJob", "nightly"): 1,
-        ("dev", "apps", "ReplicaSet", "other"): 2,
-    }
-    old = secret(
-        operation_type="SLEEP",
+    assert remembered(
         deployment_replicas='[{"name":"web","replicas":4}]',
         cronjobs_info='[{"name":"nightly","suspend":false},{"name":"off","suspend":true}]',
-    )
-    assert asleep_by_kube_green([old]) == {
-        ("dev", "apps", "Deployment", "web"): 4,
-        ("dev", "batch", "CronJob", "nightly"): 1,
-    }
-    assert asleep_by_kube_green([secret(operation_type="WAKE_UP", original_resource_info=json.dumps(patches))]) == {}
+    ) == {("apps", "Deployment", "web"): 4, ("batch", "CronJob", "nightly"): 1}
+    assert remembered(operation_type="WAKE_UP", original_resource_info=json.dumps(PATCHES)) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        pytest.param("original_resource_info", '{"Deployment.apps": {"web": {}}}', id="a patch that is no text"),
+        pytest.param("original_resource_info", '{"Deployment.apps": {"web": "{\\"spec\\": null}"}}', id="no spec"),
+        pytest.param("original_resource_info", '{"Deployment.apps": null}', id="no patches"),
+        pytest.param("original_resource_info", "[", id="no JSON"),
+        pytest.param("deployment_replicas", '[{"name": "web", "replicas": "4"}]', id="replicas that are a text"),
+        pytest.param("deployment_replicas", '[{"replicas": 4}]', id="no name"),
+        pytest.param("deployment_replicas", '[{"name": "web", "replicas": -3}]', id="fewer replicas than none"),
+        pytest.param("cronjobs_info", '["nightly"]', id="a CronJob that is a text"),
+    ],
+)  # fmt: skip
+def test_what_no_kube_green_writes_is_not_remembered(key, text):
+    assert remembered(**{key: text}) == {}
