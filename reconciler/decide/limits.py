@@ -63,15 +63,14 @@ def within_limits(
     guarded = tuple(held for held in desired.held_back if not held.limits)
     still = [held for held in before.held_back if held.limits]
     limited = limits.hold_back(desired.wanted, still)
-    uses = {(use.name, use.unit, use.cluster): use for use in limited.limits}
-    for use_before in before.limits if still else ():
-        key = (use_before.name, use_before.unit, use_before.cluster)
-        uses[key] = max(use_before, uses.get(key, use_before), key=lambda use: use.used)
+    uses = limited.limits
+    if still:  # of the same pools
+        uses = tuple(max(both, key=lambda use: use.used) for both in zip(before.limits, uses, strict=True))
     return replace(
         desired,
         decisions=limited.decisions,
         held_back=(*guarded, *limited.held_back),
-        limits=tuple(uses.values()),
+        limits=uses,
         notices=(*(notice for notice in desired.notices if notice.kind != OBSERVED), *_observing(desired, limits)),
     )
 
@@ -80,9 +79,9 @@ def _observing(desired: DesiredState, limits: RunLimits) -> Iterator[Notice]:
     """Yield what would be held back of policies that only observe, which no limit counts."""
     if not desired.observed:
         return
-    names = {decision.policy for decision in desired.observed}
+    owners = {owner_of(decision) for decision in desired.observed}
     for held in limits.hold_back((*desired.wanted, *desired.observed)).held_back:
-        if held.policy in names:
+        if any(decision.policy == held.policy and owner_of(decision) in owners for decision in held.decisions):
             text = f"{held.policy}: with mode: Enforce {held.why.removeprefix(f'{held.policy}: ')}"
             yield Notice(OBSERVED, held.policy, text, held.policy)
 

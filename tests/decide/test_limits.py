@@ -351,6 +351,19 @@ def test_a_downscale_policy_states_replicas() -> None:
     )
 
 
+@pytest.mark.parametrize(("mode", "told"), [("Enforce", []), ("Observe", ["wouldBeHeldBack"])])
+def test_policies_of_two_kinds_may_have_one_name(mode: str, told: list[str]) -> None:
+    down = replace(a_downscale_policy("workers", limits=ReplicasLimits(6)), mode=mode)
+    found = a_policy_set(a_fleet(), idling=(a_policy("workers", Limits(replicas=20)),), downscale=(down,))
+    fewer = (a_decision("w", before=9, after=2, job="downscale", policy="workers", idles=False),)
+    done, observed = ((), fewer) if told else (fewer, ())
+    desired = DesiredState((*idles(3, "workers"), *done), observed)
+    made = within_limits(desired, found, a_state(a_cluster()), a_run())
+    assert [(one.used, one.allowed) for one in made.limits if one.name == "workers"] == [(9, 20), (0 if told else 7, 6)]
+    assert [one.kind for one in made.notices] == told
+    assert [len(one.decisions) for one in made.held_back] == [1] * (not told)
+
+
 # What goes with it
 
 
