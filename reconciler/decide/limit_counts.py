@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache, cached_property
 from itertools import chain
 
@@ -18,8 +18,9 @@ from msgspec import Struct
 from reconciler.decide.annotations import LAST_IDLED, fleet_names, idling_owner
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.decide.last_idled import last_idled
+from reconciler.decide.selectors import namespace_labels
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Workload
-from reconciler.policy.types import Fleet, Limits, ReplicasLimits
+from reconciler.policy.types import Limits, PolicySet, ReplicasLimits
 
 PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name.
@@ -50,12 +51,11 @@ class LimitBases(Struct, frozen=True):
         return min(decision.removed, max(0, running - decision.replicas_after))
 
 
-def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
+def limit_bases(policies: PolicySet, state: ObservedState, run: Run) -> LimitBases:
     """Return what limits count with: a base is what runs and what this Fleet idled, whose replicas count as 1."""
-    fleets = fleet_names(fleet)
+    fleet, fleets = policies.fleet, fleet_names(policies.fleet)
     clusters = {name: dict.fromkeys(UNITS, 0) for name in sorted(state.clusters)}
     tenants = {tenant.name: dict.fromkeys(UNITS, 0) for tenant in fleet.tenants}
-    idled: dict[ObjectRef, PolicyKey] = {}
     tenant_at = cache(fleet.tenant_at)
     workloads = list(chain.from_iterable(_unowned(cluster.workloads) for cluster in state.clusters.values()))
     running = {workload.ref: weight_of(workload) for workload in workloads if workload.kind.scaled_by != "Pause"}
@@ -68,13 +68,29 @@ def limit_bases(fleet: Fleet, state: ObservedState, run: Run) -> LimitBases:
             for base in (clusters[ref.cluster], *((tenants[tenant.name],) if tenant else ())):
                 base["workloads"] += 1
                 base["replicas"] += 1 if is_idle else running[ref]
-    autoscalers = chain.from_iterable(cluster.autoscalers for cluster in state.clusters.values())
-    written: list[Workload | HorizontalPodAutoscaler] = [*workloads, *autoscalers]
-    for holder in written:
-        last = last_idled(holder.annotations) if LAST_IDLED in holder.annotations else None
-        if last is not None and last.first is not None and run.now - DAY < last.first <= run.now:
-            idled[holder.ref] = ("idling", last.policy)
-    return LimitBases(running, clusters, tenants, idled)
+    return LimitBases(running, clusters, tenants, dict(_idled(policies, state, run.now)))
+
+
+def _idled(policies: PolicySet, state: ObservedState, now: datetime) -> Iterator[tuple[ObjectRef, PolicyKey]]:
+    """Yield what was idled for the first time in the last 24 hours, and by which policy.
+
+    Anybody may write that on their workloads, and other Fleets do: it counts for a policy of this one that reaches
+    them. What is still idle counts for the policy that owns it now, whatever the name of that was.
+    """
+    fleets, named = fleet_names(policies.fleet), {policy.name: policy for policy in policies.idling}
+    for cluster in state.clusters.values():
+        labels, found = namespace_labels(cluster), policies.fleet.cluster(cluster.name)
+        holders: Iterator[Workload | HorizontalPodAutoscaler] = chain(_unowned(cluster.workloads), cluster.autoscalers)
+        for holder in holders:
+            last = last_idled(holder.annotations) if LAST_IDLED in holder.annotations else None
+            if last is None or last.first is None or not now - DAY < last.first <= now:
+                continue
+            owner, space = idling_owner(holder.annotations), holder.ref.namespace
+            policy = named.get(owner[1] if owner is not None and owner[0] in fleets else last.policy)
+            if policy is None or found is None or not policy.selector.selects_cluster(found):
+                continue
+            if policy.selector.namespaces.matches(space, labels.get(space, NOTHING)):
+                yield holder.ref, ("idling", policy.name)
 
 
 def weight_of(workload: Workload) -> int:

@@ -59,7 +59,7 @@ def within_limits(
     jobs decide since, as these workloads stay awake, is true.
     """
     known, gone = limited_policies(policies, run.allow_exceed), LimitedPolicy(lifted=run.allow_removed)
-    limits = RunLimits(known, gone, limit_bases(policies.fleet, state, run), policies.fleet, policies.shard)
+    limits = RunLimits(known, gone, limit_bases(policies, state, run), policies.fleet, policies.shard)
     guarded = tuple(held for held in desired.held_back if not held.limits)
     still = [held for held in before.held_back if held.limits]
     limited = limits.hold_back(desired.wanted, still)

@@ -17,7 +17,17 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.limit_counts import LimitBases, LimitedPolicy, limit_bases, weight_of
 from reconciler.decide.limits import RunLimits, limited_policies, within_limits
-from reconciler.policy.types import AllOf, IdlingPolicy, Limits, Place, PolicySet, ReplicasLimits, Selector, Tenant
+from reconciler.policy.types import (
+    AllOf,
+    IdlingPolicy,
+    Limits,
+    ObjectSelector,
+    Place,
+    PolicySet,
+    ReplicasLimits,
+    Selector,
+    Tenant,
+)
 from tests.builders import (
     NO_LIMITS,
     a_cluster,
@@ -168,7 +178,7 @@ IDLE = {"reconciler/owner": "production/IdlingPolicy/gone", "idling.kubernetes.i
 def test_a_base_is_what_runs_and_what_we_idled(workload: Any, expected: tuple[int, int]) -> None:
     tenant = replace(a_tenant(), namespaces=("shop",))
     state = a_state(a_cluster(workloads=(workload,)), unreachable={"west": "no answer"})
-    found = limit_bases(a_fleet("east", "west", tenants=(tenant,)), state, a_run())
+    found = limit_bases(a_policy_set(a_fleet("east", "west", tenants=(tenant,))), state, a_run())
     counted = dict(zip(("workloads", "replicas"), expected, strict=True))
     assert (found.clusters, found.tenants) == ({"east": counted}, {"a": counted})
 
@@ -180,8 +190,37 @@ def test_a_base_is_what_runs_and_what_we_idled(workload: Any, expected: tuple[in
 def test_what_was_idled_for_the_first_time_in_the_last_24_hours_is_on_record(first: str, counts: bool) -> None:
     said = f'{{"policy":"nights","hours":{{}},"first":"{first}"}}'
     state = a_state(a_cluster(workloads=(a_workload(annotations={"reconciler/last-idled": said}),)))
-    found = limit_bases(a_fleet(), state, a_run(datetime(2026, 11, 20, 22, tzinfo=UTC)))
+    found = limit_bases(
+        a_policy_set(idling=(a_policy("nights"),)), state, a_run(datetime(2026, 11, 20, 22, tzinfo=UTC))
+    )
     assert found.idled == ({a_ref("web"): ("idling", "nights")} if counts else {})
+
+
+@pytest.mark.parametrize(
+    ("policy", "owner", "counted"),
+    [
+        pytest.param("nights", "", "nights", id="awake again"),
+        pytest.param("before", "production/IdlingPolicy/nights", "nights", id="of a policy that was renamed"),
+        pytest.param("gone", "", "", id="of none that is there"),
+        pytest.param("elsewhere", "", "", id="of one that selects other namespaces"),
+        pytest.param("west", "", "", id="of one that selects other clusters"),
+        pytest.param("theirs", "production/IdlingPolicy/theirs", "", id="of a tenant that has other namespaces"),
+        pytest.param("gone", "other/IdlingPolicy/nights", "", id="of another Fleet"),
+    ],
+)
+def test_what_was_idled_counts_for_a_policy_that_reaches_it(policy: str, owner: str, counted: str) -> None:
+    said = f'{{"policy":"{policy}","hours":{{}},"first":"2026-11-20T12:00:00Z"}}'
+    idled = a_workload(annotations={"reconciler/last-idled": said, "reconciler/owner": owner})
+    where = {
+        "elsewhere": Selector(namespaces=ObjectSelector(include=("dev",))),
+        "west": Selector(clusters=ObjectSelector(include=("west",))),
+        "theirs": Selector(namespaces=ObjectSelector(within=("team-a-*",))),
+    }
+    policies = [replace(a_policy(name), selector=selector) for name, selector in where.items()]
+    found = limit_bases(
+        a_policy_set(idling=(a_policy("nights"), *policies)), a_state(a_cluster(workloads=(idled,))), a_run()
+    )
+    assert found.idled == ({idled.ref: ("idling", counted)} if counted else {})
 
 
 # What is held back
