@@ -162,25 +162,6 @@ class TestSharedTargets:
         assert why_of(outcome) == why_of(decided(behind(SERVICE, endpoint_slices=())))
         assert notices_of(outcome, "heldTogether") == []
 
-    def test_a_policy_that_only_observes_is_named_where_it_holds_the_idles_of_another(self):
-        """Service one (sleep) is in front of web and api, Service two (watch) of api alone."""
-        services = (
-            a_service("one", labels={"a": "one"}, selector={"app": "web"}),
-            a_service("two", labels={"a": "two"}, selector={"part": "api"}),
-        )
-        sleep = a_policy("sleep", selector=labelled("a", "one"))
-        watch = a_policy("watch", mode="Observe", selector=labelled("a", "two"))
-        outcome = decided(a_state(a_cluster(services=services, workloads=(WEB, API))), sleep, watch)
-        assert outcome.desired.decisions == ()
-        for name in ("web", "api"):
-            assert why_of(outcome, name) == "Deployment/api is only observed by watch through Service/two"
-        changes = {change_if_of(one) for one in outcome.desired.explanations}
-        assert changes == {"mode is Enforce in watch"}
-        assert notices_of(outcome, "heldTogether") == [
-            "east/shop/Service/one: no workload behind it is idled: "
-            "Deployment/api is only observed by watch through Service/two"
-        ]
-
 
 class TestWhatIsIdleAlready:
     def world(self):

@@ -23,18 +23,6 @@ from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_worklo
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, written
 from tests.decide.idling.world import a_world
 
-
-def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
-    at = {"idling.kubernetes.io/idled-at": f"2026-11-{day}T20:00:00Z"}
-    return {**at, "idling.kubernetes.io/previous-scale": str(previous), "reconciler/owner": OURS_OWNER, **more}
-
-
-NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
-
-NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
-
-AWAKE_ON_21 = {"reconciler/awake-since": "2026-11-21T07:00:00Z"}
-
 OURS = frozenset({"production", "prod"})
 GROUPS = {"Deployment": "apps", "ReplicationController": ""}
 AT = "2026-11-20T15:41:23Z"
@@ -298,6 +286,10 @@ def test_what_proves_that_we_idled_it(writer, own, copies, expected):
 def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
     at = {"idling.kubernetes.io/idled-at": f"2026-11-{day}T20:00:00Z"}
     return {**at, "idling.kubernetes.io/previous-scale": str(previous), "reconciler/owner": OURS_OWNER, **more}
+
+
+AWAKE_ON_21 = {"reconciler/awake-since": "2026-11-21T07:00:00Z"}
+NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
 
 
 @pytest.mark.parametrize(
