@@ -12,6 +12,7 @@ from reconciler.messages import Path, nearest, shown
 from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.globs import GlobIndex, is_pattern, is_within, overlap
 from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.downscale_policy import name_of_deployment
 from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.selector import kind_fault
 from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
@@ -70,7 +71,10 @@ def conflicts(built: Sequence[PolicyDocument], check_deadline: Callable[[], None
     fleet = next(document.policy for document in built if document.kind == "Fleet")
     for kind in (kind for kind, row in POLICY_KINDS.items() if row.equals):
         documents = {document.policy.name: document for document in built if kind_stated_by(document.kind) == kind}
-        ordered = sorted((document.policy for document in documents.values()), key=lambda policy: policy.place)
+        by_place = sorted(
+            documents.values(), key=lambda document: (not POLICY_KINDS[document.kind].form_of, document.place)
+        )
+        ordered = [document.policy for document in by_place]  # what has no priority of its own comes first
         for other, policy in undecided_pairs(ordered, fleet.clusters, check_deadline):
             yield documents[policy.name].source.problem(
                 ("spec", "priority"),
@@ -106,9 +110,9 @@ def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Ite
         if kind == "Fleet" or not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             continue
         namespace = str(metadata.get("namespace", "default")) if POLICY_KINDS[kind].namespace else ""
-        owner = owners.of(document.file)
-        key = (kind_stated_by(kind), namespace, metadata["name"], owner)
-        first = seen.setdefault(key, document)
+        name = namespace, metadata["name"]
+        named = ("", name_of_deployment(*name)) if kind == "Deployment" else name
+        first = seen.setdefault((kind_stated_by(kind), *named, owners.of(document.file)), document)
         if first is not document:
             yield document.problem(
                 ("metadata", "name"),

@@ -55,3 +55,28 @@ def test_a_deployment_with_a_pod_picker_is_a_downscale_policy_for_it_alone(tmp_p
 def test_a_deployment_that_says_nothing_or_too_much_is_refused(tmp_path, old, new, expected):
     (problem,) = problems_in(tmp_path, deployment(old, new))
     assert problem.startswith(expected)
+
+
+DOWNSCALE = """\
+apiVersion: reconciler/v1alpha1
+kind: DownscalePolicy
+metadata: {name: NAME}
+spec: {selector: {workloads: {kinds: [Deployment]}}, target: {replicas: 3}}
+"""
+
+
+def test_no_other_policy_has_the_name_of_its_policy(tmp_path):
+    files = {**deployment(), "other.yaml": DOWNSCALE.replace("NAME", "deployment.sorting.sorter")}
+    assert problems_in(tmp_path, files) == [
+        'policies/other.yaml:3:18: metadata.name: is "deployment.sorting.sorter" a second time, expected a name of its '
+        "own; the first is at policies/deployment.yaml:1"
+    ]
+
+
+@pytest.mark.parametrize("file", ["a.yaml", "z.yaml"])
+def test_a_conflict_is_said_where_the_priority_can_be(tmp_path, file):
+    problems_in(tmp_path, {**deployment(), file: DOWNSCALE.replace("NAME", "other")})
+    with inside(tmp_path):
+        (conflict,) = read_policies("policies").conflicts
+    assert (conflict.file, conflict.field) == (f"policies/{file}", "spec.priority")
+    assert "of DownscalePolicy deployment.sorting.sorter at policies/deployment.yaml:1" in conflict.message

@@ -237,8 +237,13 @@ class DeploymentDocument(Fields, frozen=True, kw_only=True):
     """Set by the API server. It is ignored."""
 
 
+def name_of_deployment(namespace: str, name: str) -> str:
+    """Return what the policy of a Deployment is called; a DownscalePolicy may have that name, too."""
+    return f"deployment.{namespace}.{name}"
+
+
 def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> DownscalePolicy:
-    """Return the policy, called `deployment.NAMESPACE.NAME`; `document` gets the spec of a DownscalePolicy.
+    """Return the policy; `document` gets the spec of a DownscalePolicy.
 
     Source: seed downscale-pod-picker.md, "K8S API Changes": DeploymentSpec has the field as ReplicaSetSpec has.
     """
@@ -251,4 +256,4 @@ def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> Downs
         pod_picker=fields.spec.downscale_pod_picker,
     )
     document.spec = spec
-    return _policy_of(document, f"deployment.{metadata.namespace}.{metadata.name}", spec, PICKER)
+    return _policy_of(document, name_of_deployment(metadata.namespace, metadata.name), spec, PICKER)
