@@ -30,7 +30,8 @@ from reconciler.importing.periods import (
     paired,
     parse_periods,
 )
-from reconciler.untrusted_text import whole_number_in
+from reconciler.policy.kinds.fields import MOST_DURATION, parse_duration, spelt_duration
+from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 
 PREFIX = "downscaler/"
 
@@ -63,7 +64,6 @@ _OBSERVED = {
     "explicit-include": _WIDER,
 }
 _LITERAL = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
-_GO_DURATION = re.compile(r"(?:\d+h)?(?:\d+m)?(?:\d+s)?", re.ASCII)
 
 
 class _Setting(Struct, frozen=True):
@@ -199,10 +199,10 @@ class _DownscalerImport:
         """Return the values of a flag as patterns of names; a regular expression that is none is lost."""
         globs = []
         for name in self._controller.listed(flag):
-            glob = name.strip("^$").replace(".*", "*")
+            glob = name.strip("^$").replace(".*", "*").replace(".", "?")
             if self._go:  # there a pattern is looked for anywhere in the name
                 glob = re.sub(r"\*+", "*", "*" * (name[:1] != "^") + glob + "*" * (name[-1:] != "$"))
-            if _LITERAL.fullmatch(glob.replace("*", "x")):
+            if _LITERAL.fullmatch(re.sub(r"[*?]", "x", glob)):
                 globs.append(glob)
             else:
                 self._observed.append(self._lose_flag(flag, f'"{name}" is no pattern of names: {_WIDER}'))
@@ -324,7 +324,7 @@ class _DownscalerImport:
     def _replicas(scopes: Sequence[Scope]) -> int:
         text = next((scope[key] for scope in scopes for key in _REPLICAS if key in scope), "0")
         number = whole_number_in(text)
-        if number is None:
+        if number is None or number > MOST_REPLICAS:
             raise PeriodError(f'downtime-replicas "{text}" is no number of replicas')
         return number
 
@@ -338,11 +338,11 @@ class _DownscalerImport:
                 text = own
         seconds = whole_number_in(text)
         if seconds is not None:
-            minutes, seconds = divmod(seconds, 60)
-            return f"{minutes}m" if minutes and not seconds else f"{text}s"
-        if text and _GO_DURATION.fullmatch(text):
-            return text
-        raise PeriodError(f'grace-period "{text}" is no duration')
+            minutes, rest = divmod(seconds, 60)
+            text = f"{minutes}m" if minutes and not rest else f"{seconds}s"
+        if parse_duration(text) is None:
+            raise PeriodError(f'grace-period "{text}" is no duration of at most {spelt_duration(MOST_DURATION)}')
+        return text
 
     def _scope_of(self, annotations: Mapping[str, str]) -> Scope:
         foreign = "downtime-replicas" if self._go else "downscale-replicas"  # an annotation of the other tool alone

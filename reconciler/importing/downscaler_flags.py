@@ -47,11 +47,7 @@ def controller_of(manifests: Iterable[Manifest], go: bool) -> Controller:
     """
     every = list(manifests)
     defaults = _DEFAULTS_OF_GO if go else _DEFAULTS_OF_PY
-    config = {
-        (one.namespace, one.name): {str(key): str(value) for key, value in (one.at("data") or {}).items()}
-        for one in every
-        if one.kind == "ConfigMap"
-    }
+    config = {(one.namespace, one.name): one.texts("data") for one in every if one.kind == "ConfigMap"}
     for manifest in every:
         for container in mappings(manifest.at("spec", "template", "spec", "containers")):
             if _IMAGE.search(str(container.get("image", ""))) and "webhook" not in manifest.name:

@@ -96,8 +96,7 @@ class _KarmadaImport(PlacementImport):
         for policy in self._policies:
             losses = list(self._without_counterpart(policy))
             for target, selector in self._targets(policy):
-                closeness = 0 if selector.get("name") else 1 if selector.get("labelSelector") else 2
-                rank = (policy.kind != _PROPAGATION[0], -self._priority(policy), closeness, policy.name)
+                rank = (policy.kind != _PROPAGATION[0], -self._priority(policy), _vagueness(selector), policy.name)
                 ranked.append((rank, policy, target, losses))
         done = set[tuple[str, str, str]]()
         for _, policy, target, losses in sorted(ranked, key=lambda one: one[0]):
@@ -163,15 +162,15 @@ class _KarmadaImport(PlacementImport):
     def _clusters(self, policy: Manifest) -> list[str]:
         placement = policy.at("spec", "placement") or {}
         groups = mappings(placement.get("clusterAffinities"))
-        names = self._affine(groups[0] if groups else placement.get("clusterAffinity"))
+        names = self._affine(groups[0] if groups else placement.get("clusterAffinity"), self.known)
         for name in names:
             self.named.setdefault(name, {})
         return names
 
-    def _affine(self, affinity: Any) -> list[str]:
-        """Return the clusters of an affinity; without names those that are known."""
+    def _affine(self, affinity: Any, clusters: Iterable[str]) -> list[str]:
+        """Return the clusters of an affinity; without names it is for all of `clusters`."""
         found = affinity if isinstance(affinity, Mapping) else {}
-        names = [str(name) for name in found.get("clusterNames") or ()] or list(self.known)
+        names = [str(name) for name in found.get("clusterNames") or clusters]
         if found.get("labelSelector"):
             names = [name for name in self.selected(found["labelSelector"]) if name in names]
         for required in mappings(value_below(found, ("fieldSelector", "matchExpressions"))):
@@ -203,7 +202,7 @@ class _KarmadaImport(PlacementImport):
             lost.append(self.gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
         weights = dict.fromkeys(names, 0)
         for weighted in mappings(value_below(scheduling, ("weightPreference", "staticWeightList"))):
-            for name in self._affine(weighted.get("targetCluster")):
+            for name in self._affine(weighted.get("targetCluster"), names):
                 if name in weights:
                     weights[name] = max(weights[name], int(weighted.get("weight") or 0))
         if not any(weights.values()):
@@ -211,15 +210,20 @@ class _KarmadaImport(PlacementImport):
         return {name: {"weight": weight} for name, weight in weights.items()}, _divided(replicas, weights)
 
     def _overridden(self, target: _Target, names: Sequence[str]) -> Iterator[tuple[str, int]]:
-        """Yield the clusters of `names` that an override gives replicas, and how many; the last one counts."""
+        """Yield the clusters of `names` that an override gives replicas, and how many; the last one counts.
+
+        Source: pkg/util/overridemanager/overridemanager.go, ApplyOverridePolicies.
+        """
+        ranked = []
         for policy in self._overrides:
-            if policy.kind == _OVERRIDE[0] and policy.namespace != target.namespace:
-                continue
-            chosen = mappings(policy.at("spec", "resourceSelectors"))
-            if chosen and not any(map(target.is_selected_by, chosen)):
-                continue
+            of_namespace = policy.kind == _OVERRIDE[0]
+            stated = mappings(policy.at("spec", "resourceSelectors")) or [{"kind": target.kind}]
+            closest = min((_vagueness(one) for one in stated if target.is_selected_by(one)), default=None)
+            if closest is not None and (not of_namespace or policy.namespace == target.namespace):
+                ranked.append(((of_namespace, -closest, policy.name), policy))
+        for _, policy in sorted(ranked, key=lambda one: one[0]):
             for affinity, count in _replica_overrides(policy):
-                yield from ((name, count) for name in self._affine(affinity) if name in names)
+                yield from ((name, count) for name in self._affine(affinity, names) if name in names)
 
     def _check_overrides(self) -> None:
         for policy in self._overrides:
@@ -228,6 +232,11 @@ class _KarmadaImport(PlacementImport):
                     if key != "plaintext" or any(one.get("path") != "/spec/replicas" for one in mappings(value)):
                         field = f"spec.overrideRules[{number}].overriders.{key}"
                         self.gathering.lose(policy, field, LEFT_TO_OTHERS)
+
+
+def _vagueness(selector: Mapping[str, Any]) -> int:
+    """Return how little a resource selector says of what it selects: a name, labels, or neither."""
+    return 0 if selector.get("name") else 1 if selector.get("labelSelector") else 2
 
 
 def _divided(replicas: int, weights: Mapping[str, int]) -> dict[str, int]:

@@ -121,7 +121,8 @@ def _windows(one: Manifest) -> tuple[str, ...]:
     """
     check_zone(_zone(one))
     sleeps = _moments(one, "sleepAt")
-    wakes = _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else {(at + 60) % MINUTES_A_WEEK for at in sleeps}
+    hour_later = {(at + 60) % MINUTES_A_WEEK for at in sleeps} - sleeps
+    wakes = _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else hour_later
     found = downtimes(sleeps, wakes)
     if not found or len(found) > _MOST_WINDOWS:
         raise PeriodError(f"its times are {len(found)} windows a week, expected 1 to {_MOST_WINDOWS}")

@@ -48,7 +48,8 @@ class _KubeFedImport(PlacementImport):
     def imported(self) -> Imported:
         for other in self._others:
             self.gathering.lose(other, "spec", f"a {other.kind} {LEFT_TO_OTHERS}")
-        for key, manifest in self._federated.items():
+        # A policy with a template has to have the name of its ReplicaSets: others with the same name get another one.
+        for key, manifest in sorted(self._federated.items(), key=lambda item: item[0][0] != "FederatedReplicaSet"):
             self._add(manifest, self._preferences.get(key))
         for key, manifest in self._preferences.items():
             if key in self._federated:
@@ -73,13 +74,18 @@ class _KubeFedImport(PlacementImport):
             total = replicas_of(preference, "spec", "totalReplicas")
         kind = _TARGETS.get(manifest.kind) or _TARGETS[str(manifest.at("spec", "targetKind"))]
         rebalance = preference is not None and bool(preference.at("spec", "rebalance"))
+        workload = self._workload(manifest, kind)
         spec = {
             "replicas": total,
             "rounding": "KubeFed",
             "preferences": {"rebalance": rebalance, "clusters": clusters},
-            **self._workload(manifest, kind),
+            **workload,
         }
-        self.gathering.add("FederatedReplicaSet", manifest.name, spec, lost, manifest.namespace)
+        fields = ("labels", "annotations") if "template" in workload else ()
+        of_replica_sets = {
+            key: found for key in fields if (found := manifest.texts("spec", "template", "metadata", key))
+        }
+        self.gathering.add("FederatedReplicaSet", manifest.name, spec, lost, manifest.namespace, **of_replica_sets)
 
     @staticmethod
     def _workload(manifest: Manifest, kind: str) -> Mapping[str, Any]:
@@ -87,7 +93,8 @@ class _KubeFedImport(PlacementImport):
         inner = manifest.at("spec", "template", "spec") if manifest.kind == "FederatedReplicaSet" else None
         if isinstance(inner, Mapping) and inner.get("template"):
             selector = inner.get("selector") or {"matchLabels": value_below(inner, ("template", "metadata", "labels"))}
-            return {"selector": selector, "template": inner["template"]}
+            stated = {key: inner[key] for key in ("minReadySeconds",) if inner.get(key)}
+            return {**stated, "selector": selector, "template": inner["template"]}
         return {"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": manifest.name}}
 
     def _without_counterpart(self, manifest: Manifest, preference: Manifest | None) -> Iterator[Loss]:

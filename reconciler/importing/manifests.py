@@ -16,6 +16,7 @@ from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.importing.shapes import shape_of
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.kinds.fields import API_VERSION
+from reconciler.untrusted_text import one_line
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import MAX_BYTES, decoded_text, find_files, read_bytes
 from reconciler.yaml.reader import read_documents
@@ -50,11 +51,11 @@ class Manifest(Struct, frozen=True):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return self._texts("labels")
+        return self.texts("metadata", "labels")
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        return self._texts("annotations")
+        return self.texts("metadata", "annotations")
 
     @property
     def owned(self) -> bool:
@@ -67,8 +68,9 @@ class Manifest(Struct, frozen=True):
         """Return what stands at `path`, None for nothing."""
         return value_below(self.value, path)
 
-    def _texts(self, key: str) -> dict[str, str]:
-        found = self.at("metadata", key)
+    def texts(self, *path: str) -> dict[str, str]:
+        """Return the texts that stand at `path`, by their keys."""
+        found = self.at(*path)
         return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
     def __str__(self) -> str:
@@ -183,19 +185,21 @@ class Gathering:
 
     def __init__(self) -> None:
         self._policies: dict[tuple[str, str], Policy] = {}
-        self._losses: list[Loss] = []
+        self._losses: dict[str, Loss] = {}
         self._remarks: dict[tuple[str, str], list[Loss]] = {}
 
     def lose(self, manifest: Manifest, field: str, words: str) -> Loss:
         """Note, and return, what is not carried over."""
         loss = Loss(manifest, field, words)
-        if loss not in self._losses:
-            self._losses.append(loss)
-        return loss
+        return self._losses.setdefault(str(loss), loss)
 
-    def add(self, kind: str, name: str, spec: Policy, losses: Iterable[Loss] = (), namespace: str = "") -> None:
-        """Add a policy under `name`, or under the next that is free; `losses` are those that concern it."""
-        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    def add(
+        self, kind: str, name: str, spec: Policy, losses: Iterable[Loss] = (), namespace: str = "", **others: Any
+    ) -> None:
+        """Add a policy under `name`, or under the next that is free; `losses` are those that concern it, and `others`
+        fields of its metadata.
+        """
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **others}
         key, number = (kind, f"{namespace}/{name}"), 2
         while key in self._policies:
             metadata["name"] = f"{name}-{number}"
@@ -205,7 +209,7 @@ class Gathering:
 
     def imported(self, clusters: Mapping[str, Mapping[str, str]] | None = None) -> Imported:
         """Return all that was gathered."""
-        return Imported(tuple(self._policies.values()), tuple(self._losses), clusters or {}, self._remarks)
+        return Imported(tuple(self._policies.values()), tuple(self._losses.values()), clusters or {}, self._remarks)
 
 
 def policy_name(*parts: str) -> str:
@@ -225,13 +229,9 @@ def policy_text(imported: Imported, fleet: Policy | None) -> str:
     for policy in imported.policies:
         metadata = policy["metadata"]
         key = (policy["kind"], f"{metadata.get('namespace', '')}/{metadata['name']}")
-        lines = [f"# Not carried over: {_one_line(str(loss))}\n" for loss in imported.remarks.get(key, ())]
+        lines = [f"# Not carried over: {one_line(str(loss))}\n" for loss in imported.remarks.get(key, ())]
         parts.append("".join(lines) + block_text(policy))
     return "---\n".join(parts)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 # What both Karmada and KubeFed say: clusters with labels, and replicas of one workload in each of them.

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -25,6 +24,7 @@ from reconciler.policy.kinds.calendar import (
     WeeklyWindow,
     clock,
     parse_window,
+    time_zone,
 )
 
 _TIME = r"(?:[01]\d|2[0-4]):[0-5]\d"
@@ -139,10 +139,8 @@ def check_zone(name: str) -> None:
     Raises:
         PeriodError: it is none.
     """
-    try:
-        ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise PeriodError(f'"{name}" is not a time zone') from None
+    if time_zone(name) is None:
+        raise PeriodError(f'"{name}" is not a time zone')
 
 
 # Periods as criteria. None stands for "at no time", and the empty criteria for "at all times".

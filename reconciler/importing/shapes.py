@@ -218,6 +218,7 @@ class _Template(_Fields):
 
 class _ScaledSpec(_Fields):
     replicas: int | None = None
+    min_ready_seconds: int | None = None
     template: _Template | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 
 from reconciler.errors import Problem
@@ -158,8 +159,9 @@ def _against_fleet(document: PolicyDocument, fleet: PolicyDocument) -> list[Prob
     known = len(document.problems)
     judged = fleet.is_judged
     if judged(("spec", "clusters")):
+        names = frozenset(cluster.name for cluster in fleet.policy.clusters)
         for path in _cluster_paths(document):
-            _check_cluster(document, path, fleet.policy)
+            _check_cluster(document, path, names)
     if judged(("spec", "switches")):
         _check_switched(document, {kind.kind.lower() for kind in fleet.policy.switch_kinds} - {"service"})
     picker = POLICY_KINDS[document.kind].pod_picker
@@ -212,13 +214,15 @@ def _cluster_paths(document: PolicyDocument) -> Iterator[Path]:
         yield from ((*clusters, name) for name in (written if isinstance(written, dict) else document.policy.clusters))
 
 
-def _check_cluster(document: PolicyDocument, path: Path, fleet: Fleet) -> None:
+_nearest_cluster = lru_cache(maxsize=1024)(nearest)
+
+
+def _check_cluster(document: PolicyDocument, path: Path, names: frozenset[str]) -> None:
     in_list = isinstance(path[-1], int)
     name = str(document.get(path)) if in_list else str(path[-1])
-    names = [cluster.name for cluster in fleet.clusters]
     if name in names or name == "*" or (in_list and is_pattern(name)):
         return
-    message = f"expected a cluster of the Fleet{nearest(name, names)}"
+    message = f"expected a cluster of the Fleet{_nearest_cluster(name, names)}"
     if document.kind == "ReplicaSet":
         document.add(path[:-1], f"clusters.{name}: unknown cluster, {message}")
     elif in_list:

@@ -130,24 +130,20 @@ def _content(rule: _Rule) -> Mapping[str, Any]:
 
 def _renamed(gone: Mapping[str, _Rule], fresh: Mapping[str, _Rule]) -> list[Renamed]:
     """Return those of `gone` that are in `fresh` with the same content, each once."""
-    found: list[Renamed] = []
-    left = dict(fresh)
-    for name, rule in sorted(gone.items()):
-        twin = next((other for other, one in sorted(left.items()) if _nameless(one) == _nameless(rule)), None)
-        if twin is not None:
-            del left[twin]
-            found.append(Renamed(name, twin))
-    return found
+    twins: dict[str, list[str]] = {}
+    for name, rule in sorted(fresh.items(), reverse=True):
+        twins.setdefault(_nameless(rule), []).append(name)
+    return [Renamed(name, same.pop()) for name, rule in sorted(gone.items()) if (same := twins.get(_nameless(rule)))]
 
 
-def _nameless(rule: _Rule) -> Any:
+def _nameless(rule: _Rule) -> str:
     """Return what a rule says apart from its name; a wake group that is called like it counts as its name."""
     spec, name = dict(rule["spec"]), rule["metadata"]["name"]
     order = spec.get("wakeOrder")
     if isinstance(order, dict) and order.get("group") == name:
         spec["wakeOrder"] = {**order, "group": None}
     metadata = {key: value for key, value in rule["metadata"].items() if key != "name"}
-    return rule["kind"], metadata, spec
+    return json.dumps([rule["kind"], metadata, spec], sort_keys=True)
 
 
 def _differences(before: Any, after: Any, path: str) -> Iterator[tuple[str, Any, Any]]:

@@ -193,6 +193,30 @@ def test_periods_to_scale_in_that_never_come_leave_everything_as_it_is(tmp_path)
     assert specs["dev"]["exclude"][0]["workloads"]["include"] == ["web"]
 
 
+def test_in_a_pattern_a_dot_is_any_character(tmp_path):
+    flags = ("--default-uptime=" + UP, "--exclude-deployments=web.prod,.*", "--exclude-namespaces=team.x")
+    specs, said = imported(tmp_path, "kube-downscaler", controller(*flags))
+    selector = specs["default"]["selector"]
+    assert (selector["namespaces"]["exclude"], selector["workloads"]["exclude"]) == (["team?x"], ["web?prod", "*"])
+    assert lost(said) == []
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param({"uptime": UP, "downscale_replicas": "3000000000"}, id="too many replicas"),
+        pytest.param({"uptime": UP, "grace_period": "99999999s"}, id="too long a grace period"),
+        pytest.param({"uptime": "Mon-Fri 08:00-18:00 localtime"}, id="the time zone of a machine"),
+        pytest.param({"uptime": "Mon-Fri 08:00-18:00 posix/UTC"}, id="a time zone of some machines"),
+    ],
+)
+def test_what_no_policy_can_say_is_lost(tmp_path, annotations):
+    manifests = space(**annotations) + space("test", uptime=UP)
+    specs, said = imported(tmp_path, "go-kube-downscaler", manifests)
+    assert set(specs) == {"imported", "test"}
+    assert [line.endswith("; it is left out") for line in lost(said)] == [True]
+
+
 @pytest.mark.parametrize(("tool", "replicas"), [("kube-downscaler", 1), ("go-kube-downscaler", 2)])
 def test_each_tool_has_its_own_annotation_of_replicas(tmp_path, tool, replicas):
     specs, _ = imported(tmp_path, tool, space(uptime=UP, downtime_replicas="1", downscale_replicas="2"))

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.importing.kube_green import asleep_by_kube_green
 from tests.importing.peers import imported, lost, sleep_info
+from tests.pipeline.calls import Folder
 
 
 def schedule(*downtime: str, zone: str = "UTC") -> list[dict[str, object]]:
@@ -136,6 +137,18 @@ def test_a_patch_that_does_something_else_is_made_in_place_of_scaling_its_kind_d
         "SleepInfo nights: spec.patches: a patch of Deployment",
         "SleepInfo nights: spec.patches: a patch of StatefulSet.apps.kruise.io",
     ]
+
+
+def test_hours_of_sleep_that_follow_one_another_are_one(tmp_path):
+    specs, _ = imported(tmp_path, "kube-green", sleep_info(sleepAt="20,21:00", wakeUpAt=None))
+    assert specs["dev-nights"]["idleWhen"][0]["schedule"]["downtime"] == ["Mon-Fri 20:00-22:00"]
+
+
+def test_a_control_character_is_written_as_its_escape(tmp_path):
+    patch = {"target": {"group": "x\x1b[31m", "kind": "Foo"}, "patch": ""}
+    desk = Folder(tmp_path)
+    desk.write("in/peer.yaml", sleep_info(patches=[patch]))
+    assert "a patch of Foo.x\\x1b[31m has no counterpart" in desk.call("import", "kube-green", "in").out
 
 
 def remembered(**data: Any) -> dict[tuple[str, str, str], int]:

@@ -132,6 +132,29 @@ def test_karmada_replicas_of_an_override_are_those_of_its_clusters_only(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(("OverridePolicy", {}), ("ClusterOverridePolicy", {}), id="of all namespaces and of one"),
+        pytest.param(
+            ("OverridePolicy", {}),
+            ("OverridePolicy", {"resourceSelectors": [{**WEB, "name": ""}]}),
+            id="of all of its kind and of its name",
+        ),
+    ],
+)
+def test_karmada_of_two_overrides_the_closer_one_counts(tmp_path, first, second):
+    overrides = [
+        karmada(
+            kind, overrideRules=[{"overriders": {"plaintext": [{"path": "/spec/replicas", "value": value}]}}], **spec
+        )
+        for value, (kind, spec) in enumerate((first, second), 1)
+    ]
+    manifests = yaml_of(DEPLOYMENT, karmada(placement=placed("east")), *overrides)
+    specs, _ = imported(tmp_path, "karmada", manifests)
+    assert specs["web"]["replicas"] == 1
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         (
@@ -196,6 +219,18 @@ def test_a_federated_replica_set_of_kubefed_keeps_its_template(tmp_path):
     specs, _ = imported(tmp_path, "kubefed", yaml_of(federated("FederatedReplicaSet")))
     assert specs["web"]["template"] == TEMPLATE
     assert specs["web"]["selector"] == {"matchLabels": {"app": "web"}}
+
+
+def test_a_federated_replica_set_of_kubefed_keeps_its_name_labels_and_annotations(tmp_path):
+    of_kubefed = federated("FederatedReplicaSet")
+    of_kubefed["spec"]["template"]["spec"]["minReadySeconds"] = 5
+    of_kubefed["spec"]["template"]["metadata"] = metadata = {"labels": {"app": "web"}, "annotations": {"x": "y"}}
+    specs, _ = imported(tmp_path, "kubefed", yaml_of(federated(), of_kubefed))
+    assert (specs["web"]["minReadySeconds"], specs["web"]["template"]) == (5, TEMPLATE)
+    assert specs["web-2"]["targetRef"] == WEB
+    documents = yaml.safe_load_all((tmp_path / "policies/all.yaml").read_text())
+    (found,) = [one["metadata"] for one in documents if one["metadata"]["name"] == "web"]
+    assert found == {"name": "web", "namespace": "shop", **metadata}
 
 
 def test_kubefed_clusters_by_selector(tmp_path):

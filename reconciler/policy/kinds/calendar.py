@@ -344,14 +344,22 @@ def _exceptions(document: PolicyDocument, path: Path, fields: tuple[ExceptionFie
             document.add((*path, position, "to"), f"is {shown(one.to)}, expected a time after {shown(one.from_)}")
 
 
-def _zone(document: PolicyDocument, path: Path, name: str) -> tzinfo:
-    from zoneinfo import ZoneInfo, available_timezones
+def time_zone(name: str) -> tzinfo | None:
+    """Return the time zone that is called `name` everywhere, None for none."""
+    from zoneinfo import ZoneInfo
 
-    if not re.match(_OF_THIS_MACHINE, name):
-        try:
-            return ZoneInfo(name)
-        except (OSError, ValueError, LookupError):
-            pass
+    try:
+        return None if re.match(_OF_THIS_MACHINE, name) else ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        return None
+
+
+def _zone(document: PolicyDocument, path: Path, name: str) -> tzinfo:
+    found = time_zone(name)
+    if found is not None:
+        return found
+    from zoneinfo import available_timezones
+
     zones = available_timezones()
     of_city = [zone for zone in sorted(zones) if zone.lower().endswith(f"/{name.lower()}")]
     near = nearest(name, zones) if "/" in name else ""  # EST is near CEST, and seven hours away
