@@ -132,7 +132,7 @@ def shared_text(text: str | None) -> str | None:
     return None if text is None else intern(text)
 
 
-class Wire(Struct, rename="camel", gc=False):
+class Wire(Struct, rename="camel", gc=False, omit_defaults=True):
     """The base: fields in snake case, on the wire in camel case."""
 
 
@@ -181,7 +181,7 @@ class OwnedScaleFields(Struct, gc=False):
     suspend: dict[str, Any] | UnsetType = field(default=UNSET, name="f:suspend")
 
 
-class FieldsV1(Struct, gc=False):
+class FieldsV1(Struct, gc=False, omit_defaults=True):
     spec: OwnedScaleFields | None = field(default=None, name="f:spec")
 
 
@@ -207,11 +207,11 @@ class OwnedCost(Struct, gc=False):
     cost: dict[str, Any] | UnsetType = field(default=UNSET, name=f"f:{DELETION_COST}")
 
 
-class OwnedCostAnnotation(Struct, gc=False):
+class OwnedCostAnnotation(Struct, gc=False, omit_defaults=True):
     annotations: OwnedCost | None = field(default=None, name="f:annotations")
 
 
-class OwnedCostMetadata(Struct, gc=False):
+class OwnedCostMetadata(Struct, gc=False, omit_defaults=True):
     metadata: OwnedCostAnnotation | None = field(default=None, name="f:metadata")
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -216,24 +215,17 @@ def plain(value: Any) -> Any:
     """Return `value` in the types that JSON and YAML have, with the API's own names; absent fields are left out."""
     if type(value) in _PLAIN:
         return value
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value, enc_hook=plain)
     if isinstance(value, Instant):
         return instant_text(value)
     if isinstance(value, Mapping):
         return {str(key): plain(inside) for key, inside in value.items()}
     if isinstance(value, WholeTemplate):
         return plain(value.read) if value.raw is None else value.raw
-    if isinstance(value, msgspec.Struct):
-        fields = [(name, getattr(value, attribute)) for attribute, name in _names(type(value))]
-        return {name: plain(inside) for name, inside in fields if inside is not None and inside is not msgspec.UNSET}
     if isinstance(value, list | tuple):
         return [plain(inside) for inside in value]
     return value
-
-
-@lru_cache(maxsize=256)
-def _names(struct: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Return each field's name here and on the wire."""
-    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(struct))
 
 
 def instant_text(at: Instant) -> str:
