@@ -264,8 +264,8 @@ class ServedObjects:
         """
         if self._kinds is None:
             found: dict[tuple[str, str], Served] = {}
-            in_groups = discover(self._client).served.values()
-            for resource in (*_listable(_served(self._client, "/api")), *in_groups):
+            groups = (*_served(self._client, "/api"), *_served(self._client, "/apis"))
+            for resource in _listable(groups):
                 found.setdefault((resource.group, resource.plural), resource)
             self._kinds = tuple(found.values())
         return self._kinds
