@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -126,20 +126,6 @@ class Comment(msgspec.Struct, frozen=True):
 
     id: int
     body: str
-
-
-class Comments(Protocol):
-    """The comments of one pull request or merge request."""
-
-    longest: int
-    """How many characters one may have."""
-
-    def own(self, marker: str) -> Comment | None:
-        """Return our comment that begins with `marker`; None: there is none."""
-
-    def create(self, body: str) -> None: ...
-
-    def update(self, comment: Comment, body: str) -> None: ...
 
 
 def publish(
@@ -266,6 +252,10 @@ class GitLabNotes:
 
     def update(self, comment: Comment, body: str) -> None:
         self._api.send("PUT", f"{self._notes}/{comment.id}", {"body": body})
+
+
+Comments = GitHubComments | GitLabNotes
+"""The comments of one pull request or merge request; `longest` is how many characters one may have."""
 
 
 _LARGEST_EVENT = 64 << 20

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import yaml
@@ -150,27 +150,6 @@ def usable(place: KubeconfigPlace) -> Iterator[None]:
         raise UsageError(f"{place}: {error}, expected a kubeconfig") from error
 
 
-class KubeconfigPlace(Protocol):
-    """Where a kubeconfig is kept."""
-
-    def read(self) -> str | None:
-        """Return it, None where there is none yet."""
-
-    def check_writable(self) -> None:
-        """Check that it can be written, as far as that can be known before.
-
-        Raises:
-            UsageError: it cannot.
-        """
-
-    def write(self, before: str | None, text: str) -> None:
-        """Put `text` in the place of `before`, whole or not at all.
-
-        Raises:
-            ConflictError: something else is there.
-        """
-
-
 class KubeconfigFile:
     """A file that only its owner may read."""
 
@@ -182,6 +161,7 @@ class KubeconfigFile:
         return self._given
 
     def read(self) -> str | None:
+        """Return the kubeconfig, None where there is none yet."""
         try:
             return Path(self._path).read_bytes().decode()  # as it is: line breaks too
         except FileNotFoundError:
@@ -190,10 +170,20 @@ class KubeconfigFile:
             raise UsageError(f"--file: {self}: {error}, expected a kubeconfig") from None
 
     def check_writable(self) -> None:
+        """Check that it can be written, as far as that can be known before.
+
+        Raises:
+            UsageError: it cannot.
+        """
         with self._refused(), TemporaryFile(dir=os.path.dirname(self._path)):
             pass
 
     def write(self, before: str | None, text: str) -> None:
+        """Put `text` in the place of `before`, whole or not at all.
+
+        Raises:
+            ConflictError: something else is there.
+        """
         folder, name = os.path.split(self._path)
         with self._refused():
             locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -268,6 +258,10 @@ class KubeconfigSecret:
             self._manifests.client.send(request)
         except (AlreadyExistsError, InvalidError) as error:
             raise ConflictError(f"{self}: was changed meanwhile, expected it unchanged; call it again") from error
+
+
+KubeconfigPlace = KubeconfigFile | KubeconfigSecret
+"""Where a kubeconfig is kept."""
 
 
 def _encoded(text: str) -> str:
