@@ -15,7 +15,7 @@ from reconciler.backends.kubernetes.auth import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import TokenClaims
-from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource
+from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource, NoMetrics
 from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL
 from reconciler.decide.downscale.every_decrease import replicas_in, seen_replicas
 from reconciler.decide.freeze import freeze_reason, frozen
@@ -287,7 +287,7 @@ def picker_findings(case: ClusterCheck) -> Iterator[Finding]:
 def metrics_findings(case: ClusterCheck) -> Iterator[Finding]:
     asks = bool(case.policies.query_keys(case.name))
     source = case.backend.metrics
-    if source is None:
+    if source == NoMetrics():
         words = "no Prometheus is configured"
         if asks:
             yield Finding("metrics", "FAIL", f"{words}, but policies have queries", "set prometheus.url")
