@@ -26,9 +26,12 @@ class ChangeIfCode(Code):
     WINDOW = "Window", "there is a window of {calendar}"
     ANOTHER_WINDOW = "AnotherWindow", "there is another window of {calendar}"
     END = "End", "there is an end of {calendar}"
-    METRIC_ABOVE = "MetricAbove", "the metric is above {bound}"
-    METRIC_AT_MOST = "MetricAtMost", "the metric is at most {bound}"
-    METRIC_KNOWN = "MetricKnown", "the metric has a value[ of at most {atMost}][ above {above}]"
+    METRIC_ABOVE = "MetricAbove", "the metric[ {name}] is above {bound}"
+    METRIC_AT_MOST = "MetricAtMost", "the metric[ {name}][ of {field}] is at most {bound}"
+    METRIC_KNOWN = (
+        "MetricKnown",
+        "the metric[ {name}][ of {field}] has a value[ of at most {atMost}][ above {above}]",
+    )
     CLUSTER_STATE = "ClusterState", "its cluster has another state"
     UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
     DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"

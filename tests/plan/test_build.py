@@ -124,12 +124,12 @@ def test_how_many_changes_filters_leave_out():
 def test_what_is_unknown_is_named_by_cluster_and_what_it_is():
     west = a_cluster("west", unreadable={"pods": "forbidden"})
     answers = {
-        QueryKey("west", "nights", "up", ""): QueryAnswer((), error="HTTP 500"),
+        QueryKey("west", "nights", "up[{{ window }}]", "5m"): QueryAnswer((), error="HTTP 500"),
         QueryKey("gone", "nights", "up", ""): QueryAnswer((), error="refused"),
         QueryKey("west", "days", "up", ""): QueryAnswer(()),
     }
     made = planned(state=a_state(west, unreachable={"north": "refused"}, answers=answers))
-    assert made.unknown == {"north": "refused", "west/pods": "forbidden", "west/query of nights: up": "HTTP 500"}
+    assert made.unknown == {"north": "refused", "west/pods": "forbidden", "west/query of nights: up[5m]": "HTTP 500"}
     assert list(made.unknown) == sorted(made.unknown)
     assert {key.cluster for key in made.unanswered} == {"west", "gone"}
 

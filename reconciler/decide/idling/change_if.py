@@ -283,13 +283,15 @@ _SCHEDULES = {
 
 def _change_of_criterion(verdict: PolicyVerdict, wanted: Container[CriterionResult]) -> ChangeIf | None:
     """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
-    to_idle = CriterionResult.IDLE in wanted
-    if verdict.threshold is not None and verdict.result is CriterionResult.UNKNOWN:
-        return change_if(ChangeIfCode.METRIC_KNOWN, **{"atMost" if to_idle else "above": verdict.threshold})
+    to_idle, said = CriterionResult.IDLE in wanted, next(iter(verdict.reasons), None)
     if verdict.threshold is not None:
+        name = "" if said is None else str(said.values.get("name", ""))
+        name = "" if name == "metric" else name
+        if verdict.result is CriterionResult.UNKNOWN:
+            bounds = {"atMost" if to_idle else "above": verdict.threshold}
+            return change_if(ChangeIfCode.METRIC_KNOWN, name=name, **bounds)
         code = ChangeIfCode.METRIC_AT_MOST if to_idle else ChangeIfCode.METRIC_ABOVE
-        return change_if(code, bound=verdict.threshold)
-    said = next(iter(verdict.reasons), None)
+        return change_if(code, name=name, bound=verdict.threshold)
     if said is None or said.code not in _SCHEDULES:
         return None
     if "until" in said.values:
@@ -333,9 +335,10 @@ def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
     """Return that no `wakeWhen` holds, or with MAY_WAKE that none may hold."""
     wakes = condition.name is IdlingCondition.WAKE_WHEN
     said = [verdict.wake_when for verdict in choice.subject.verdict.won if verdict.wakes or not wakes]
-    above = [change_if(ChangeIfCode.METRIC_AT_MOST, bound=bound) for wake_when in said for bound in wake_when.above]
-    unknown = [bound for wake_when in said for bound in wake_when.unknown if not wakes]
-    return all_known([*above, *(change_if(ChangeIfCode.METRIC_KNOWN, atMost=bound) for bound in unknown)])
+    above = [{"bound": bound} for wake_when in said for bound in wake_when.above]
+    unknown = [{"atMost": bound} for wake_when in said for bound in wake_when.unknown if not wakes]
+    codes = ((ChangeIfCode.METRIC_AT_MOST, above), (ChangeIfCode.METRIC_KNOWN, unknown))
+    return all_known(change_if(code, field="wakeWhen", **bounds) for code, found in codes for bounds in found)
 
 
 def _of_observing(_condition: MetCondition, choice: Choice) -> ChangeIf | None:

@@ -236,13 +236,16 @@ def test_three_valued_logic(parts, every, some):
 
 
 def test_criteria_nest_and_tell_what_decided():
-    policy = a_policy("idle-dev", a_metric(), AnyOf((a_schedule(), a_metric(window="5m"))))
+    policy = a_policy("idle-dev", a_metric(name="requests"), AnyOf((a_schedule(), a_metric(window="5m"))))
     evaluation = judged(policy, answers(("web", 0)))
     assert evaluation.result is IDLE
-    assert text_of(evaluation.reasons) == "0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
+    assert (
+        text_of(evaluation.reasons)
+        == "requests 0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
+    )
     assert (
         str(change_of_criteria(evaluation, OTHER[evaluation.result]))
-        == "the metric is above 0 or it is 2026-11-23T06:00:00Z or later"
+        == "the metric requests is above 0 or it is 2026-11-23T06:00:00Z or later"
     )
     busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
     assert text_of(busy.reasons) == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
