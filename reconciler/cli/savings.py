@@ -65,8 +65,8 @@ class RealisedSavings(Struct, frozen=True):
         with_replicas = {period.object for period in self._all if period.asleep}
         without = len({period.object for period in self._all} - with_replicas)
         if without:
-            what = counted(without, "workload")
-            yield f"No replicas are counted of {what}: CronJobs, switches and autoscalers at a lower minimum have none."
+            kinds = "CronJobs, switches, autoscalers at a lower minimum, and what KEDA has not scaled yet"
+            yield f"No replicas are counted of {counted(without, 'workload')}: {kinds}."
 
     def values(self, by: str) -> dict[str, Any]:
         """Return the same as JSON values."""

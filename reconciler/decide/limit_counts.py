@@ -225,8 +225,8 @@ class CountedDecisions:
             self._wanted[pool] = self.spent(pool) + sum(self.sum(found, pool.unit) for _, found in self.in_pool(pool))
         return self._wanted[pool]
 
-    def spent_by(self, owner: PolicyKey, unit: str) -> int:
-        return self._spent[""][owner] if unit == "workloads" else 0
+    def spent_by(self, owner: PolicyKey, unit: str, cluster: str = "") -> int:
+        return self._spent[cluster][owner] if unit == "workloads" else 0
 
     def needed(self, owner: PolicyKey, unit: str) -> int:
         """Return what `owner` took, and all that it wants."""

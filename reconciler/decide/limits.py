@@ -230,7 +230,7 @@ class RunLimits(Struct, frozen=True):
             if uses:
                 whole = self.shard is None or all(use.cluster for use in uses)
                 of_shard = "" if whole else f", of shard {self.shard}"
-                words.append(_exceeds(unit, own, counted, counted.spent_by(owner, unit), uses) + of_shard)
+                words.append(_exceeds(unit, owner, own, counted, uses) + of_shard)
         why = f"{owner[1]}: {'; '.join(words)}; to allow: {self._remedy(owner, exceeded, counted, shared)}"
         return HeldBack(owner[1], why, decisions, tuple(dict.fromkeys(exceeded)))
 
@@ -315,12 +315,13 @@ _WOULD = {"workloads": "would go idle for the first time", "replicas": "would be
 
 
 def _exceeds(
-    unit: str, own: Sequence[Decision], counted: CountedDecisions, spent: int, uses: Sequence[LimitUse]
+    unit: str, owner: PolicyKey, own: Sequence[Decision], counted: CountedDecisions, uses: Sequence[LimitUse]
 ) -> str:
     """Return how much it is, and the limit: of all clusters, where that is one of those that are exceeded."""
     number = counted.sum(own, unit)
     named = [use for use in uses if not use.cluster][-1:] or uses
     least, most = min(use.allowed for use in named), max(use.allowed for use in named)
+    spent = sum(counted.spent_by(owner, unit, cluster) for cluster in {use.cluster for use in named})
     where = f" of {named[0].name}" if named[0].name.startswith(TENANT) else ""
     if named[0].cluster:
         where = " per cluster" if len(named) > 1 else f" in {named[0].cluster}"

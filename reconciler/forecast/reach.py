@@ -185,14 +185,18 @@ def _of(steps: Sequence[Step]) -> FirstNight:
     already = {str(explanation.idled[0]) for explanation in first.plan.explanations if explanation.idled is not None}
     owners = {ref: policy for step in steps for ref, policy in _idles(step.plan).items() if ref not in already}
     counts = Counter(owners.values())
-    held = {limited.what: limited for step in steps for limited in held_of(step.plan)}
+    held: dict[tuple[str, str], Held] = {}  # of each policy the run that most of it is held back from
+    for step in steps:
+        for one, limited in zip(step.plan.held_back, held_of(step.plan), strict=True):
+            key = (one.policy, one.decisions[0].job)
+            held[key] = max(held.get(key, limited), limited, key=lambda some: some.number)
     return FirstNight(
         start=first.at,
         time_zones=first.plan.time_zones,
         workloads=len(scalable_workloads(first.state)),
         idle=dict(sorted(counts.items())),
         already=len(already),
-        held_back=tuple(held[what] for what in sorted(held)),
+        held_back=tuple(held[key] for key in sorted(held)),
     )
 
 

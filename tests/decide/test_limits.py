@@ -258,6 +258,9 @@ def test_what_was_idled_in_the_last_24_hours_counts_once() -> None:
     assert held(idles(1), limits=fleet_limits(3), idled=yesterday).held_back == ()
     (one,) = held(idles(2), limits=fleet_limits(3), idled=yesterday).held_back
     assert "2 workloads would go idle for the first time after 2 in the last 24 hours, limit 3 in east" in one.why
+    elsewhere = {a_ref("old", cluster="west"): ("idling", "idle-dev")}
+    (one,) = held(idles(2), limits=fleet_limits(1), idled=elsewhere).held_back
+    assert "2 workloads would go idle for the first time, limit 1 in east" in one.why
     again = {one.ref: ("idling", "idle-dev") for one in idles(3)}
     assert held(idles(3), limits=fleet_limits(3), idled=again).held_back == ()
 

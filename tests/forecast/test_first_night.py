@@ -22,6 +22,7 @@ from reconciler.policy.types import PolicySet
 from tests.forecast.platform import argo_cd, kube_prometheus
 from tests.forecast.worlds import document, first_of, policy_set
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, fleet, idling, workload
 from tests.pipeline.teams import MORNING, SLEEP, two_teams
 
 FRIDAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -188,6 +189,18 @@ def test_what_limits_will_hold_back_is_told_with_both_places(folder):
         2,
         1,
     )
+
+
+def test_what_is_held_back_in_several_runs_of_the_night_is_one_line(tmp_path):
+    """One of the three is kept awake for another hour."""
+    folder = Folder(tmp_path)
+    default = "limits: {default: {perCluster: {share: 1%, atLeast: 1}}}"
+    folder.write("policies/all.yaml", documents(fleet(["east"], default), idling("workloads: {}", "minAge: 0s")))
+    young = workload("c", metadata='annotations: {reconciler/awake-until: "2026-11-21T21:00:00Z"}')
+    folder.write("snapshot/east/all.yaml", documents(workload("a"), workload("b"), young))
+    said = folder.call("validate", "--snapshot", "snapshot", "--now", MORNING)
+    (line,) = (line for line in said.out.splitlines() if "held back" in line)
+    assert line.startswith("  held back: nights: 3 workloads would go idle for the first time, limit 1 in east; ")
 
 
 def test_validate_warns_of_services_that_wait_for_signals_no_activator_can_give(folder):

