@@ -19,7 +19,6 @@ from reconciler.cli.output import Formats, say_each, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
 from reconciler.decide.annotations import format_time
-from reconciler.decide.idling.verdicts import schedules_of
 from reconciler.errors import ExitCode, SnapshotError, UsageError
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
@@ -205,7 +204,7 @@ def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:
     inside = [
         (f"{policy.name} (its own)", calendar)
         for policy in policies.idling
-        for calendar in schedules_of(policy.idle_when)
+        for calendar in policy.calendars
         if not calendar.name
     ]
     return [*((calendar.name, calendar) for calendar in policies.calendars), *inside]

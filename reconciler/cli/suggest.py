@@ -43,7 +43,7 @@ from reconciler.model import NOTHING, ObjectRef
 from reconciler.policy.kinds.fields import render_query, spelt_duration
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded, load
-from reconciler.policy.types import FleetCluster, MetricCriterion, PolicySet, leaves
+from reconciler.policy.types import FleetCluster, PolicySet
 from reconciler.report.times import common_zone, time_and_zone
 from reconciler.untrusted_text import one_line
 from reconciler.yaml.reader import read_documents
@@ -133,9 +133,8 @@ def _metric(policies: PolicySet, query: str | None, window: timedelta) -> dict[s
             raise UsageError("--query: is empty, expected a query for who is called")
         return {"query": query, "window": spelt_duration(window), "noSeries": "Zero"}
     for policy in policies.idling:
-        for one in leaves(policy.idle_when):
-            if isinstance(one, MetricCriterion):
-                return {"query": one.query, "window": one.window, "atMost": one.at_most, "noSeries": one.no_series}
+        for one in policy.metrics:
+            return {"query": one.query, "window": one.window, "atMost": one.at_most, "noSeries": one.no_series}
     raise UsageError("--query: is not given, and no IdlingPolicy has a metric, expected a query for who is called")
 
 

@@ -18,7 +18,7 @@ from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedul
 from reconciler.messages import counted, first_of
 from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
 from reconciler.policy.kinds.fields import parse_duration, render_query, spelt_duration
-from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric, leaves
+from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric
 from reconciler.report.times import common_zone, weekday_and_time
 
 ServiceName = tuple[str, str]
@@ -78,12 +78,11 @@ class ReplayedMetrics:
     def is_busy(self, policy: IdlingPolicy, service: ServiceName) -> bool:
         """Return whether a metric of `policy` says that somebody calls `service` now."""
         place = self.history.index(self.now)
-        for metric in leaves(policy.idle_when):
-            if isinstance(metric, MetricCriterion):
-                found = self.series(policy.name, metric.query, metric.window).get(service, ())
-                if any((one.values[place] or 0) > metric.at_most for one in found):
-                    return True
-        return False
+        return any(
+            (one.values[place] or 0) > metric.at_most
+            for metric in policy.metrics
+            for one in self.series(policy.name, metric.query, metric.window).get(service, ())
+        )
 
 
 def period_of(histories: Mapping[str, QueryHistory], length: timedelta) -> tuple[datetime, datetime]:
@@ -155,9 +154,7 @@ def notes_on(
     gaps = sum(place in metrics.history.gaps for place in places)
     for policy in policies:
         yield from ((f"IdlingPolicy {policy.name}", words) for words in _between_windows(policy, metrics.history))
-        for metric in leaves(policy.idle_when):
-            if not isinstance(metric, MetricCriterion):
-                continue
+        for metric in policy.metrics:
             found = metrics.series(policy.name, metric.query, metric.window)
             for namespace, name in sorted(found.keys() & services):
                 about = f"{metrics.cluster}/{namespace}/Service/{name}"
@@ -171,8 +168,8 @@ def notes_on(
 def _between_windows(policy: IdlingPolicy, history: QueryHistory) -> Iterator[str]:
     """Yield which windows leave out time between two runs: they count from their first scrape to their last."""
     run = history.step
-    for metric in (*leaves(policy.idle_when), *policy.wake_when):
-        if not isinstance(metric, ScheduleCriterion) and _COUNTS.search(metric.query):
+    for metric in policy.asked:
+        if _COUNTS.search(metric.query):
             window = _range_of(metric)
             counted = window - history.scrape_interval
             if timedelta() < counted < run:
@@ -222,9 +219,7 @@ def _missing(metric: MetricCriterion, share: float) -> Iterator[str]:
 
 def traffic_of(metrics: ReplayedMetrics, policy: IdlingPolicy, service: ServiceName) -> list[Traffic]:
     """Return what a query of `policy` counts for a Service: one of idleWhen, else one of wakeWhen."""
-    asked: list[MetricCriterion | WakeMetric]
-    asked = [one for one in leaves(policy.idle_when) if isinstance(one, MetricCriterion)]
-    for metric in (*asked, *policy.wake_when):
+    for metric in policy.asked:
         found = metrics.series(policy.name, metric.query, metric.window).get(service, ())
         if found:
             return [_traffic(metric, one) for one in found]
@@ -298,11 +293,10 @@ def _changed_places(metrics: ReplayedMetrics, policy: IdlingPolicy) -> Iterator[
 
 
 def _bounds(policy: IdlingPolicy) -> Iterator[tuple[str, str, float]]:
-    for metric in leaves(policy.idle_when):
-        if isinstance(metric, MetricCriterion):
-            yield metric.query, metric.window, metric.at_most
-            if isinstance(metric.coverage, str):
-                yield metric.coverage, metric.window, math.nextafter(metric.coverage_at_least or 0, -math.inf)
+    for metric in policy.metrics:
+        yield metric.query, metric.window, metric.at_most
+        if isinstance(metric.coverage, str):
+            yield metric.coverage, metric.window, math.nextafter(metric.coverage_at_least or 0, -math.inf)
     for wake in policy.wake_when:
         yield wake.query, wake.window, wake.above
 

@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
-from reconciler.decide.idling.verdicts import CriterionResult, evaluator_of, schedules_of
+from reconciler.decide.idling.verdicts import CriterionResult, evaluator_of
 from reconciler.decide.limit_counts import DAY
 from reconciler.decide.limits import policy_names
 from reconciler.decide.placement.local_replica_sets import ON_ITS_WAY
@@ -82,7 +82,7 @@ class _PolicyDelays(Struct, frozen=True):
 def calendar_edges(policies: PolicySet, start: datetime, end: datetime) -> tuple[datetime, ...]:
     """Return when an idle period of the policies begins or ends, after `start` and before `end`, in order."""
     calendars: dict[Calendar, None] = dict.fromkeys(
-        calendar for policy in policies.idling for calendar in schedules_of(policy.idle_when)
+        calendar for policy in policies.idling for calendar in policy.calendars
     )
     edges = {edge for calendar in calendars for period in open_periods(calendar, start, end) for edge in period}
     return tuple(sorted(edge for edge in edges if start < edge < end))

@@ -22,7 +22,7 @@ from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import PodRequests
 from reconciler.policy.kinds.fields import spelt_duration
-from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, leaves
+from reconciler.policy.types import IdlingPolicy, PolicySet
 from reconciler.report.change_words import is_metadata
 from reconciler.report.times import common_zone
 
@@ -361,9 +361,7 @@ class Assumptions:
         assert step is not None
         answers = Answers(ref.cluster, policy.name, step.state.answers, step.at)
         services = [named.name for named in self._behind.get(ref, ())] or [ref.name]
-        for metric in leaves(policy.idle_when):
-            if not isinstance(metric, MetricCriterion):
-                continue
+        for metric in policy.metrics:
             series = answers.series(metric.query, metric.window)
             found = {value_for(series, ref.namespace, name) for name in services}
             values = sorted({0.0 if one is None and metric.no_series == "Zero" else one for one in found}, key=str)

@@ -146,8 +146,7 @@ class PolicySet(Struct, frozen=True):
     @property
     def time_zones(self) -> tuple[str, ...]:
         """The time zones of the calendars that policies use, by name, sorted."""
-        criteria = (criterion for policy in self.idling for criterion in leaves(policy.idle_when))
-        return tuple(sorted({one.calendar.zone_name for one in criteria if isinstance(one, ScheduleCriterion)}))
+        return tuple(sorted({calendar.zone_name for policy in self.idling for calendar in policy.calendars}))
 
     @property
     def kinds(self) -> frozenset[str]:

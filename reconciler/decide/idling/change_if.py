@@ -27,7 +27,7 @@ from reconciler.decide.idling.contested import excluding_contest
 from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import CriterionResult, PolicyVerdict, schedules_of
+from reconciler.decide.idling.verdicts import CriterionResult, PolicyVerdict
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.removal_guard import REMOVED_FLAG
 from reconciler.decide.schedule import is_open, open_until, opens_next
@@ -233,7 +233,7 @@ def _end(choice: Choice) -> datetime | None:
     verdict = choice.subject.verdict
     if verdict.result is CriterionResult.IDLE or choice.subject.is_idle:
         return verdict.until
-    calendars = [calendar for policy in verdict.policies for calendar in schedules_of(policy.idle_when)]
+    calendars = [calendar for policy in verdict.policies for calendar in policy.calendars]
     starts = [
         opens
         for calendar in calendars

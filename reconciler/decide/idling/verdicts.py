@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache, cached_property
@@ -23,7 +23,6 @@ from reconciler.policy.types import (
     MetricCriterion,
     ScheduleCriterion,
     WakeMetric,
-    leaves,
 )
 
 
@@ -225,14 +224,9 @@ def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> Wa
     )
 
 
-def schedules_of(criterion: Criterion) -> Iterator[Calendar]:
-    """Return the calendars of every schedule in `criterion`."""
-    return (leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion))
-
-
 def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:
     """Return when the last schedule window of `policy` that is open at `now` ends, None where none is open."""
-    ends = [open_until(calendar, now) for calendar in schedules_of(policy.idle_when)]
+    ends = [open_until(calendar, now) for calendar in policy.calendars]
     return max((end for end in ends if end is not None), default=None)
 
 
@@ -349,7 +343,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         first = first_end(verdict for verdict in self.won if verdict.wakes)
         if first is not None or self.wakes_on_requests_only:
             return first
-        is_scheduled = any(True for policy in self.policies for _ in schedules_of(policy.idle_when))
+        is_scheduled = any(policy.calendars for policy in self.policies)
         return recorded if is_scheduled else None
 
     def window_end(self, now: datetime) -> datetime | None:

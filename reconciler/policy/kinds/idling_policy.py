@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
+from reconciler.policy.kinds.calendar import Calendar
 from reconciler.policy.kinds.criteria import (
     AllOf,
     Criteria,
@@ -151,14 +152,28 @@ class IdlingPolicy(IdlingPolicySpec, frozen=True, kw_only=True):
         return (self.priority, not self.tenant)
 
     @property
+    def metrics(self) -> tuple[MetricCriterion, ...]:
+        """The metrics that it is idle by."""
+        return tuple(one for one in leaves(self.idle_when) if isinstance(one, MetricCriterion))
+
+    @property
+    def asked(self) -> tuple[MetricCriterion | WakeMetric, ...]:
+        """The same, and those that wake it."""
+        return (*self.metrics, *self.wake_when)
+
+    @property
+    def calendars(self) -> tuple[Calendar, ...]:
+        """The calendars of its schedules."""
+        return tuple(one.calendar for one in leaves(self.idle_when) if isinstance(one, ScheduleCriterion))
+
+    @property
     def queries(self) -> Iterator[tuple[str, str]]:
         """The template and the window of every query."""
         yield from ((metric.query, metric.window) for metric in self.wake_when)
-        for criterion in leaves(self.idle_when):
-            if isinstance(criterion, MetricCriterion):
-                yield criterion.query, criterion.window
-                if criterion.coverage:
-                    yield criterion.coverage, criterion.window
+        for metric in self.metrics:
+            yield metric.query, metric.window
+            if metric.coverage:
+                yield metric.coverage, metric.window
 
 
 def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> IdlingPolicy:
@@ -206,12 +221,9 @@ def _check(document: PolicyDocument, policy: IdlingPolicy, *, broken: bool) -> N
         _check_lower_minimum(document, policy)
     if broken:
         return
-    inside = list(leaves(policy.idle_when))
-    has_metric = any(isinstance(criterion, MetricCriterion) for criterion in inside)
-    has_schedule = any(isinstance(criterion, ScheduleCriterion) for criterion in inside)
     if policy.selector.services is None:
-        _check_without_services(document, policy, has_metric=has_metric)
-    if has_metric and not has_schedule and not policy.wake_when and policy.wake == "Automatic":
+        _check_without_services(document, policy)
+    if policy.metrics and not policy.calendars and not policy.wake_when and policy.wake == "Automatic":
         document.add(
             ("spec", "idleWhen"),
             "has a metric criterion that idle pods can never turn busy, expected a schedule or wakeWhen beside it, "
@@ -236,11 +248,11 @@ def _check_lower_minimum(document: PolicyDocument, policy: IdlingPolicy) -> None
         )
 
 
-def _check_without_services(document: PolicyDocument, policy: IdlingPolicy, *, has_metric: bool) -> None:
+def _check_without_services(document: PolicyDocument, policy: IdlingPolicy) -> None:
     if policy.selector.workloads is None:
         document.add(("spec", "selector"), "selects nothing, expected services, workloads or both")
     only = "expected only schedules for workloads that are selected without a Service"
-    if has_metric:
+    if policy.metrics:
         document.add(("spec", "idleWhen"), f"has a metric criterion, {only}")
     if policy.wake_when:
         document.add(("spec", "wakeWhen"), f"names no Service of these workloads, {only}", key=True)
