@@ -104,6 +104,8 @@ def _happened(
         return named, "an object", "none of that name"
     try:
         scaled = simulation.clusters[ref.cluster].workload(ref)
+        if scaled is None and given(event.scale) is not None:
+            return name_of(ref), "a workload", f"a {ref.kind}"
         kind = workload_kind(ref.kind) if scaled is None else scaled.kind
         simulation.change(ref, _change(event, kind, now))
     except ClusterError as error:

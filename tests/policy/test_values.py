@@ -264,3 +264,14 @@ def test_the_port_of_a_picker_goes_by_its_scheme(tmp_path, scheme, port):
     secret = "allowInsecureAuth: true\n      "
     files = edited("downscale.yaml", "host: picker.airflow.svc\n", f"host: p.svc\n      {secret}scheme: {scheme}\n")
     assert read(tmp_path, files).downscale[0].pod_picker.port == port
+
+
+def test_a_value_of_a_switch_that_is_whole_is_no_fraction(tmp_path):
+    switch = (
+        "  switches: [{apiVersion: a.io/v1, kind: Db, path: spec.on, off: 3.0, ready: {path: status.x, value: 1e3}}]\n"
+    )
+    head = HEAD.format(kind="Fleet")
+    policies = read(tmp_path, {"fleet.yaml": head + LEAST["Fleet"] + switch})
+    (kind,) = policies.fleet.switch_kinds
+    assert (type(kind.off), kind.off) == (int, 3)
+    assert (type(kind.ready.value), kind.ready.value) == (int, 1000)

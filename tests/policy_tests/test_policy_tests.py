@@ -223,6 +223,12 @@ FAILS = [
         id="an event of nobody",
     ),
     pytest.param(
+        f"{DAY}, given: [{{scale: east/dev-a/Service/api, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 4}}]",
+        "a workload",
+        "a Service",
+        id="replicas of what has none",
+    ),
+    pytest.param(
         f"{DAY}, given: [{{patch: {SHOP}, fields: {{spec: 3}}}}], expect: [{{object: {SHOP}, replicas: 4}}]",
         "the change is possible",
         "spec",

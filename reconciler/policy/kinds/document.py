@@ -145,7 +145,7 @@ class PolicyDocument:
             return {key: self._left(inner, inside, (*path, key)) for key, inner in (value or {}).items()}
         if value is None:
             return None if _takes_none(kind) else _EMPTY.get(base, "")
-        return int(value) if base is int and isinstance(value, float) else value
+        return int(value) if base in (int, str) and isinstance(value, float) else value
 
     def _struct(self, value: Mapping[str, Any], kind: type[msgspec.Struct], path: tuple[str | int, ...]) -> Any:
         found: dict[str, Any] = {}
@@ -179,7 +179,8 @@ def _plain(kind: Any) -> Any:
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
         elif get_origin(kind) in (Union, UnionType):
-            kind = [one for one in get_args(kind) if one not in (NoneType, msgspec.UnsetType)][-1]  # of int and float
+            # of int and float the latter, and text where it may be one, too
+            kind = [one for one in get_args(kind) if one not in (NoneType, msgspec.UnsetType)][-1]
         else:
             return str if get_origin(kind) is Literal else kind
 
