@@ -50,13 +50,14 @@ class Refused(Exception):
 class HttpPodPicker:
     """Asks pickers on `allowed_hosts` (globs); the values of secret headers come from `secret`.
 
-    `limit` is that of the run.
+    `limit` is that of the run, in which one that hung is not asked again.
     """
 
     def __init__(self, secret: SecretReader, allowed_hosts: Sequence[str], limit: TimeLimit) -> None:
         self._secret = secret
         self._allowed_hosts = tuple(host.lower() for host in allowed_hosts)
         self._limit = limit
+        self._hung: set[tuple[str, int]] = set()
 
     def pick(self, request: PickerRequest) -> PickerAnswer:
         """Return the picker's answer.
@@ -69,6 +70,8 @@ class HttpPodPicker:
         picker = request.picker
         try:
             self._check_host(picker)
+            if (picker.host, picker.port) in self._hung:
+                raise Refused("it did not answer before in this run, expected an answer; not tried again")
             asked = {"number_of_pods_requested": request.count, "candidate_pods": list(request.candidates)}
             body = json.dumps(asked, separators=(",", ":")).encode()
             sent = HttpRequest("POST", _url(picker), self._headers(request), body)
@@ -128,6 +131,7 @@ class HttpPodPicker:
         try:
             response = with_retries(attempt, policy, self._limit.wait)
         except TimedOutError:
+            self._hung.add((picker.host, picker.port))
             words = f"no whole answer within {picker.timeout_seconds:g} s"
             words = "no answer before the end of the run" if self._limit.over else words
             raise Refused(f"{words}, expected an answer; tried {_times(tried)}") from None

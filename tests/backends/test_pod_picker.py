@@ -185,6 +185,15 @@ def test_the_limit_is_for_the_whole_exchange() -> None:
         assert server.connections == 2
 
 
+def test_what_hung_is_not_asked_again() -> None:
+    with PickerServer(silent, says(["web-1"])) as server:
+        client = HttpPodPicker(secrets, ("127.0.0.1",), FakeClock())
+        for words in ("no whole answer within 0.3 s", "it did not answer before in this run"):
+            with pytest.raises(PickerError, match=words):
+                client.pick(PickerRequest(a_picker(server, timeout_seconds=0.3), "shop", 2, PODS))
+        assert server.connections == 1
+
+
 def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
