@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.autoscalers import AUTOSCALER_LISTS, Bounds, ClusterAutoscalers, autoscalers_of, first_unread
+from reconciler.decide.autoscalers import (
+    AUTOSCALER_LISTS,
+    Bounds,
+    ClusterAutoscalers,
+    autoscalers_of,
+    first_unread,
+    shrunk_by,
+)
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
@@ -92,9 +99,9 @@ class WorkloadTarget(Struct, frozen=True):
 
     @property
     def autoscaler(self) -> HorizontalPodAutoscaler | None:
-        """The HorizontalPodAutoscaler that leaves scaling down to us, None where none does."""
-        found = self.inputs.autoscalers.horizontal.get(key_of(self.ref))
-        return found if found is not None and found.scale_down_disabled else None
+        """The HorizontalPodAutoscaler that leaves scaling down to us, None where none does, or another one does not."""
+        autoscalers = self.inputs.autoscalers
+        return None if shrunk_by(autoscalers, self.ref) else autoscalers.horizontal.get(key_of(self.ref))
 
     @property
     def desired(self) -> int:
@@ -227,8 +234,8 @@ def _being_deleted(case: WorkloadTarget) -> Iterator[Result]:
 
 
 def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
-    name = case.inputs.autoscalers.name_of(case.ref)
-    if name is not None and case.autoscaler is None:
+    name = shrunk_by(case.inputs.autoscalers, case.ref)
+    if name is not None:
         why = reason(ReasonCode.AUTOSCALED, autoscaler=name)
         field, value = "behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler"
         yield Notice("autoscaler", str(case.ref), str(why), case.policy.name, reasons=(why,))

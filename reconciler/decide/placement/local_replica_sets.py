@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.decide.annotations import (
@@ -178,14 +179,13 @@ def template_check(form: Form) -> Differences:
     What the policy does not state may be anything: the API server fills in defaults. A policy that states less than it
     did is known by the digest on the workload. Templates that are equal are compared once.
     """
-    known: list[tuple[Any, tuple[str, ...]]] = []
+    known: dict[bytes, tuple[str, ...]] = {}
 
     def stated(template: Any) -> tuple[str, ...]:
-        for other, found in known:
-            if other == template:
-                return found
-        known.append((template, tuple(_differences(form.federated.template, template, ("template",)))))
-        return known[-1][1]
+        text = msgspec.json.encode(template)
+        if text not in known:
+            known[text] = tuple(_differences(form.federated.template, template, ("template",)))
+        return known[text]
 
     def differences(workload: Workload) -> tuple[str, ...]:
         if workload.template is None:

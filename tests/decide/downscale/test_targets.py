@@ -350,6 +350,11 @@ def a_scaled_object() -> Workload:
     ("options", "name"),
     [
         pytest.param({"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web", id="an HPA"),
+        pytest.param(
+            {"autoscalers": (an_hpa(), an_hpa("second", target=("Deployment", "web"), scale_down_disabled=True))},
+            "HorizontalPodAutoscaler/second",
+            id="one of two HPAs",
+        ),
         pytest.param({"workloads": (a_workload(replicas=6), a_scaled_object())}, "ScaledObject/web-keda", id="KEDA"),
     ],
 )

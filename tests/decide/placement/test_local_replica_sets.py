@@ -131,6 +131,22 @@ def test_the_size_limit_of_a_volume_is_an_amount_too():
     assert check(a_local("west", 3, federated, template=template("2Gi"))) != ()
 
 
+class Alone(dict):
+    """A template that is compared with no other one: of thousands that would be all with all."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise AssertionError(other)
+
+
+def test_the_templates_of_many_clusters_are_not_compared_with_each_other():
+    check, federated = template_check(a_form(template=TEMPLATE)), a_federated(template=TEMPLATE)
+    for image in ("a", "b", "a"):
+        template = Alone({**TEMPLATE, "spec": {"containers": [{"name": "web", "image": image}]}})
+        assert check(a_local("west", 3, federated, template=template)) != ()
+
+
 EXPRESSION = {"key": "tier", "operator": "In", "values": ["b", "a"]}
 
 
