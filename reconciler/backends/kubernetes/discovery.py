@@ -20,7 +20,10 @@ from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError
 from reconciler.model import EVERY_KIND
 from reconciler.workload_kinds import WorkloadKind, joined_version
 
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED = ",".join(
+    f"application/json;g=apidiscovery.k8s.io;v={v};as=APIGroupDiscoveryList" for v in ("v2", "v2beta1")
+)
+"""Before Kubernetes 1.30 it is v2beta1."""
 _NO_SCALE_OF_OURS = frozenset({"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"})
 """Groups of numbers, whose API servers are often not there."""
 _DEFINITIONS = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -207,7 +210,7 @@ def _served(client: ApiClient, path: str) -> Sequence[_Group]:
     request = ApiRequest("GET", path, operation, accept=f"{_AGGREGATED},application/json")
     found = answer_to(client, request, _GroupList)
     if found.kind != "APIGroupDiscoveryList":
-        words = "does not say in one answer what it serves, expected an API server of Kubernetes 1.30 or later"
+        words = "does not say in one answer what it serves, expected an API server of Kubernetes 1.28 or later"
         raise MalformedAnswerError(f"{operation}: {words}")
     return found.items or ()
 

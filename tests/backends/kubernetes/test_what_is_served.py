@@ -126,7 +126,7 @@ def test_lists_that_are_null_are_empty(served: ControlPlane, proxy: Proxy, field
 def test_a_server_that_says_it_group_by_group_is_too_old(served: ControlPlane, proxy: Proxy) -> None:
     answered(proxy, "/apis", served_by(served, "application/json"))
     words = (
-        r"^east: get /apis: does not say in one answer what it serves, expected an API server of Kubernetes 1\.30 or"
+        r"^east: get /apis: does not say in one answer what it serves, expected an API server of Kubernetes 1\.28 or"
     )
     with pytest.raises(MalformedAnswerError, match=words):
         opened(proxy.kubeconfig("east")).scale_kinds()
