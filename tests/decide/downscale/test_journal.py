@@ -106,6 +106,15 @@ def test_the_marks_go_and_the_entry_is_closed(cluster: ObservedCluster, why: str
     assert closing.cause.policy == "workers"
 
 
+def test_each_pod_is_one_patch_with_cost_and_label() -> None:
+    decision = recovered(observed(5)).decisions[1]
+    assert (decision.ref, decision.uid) == (ObjectRef("east", "shop", "Pod", "web-2"), "uid-web-2")
+    assert decision.changes == (
+        FieldChange(("metadata", "annotations", DELETION_COST), VICTIM_COST, "7"),
+        FieldChange(("metadata", "labels", VICTIM_LABEL), "before", None),
+    )
+
+
 def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
     desired = recovered(observed(3, status=5))
     assert desired.decisions == ()

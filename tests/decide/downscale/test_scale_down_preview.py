@@ -70,6 +70,15 @@ def test_when_all_go_each_is_told(pods, to, target, ranked):
     assert len(ranking.pods) == len(ranked)
 
 
+def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
+    ranked = a_replica_set("web-1", DEPLOYMENT)
+    pods = (a_pod_on("young", "x", 1), *(a_pod_on(name, "y", 99) for name in ("a", "b")))
+    state = a_state(a_cluster(workloads=(ranked,), pods={ranked.ref: pods}))
+    ranking = pod_ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
+    assert [pod.rule for pod in ranking.pods if pod.goes] == ["order of the controller's cache"]
+    assert not ranking.forecast.certain
+
+
 def test_rank_promises_nothing_that_apply_refuses():
     web = a_workload("web", replicas=2)
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
@@ -155,3 +164,12 @@ def test_a_balance_of_zones_names_the_zone_of_each_pod(quickstart):
     said = quickstart.call("rank", "eu-west/batch/deploy/worker", "--to", "4", *LOOK)
     zones = [line.split()[3] for line in said.out.splitlines()[1:]]
     assert zones == [f"eu-west-1{zone}" for zone in "aaaabbc"]
+
+
+def test_pods_that_the_snapshot_lacks_are_not_said_to_be_none(quickstart):
+    said = quickstart.call("rank", "eu-west/dev-a/deploy/api", *LOOK)
+    words = "has 3 replicas, and none of its pods was found: which of them would go is unknown"
+    assert said.out == f"eu-west/dev-a/Deployment/api: {words}\n"
+    said = quickstart.call("rank", "eu-west/ci/statefulset/runner", *LOOK)
+    words = "has 2 replicas, and none of its pods was found: the highest ordinals go first"
+    assert said.out == f"eu-west/ci/StatefulSet/runner: {words}\n"

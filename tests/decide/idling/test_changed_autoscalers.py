@@ -261,3 +261,8 @@ class TestScaledToZeroByItself:
         world = self.world(annotations=held, scaled_to_zero=False)
         world.scale(WEB, 3, "kube-controller-manager")
         assert run_in(world, self.IDLE).desired.decisions == ()
+
+    @pytest.mark.parametrize("hpa", ["Leave", "LowerMinimum"])
+    def test_policies_that_leave_it_autoscaled(self, hpa):
+        policy = replace(self.IDLE, autoscalers=Autoscalers(hpa))
+        assert run_in(self.world(), policy).desired.decisions == ()

@@ -277,6 +277,14 @@ class TestListsThatSayMore:
             "record of its own; it is left unchanged: scale it, or run reconciler restore --adopt"
         ]
 
+    @pytest.mark.parametrize("counts", [(5, 4), (4, 5)])
+    def test_the_highest_of_them_is_told(self, counts):
+        name = "ab"[counts.index(5)]
+        assert notices_of(self.outcome(*counts), "unproven") == [
+            f"east/shop/Deployment/web: Service/{name} lists it with 5 replicas, but its own record says 3; "
+            "that is what it wakes to"
+        ]
+
 
 class TestExclusionsThatCannotBeRead:
     words = 'reconciler/exclude is "maybe", expected "true" or "false"'
@@ -301,3 +309,7 @@ class TestExclusionsThatCannotBeRead:
         notices = told(of(a_policy(), services=fronts, web={"annotations": web}), "excludedUnreadable")
         assert [one.subject.removeprefix("east/shop/") for one in notices] == subjects
         assert all(self.words in one.text for one in notices)
+
+    def test_it_says_what_carries_it(self):
+        (text,) = notices_of(of(a_policy(), web={"annotations": UNREADABLE}), "excludedUnreadable")
+        assert text == f"east/shop/Deployment/web: Deployment/web: {self.words}; it counts as excluded"

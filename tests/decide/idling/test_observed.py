@@ -86,6 +86,12 @@ def test_which_workloads_count_that_no_policy_selects(annotations, pinned, names
     assert [one.ref.name for one in cluster.subjects] == names
 
 
+def test_a_scaled_object_that_names_no_target_runs_nothing_else():
+    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, annotations=RECORD)
+    jobs = only(found(workloads=(scaled, a_workload("jobs"))), "jobs")
+    assert (jobs.scale.runs, jobs.unknown) == (scaled, "its target was not found")
+
+
 PROVED = {"replicas": 0, "annotations": RECORD, "replicas_writer": FieldWriter("reconciler")}
 UNREAD = {"unreadable": {"deployments": "no"}}
 

@@ -416,3 +416,8 @@ def test_of_two_entries_of_one_name_the_higher_number_counts():
     assert reading is not None
     assert reading.record is not None
     assert [one.replicas for one in reading.record.targets] == [5]
+
+
+@pytest.mark.parametrize("key", ["idled-at", "unidle-targets"])
+def test_one_annotation_of_oc_idle_is_a_record(key):
+    assert read_service_record({f"idling.alpha.openshift.io/{key}": "x"}, OURS, GROUPS) is not None

@@ -138,6 +138,18 @@ class TestFirstPlan:
         assert text.startswith("east: helm writes the scale of east/shop/Deployment/web too, and may undo that; let ")
 
 
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ("kustomize-controller", "spec.ignore: [{paths: [/spec/replicas], target: {kind: Deployment}}]"),
+        ("helm", "let the values of the chart leave spec.replicas out"),
+        ("helm-controller", "in the HelmRelease: spec.driftDetection"),
+    ],
+)
+def test_each_tool_has_its_remedy(by: str, words: str):
+    assert words in remedy(by, [a_workload()])
+
+
 def test_what_helm_writes_of_two_kinds_is_advised_for_each():
     web, job = a_workload(), a_workload("job", kind="CronJob")
     assert remedy("helm", [web, job]) == f"{remedy('helm', [web])}; {remedy('helm', [job])}"

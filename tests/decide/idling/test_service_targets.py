@@ -11,7 +11,7 @@ from reconciler.decide.idling.service_targets import discover_targets, inventory
 from reconciler.model import OwnerReference, PodsQuestion
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload, an_endpoint_slice
-from tests.decide.idling.idling_policies import decided
+from tests.decide.idling.idling_policies import a_policy, decided, workloads_selector
 
 WEB = a_workload()
 ROLLOUTS = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")
@@ -165,6 +165,15 @@ class TestEndpoints:
     )
     def test_undecided(self, fields, words):
         assert words in self.found(**fields).undecided
+
+
+@pytest.mark.parametrize("kind", ["namespaces", "services", "horizontalpodautoscalers", "scaledobjects"])
+def test_what_cannot_be_listed_holds_idles_back(kind):
+    policy = a_policy(selector=workloads_selector())
+    state = a_state(a_cluster(workloads=(WEB,), unreadable={kind: "forbidden"}))
+    outcome = decided(state, policy)
+    assert outcome.desired.decisions == ()
+    assert "cannot be read" in outcome.desired.explanations[0].why
 
 
 def test_an_unreadable_kind_keeps_what_it_may_hold_on_the_list():

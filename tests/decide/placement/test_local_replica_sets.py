@@ -7,11 +7,13 @@ from copy import deepcopy
 import pytest
 
 from reconciler.decide.annotations import FEDERATED_LABEL, POLICY_DIGEST, placement_owner
+from reconciler.decide.decisions import FieldChange
 from reconciler.decide.placement.home import config_map_name
 from reconciler.decide.placement.local_replica_sets import (
     form_of,
     is_ours,
     label_of,
+    metadata_changes,
     selector_differs,
     template_check,
 )
@@ -239,6 +241,19 @@ def test_the_original_form_is_carried_over_whole(tmp_path):
     assert {key for key in manifest["metadata"]["annotations"] if not key.startswith("reconciler/")} == {
         "example.com/pager"
     }
+
+
+def test_what_is_carried_over_is_kept_as_the_policy_says():
+    form = a_form(min_ready_seconds=5, annotations={"example.com/pager": "team-shop"})
+    changes = metadata_changes(a_local("east", 3, min_ready_seconds=2), form)
+    assert changes == (
+        FieldChange(("metadata", "annotations", "example.com/pager"), None, "team-shop"),
+        FieldChange(("spec", "minReadySeconds"), 2, 5),
+    )
+    assert metadata_changes(a_local("east", 3, min_ready_seconds=0), a_form()) == ()
+    assert metadata_changes(a_local("east", 3, min_ready_seconds=3), a_form()) == (
+        FieldChange(("spec", "minReadySeconds"), 3, None),
+    )
 
 
 @pytest.mark.parametrize(

@@ -235,3 +235,12 @@ class TestMoves:
         (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
         assert change_if_of(west) == f"state is Active in the Fleet or {finishes}"
         assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
+
+    def test_placed_but_crashing_replicas_never_cost_the_ones_that_work(self):
+        crashing = {"ready_replicas": 0, "available_replicas": None}
+        west = with_pods(settled("west", 6, **crashing), some_pods(6, minutes=11, ready=False))
+        desired = place(settled("east", 6), west, fleet=a_fleet_with("Active", "east", "west"))
+        assert numbers(desired) == {"west": "scale 6 -> 3"}
+        assert [(one.kind, one.text) for one in desired.notices] == [
+            ("notAvailable", "6 replicas are placed, not available")
+        ]
