@@ -13,7 +13,7 @@ from reconciler.apply.changes import Change
 from reconciler.apply.history import Day, History
 from reconciler.apply.report_dir import read_changes
 from reconciler.cli.exit_of_run import no_cluster_read
-from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
+from reconciler.cli.object_names import ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import Formats, document, say, say_each, show
@@ -48,7 +48,6 @@ def _lines_of(status: FleetStatus, options: StatusOptions) -> Iterable[str]:
     if view is not None:
         return placement_lines(view, status.plan)
     name = object_name(subject)
-    known_cluster(options.policies().fleet, name, subject)
     found = [idle for idle in status.idle if name.matches(idle.ref)]
     foreign = [idle for idle in status.foreign if name.matches(idle.ref)]
     return idle_lines(found, foreign, status.plan) if found or foreign else [f"Nothing is idle below {subject}."]
@@ -85,7 +84,7 @@ def status_command(options: StatusOptions) -> int:
     return ExitCode.NOTHING_DONE if no_cluster_read(found.plan) else ExitCode.DONE
 
 
-def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
+def _status(options: StatusOptions, policies: PolicySet) -> FleetStatus:
     world = options.world(policies.fleet)
     state, plan = plan_and_state(policies, world, options.request())
     changes = _last_changes(policies.fleet, world, options)
@@ -93,6 +92,12 @@ def _status(options: RunOptions, policies: PolicySet) -> FleetStatus:
     read = [change for change in changes if change.object.partition("/")[0] in state.clusters]
     kinds |= {kind.kind for kind in (*BY_KIND.values(), *policies.fleet.switch_kinds)}
     say_each("warning", _unread(read, kinds))
+    subject = options.subject
+    if subject is not None and all(placement.key != subject.strip("/") for placement in plan.placements):
+        name = object_name(subject)
+        known_cluster(policies.fleet, name, subject)
+        if name.namespace:
+            check_there(state, name, subject)
     return fleet_status(policies.fleet, state, plan, _runs([change for change in changes if change.run]))
 
 

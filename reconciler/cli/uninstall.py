@@ -52,7 +52,7 @@ def uninstall_command(options: UninstallOptions) -> int:
     terminal_or(options.auto_approve, "uninstall")
     fleet = options.fleet()
     if options.snapshot is not None:
-        raise UsageError("--snapshot: has nothing to uninstall, expected live clusters")
+        raise UsageError("--snapshot: has only what runs read, expected live clusters, which list every object")
     removal = _Removal(options, fleet)
     with run_progress(options) as (settings, shown), cut_by_signals(options.limit) as limit:
         world = options.world(fleet)

@@ -118,4 +118,4 @@ def test_the_secrets_of_kube_green_are_in_no_snapshot(desk):
 def test_without_a_terminal_it_asks_for_approval_beforehand(desk):
     assert "there is no terminal to ask on" in call(desk, "adopt", NIGHT, "kube-downscaler").err
     assert "there is no terminal to ask on" in desk.call("uninstall").err
-    assert "has nothing to uninstall" in call(desk, "uninstall", NIGHT, "--yes").err
+    assert "--snapshot: has only what runs read, expected live clusters" in call(desk, "uninstall", NIGHT, "--yes").err

@@ -15,6 +15,7 @@ from reconciler.policy.policy_kinds import OWN_KINDS
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import ObjectSelector
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, fleet, placed, target_ref
 from tests.policy.base import FILES, edited, problems_in
 
 START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
@@ -238,6 +239,23 @@ def test_minimums_above_the_replicas_are_a_warning(repository, tmp_path):
     assert words in folder.call("validate").err
     folder.write("policies/placement.yaml", text.replace("maxReplicas: 4", "minReplicas: 12"))
     assert folder.call("validate").err == ""
+
+
+@pytest.mark.parametrize(
+    ("west", "words"),
+    [
+        ("west: {maxReplicas: 3}", "spec.replicas: is 5, more than all maxReplicas together, 4: the rest runs nowhere"),
+        ("west: {maxReplicas: 4}", ""),
+        ("west: {maxReplicas: 3}, '*': {maxReplicas: 1}", ""),
+        ("west: {}", ""),
+    ],
+    ids=["too few", "enough", "others", "no bound"],
+)
+def test_maximums_below_the_replicas_are_a_warning(tmp_path, west, words):
+    folder = Folder(tmp_path)
+    clusters = f"clusters: {{east: {{maxReplicas: 1, weight: 1}}, {west}}}"
+    folder.write("policies/all.yaml", documents(fleet(["east", "west"]), placed(5, clusters, target_ref())))
+    assert folder.call("validate").err.partition(" spec")[2] == words.removeprefix("spec") + "\n" * bool(words)
 
 
 ROOT = Path(__file__).parents[2]

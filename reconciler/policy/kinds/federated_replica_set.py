@@ -288,11 +288,21 @@ def policy_of(
     if policy.target is not None:
         _check_target(document, ("spec", "targetRef"), policy.target)
     _check_form(document, policy, spec)
+    if document.is_judged(("spec", "replicas")):
+        _warn_of_bounds(document, policy)
+    return policy
+
+
+def _warn_of_bounds(document: PolicyDocument, policy: FederatedReplicaSet) -> None:
     least = sum(preference.min_replicas for preference in policy.clusters.values())
-    if least > policy.replicas and document.is_judged(("spec", "replicas")):
+    bounds = [preference.max_replicas for preference in policy.clusters.values()]
+    most = sum(bound for bound in bounds if bound is not None)
+    if least > policy.replicas:
         words = f"fewer than all minReplicas together, {least}: not every cluster gets its minimum"
         document.warn(("spec", "replicas"), f"is {policy.replicas}, {words}")
-    return policy
+    if most < policy.replicas and None not in bounds and "*" not in policy.clusters:
+        words = f"more than all maxReplicas together, {most}: the rest runs nowhere"
+        document.warn(("spec", "replicas"), f"is {policy.replicas}, {words}")
 
 
 def federated_within(
