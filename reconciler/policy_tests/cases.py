@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from reconciler.backends.snapshot.manifest_files import entry_of, objects_in
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import PolicyError
@@ -116,8 +117,10 @@ class _CaseReader:
         if fields.tick < timedelta(minutes=1):
             self.document.add(("tick",), "is less than a minute, expected at least 1m")
         self._one_of((), fields, ("snapshot", "clusters"))
-        for name in given(fields.clusters) or {}:
+        for name, manifests in (given(fields.clusters) or {}).items():
             self._check_cluster(("clusters", name), name, key=True)
+            for number, manifest in enumerate(manifests):
+                self._check_manifest(("clusters", name, number), manifest)
         for number, series in enumerate(fields.series):
             self._check_cluster(("series", number, "cluster"), given(series.cluster))
         default = self._time(("start",), given(fields.start))
@@ -221,6 +224,12 @@ class _CaseReader:
         if name and self._clusters is not None and name not in self._clusters:
             words = f"is {shown(name)}, expected a cluster of the Fleet: {alternatives(self._clusters)}"
             self.document.add(path, f"{words}{nearest(name, self._clusters)}", key=key)
+
+    def _check_manifest(self, path: Path, manifest: Any) -> None:
+        for value, outer, stated in objects_in(manifest, tuple(path)):
+            wrong = entry_of(value, *stated)
+            for inside, words in wrong if isinstance(wrong, list) else ():
+                self.document.add((*outer, *inside), words)
 
     def _one_of(self, path: Path, fields: Any, names: tuple[str, ...]) -> None:
         found = [name for name in names if given(getattr(fields, name)) is not None]

@@ -595,7 +595,7 @@ def test_manifests_that_are_none(folder):
     one = f"- {{name: one, {NIGHT}, expect: [{{object: {API}, replicas: 0}}]}}"
     said = cases(folder, one, head="clusters: {east: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: 3}}]}\n")
     assert said.code == 3
-    assert said.err.startswith("error: policies/x_test.yaml:1:1: ")
+    assert said.err.startswith("error: policies/x_test.yaml:1:76: clusters.east[0].metadata.name: ")
 
 
 # Those of this repository
