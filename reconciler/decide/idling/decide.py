@@ -67,13 +67,13 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     places = {name: str(policy.place) for name, policy in named.items()}
     together = tuple(members.refs for members in federated.values())
     context = WriteContext(
-        policies.fleet, run, clusters, places, lambda name: hours_of(named[name]), idle_together=together
+        policies.fleet, run, clusters, choices, places, lambda name: hours_of(named[name]), idle_together=together
     )
-    held_back = _if_done(choices, IdleAction.HOLD_BACK, IdleAction.WAKE, context)
+    held_back = _if_done(IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
         explained(clusters, choices, run),
-        decisions=(*decisions_of(choices, context), *abandoned_decisions(context)),
-        observed=tuple(map(_observed, _if_done(choices, IdleAction.OBSERVE, IdleAction.IDLE, context))),
+        decisions=(*decisions_of(context), *abandoned_decisions(context)),
+        observed=tuple(map(_observed, _if_done(IdleAction.OBSERVE, IdleAction.IDLE, context))),
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
         questions=pods_to_read(choices, clusters),
     )
@@ -94,8 +94,8 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     done = {ref: choice for ref, choice in alone.items() if choice.action in _DONE_BLIND}
     choices = staggered(done, run.now, owner_in(fleet))
     desired = explained(clusters, choices, run)
-    context = WriteContext(fleet, run, clusters, repairs=False)
-    return replace(desired, decisions=decisions_of(_others_kept(alone, choices), context), explanations=())
+    context = WriteContext(fleet, run, clusters, _others_kept(alone, choices), repairs=False)
+    return replace(desired, decisions=decisions_of(context), explanations=())
 
 
 def _others_kept(alone: Mapping[ObjectRef, Choice], done: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
@@ -106,15 +106,13 @@ def _others_kept(alone: Mapping[ObjectRef, Choice], done: Mapping[ObjectRef, Cho
     }
 
 
-def _if_done(
-    choices: Mapping[ObjectRef, Choice], instead_of: IdleAction, action: IdleAction, context: WriteContext
-) -> tuple[Decision, ...]:
+def _if_done(instead_of: IdleAction, action: IdleAction, context: WriteContext) -> tuple[Decision, ...]:
     """Return the decisions there would be if `action` were done `instead_of` what is, and only those for it."""
-    concerned = {ref: choice for ref, choice in choices.items() if choice.action is instead_of}
+    concerned = {ref: choice for ref, choice in context.choices.items() if choice.action is instead_of}
     if not concerned:
         return ()
     assumed = {ref: choice.doing(action, choice.own_reasons) for ref, choice in concerned.items()}
-    return tuple(_bound_to(concerned.keys(), decisions_of({**choices, **assumed}, context)))
+    return tuple(_bound_to(concerned.keys(), decisions_of(replace(context, choices={**context.choices, **assumed}))))
 
 
 def _observed(decision: Decision) -> Decision:

@@ -54,7 +54,8 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     clusters, alone = _looked_at(fleet, state, run, restoration.objects)
     choices = {ref: _restored(choice, restoration, run) for ref, choice in alone.items()}
-    context = WriteContext(fleet, run, clusters, repairs=restoration.repairs, hold_until=restoration.hold_until)
+    hold_until = restoration.hold_until
+    context = WriteContext(fleet, run, clusters, choices, repairs=restoration.repairs, hold_until=hold_until)
     chosen = [choice for choice in choices.values() if _is_chosen(choice, restoration)]
     # What could not be read of what is woken does not matter any more.
     read = [
@@ -62,7 +63,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     ]
     reported = notices(read, (), run)
     return DesiredState(
-        decisions=decisions_of(choices, context),
+        decisions=decisions_of(context),
         notices=(
             *(replace(notice, partial=notice.partial or notice.kind == "setAside") for notice in reported),
             *_not_adopted(chosen, fleet, restoration),

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
-from reconciler.decide.decisions import Cause, Decision, Phase, Verb
+from reconciler.decide.decisions import Cause, Decision, Phase, Verb, group_name
+from reconciler.decide.idling.idle_groups import groups_of
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy, waking_policy
+from reconciler.decide.idling.service_targets import Inventory
+from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
 from reconciler.policy.types import Fleet, Writes
@@ -31,7 +34,7 @@ UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 """What is done later: nothing is written for it now."""
 
 
-class WriteContext(Struct, frozen=True):
+class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of the choices can be kept
     """`places` gives the file:line of each policy. Without `repairs` only wakes and releases are made.
 
     `hold_until`: what is woken opts out until then. The members of each of `idle_together` go idle as one, on whatever
@@ -40,25 +43,62 @@ class WriteContext(Struct, frozen=True):
 
     fleet: Fleet
     run: Run
-    clusters: Sequence[IdlingCluster] = ()
+    clusters: Sequence[IdlingCluster]
+    choices: Mapping[ObjectRef, Choice]
     places: Mapping[str, str] = NOTHING
     hours: Callable[[str], str] = str  # of a policy by its name, the digest of when it idles
     repairs: bool = True
     hold_until: datetime | None = None
     idle_together: tuple[tuple[ObjectRef, ...], ...] = ()
-    groups: Mapping[ObjectRef, str] = field(default_factory=dict)
-    idle_groups: Mapping[ObjectRef, str] = field(default_factory=dict)
-    running: frozenset[ObjectRef] = frozenset()  # the Services of which something stays up
-    down_at: Mapping[ObjectRef, int] = NOTHING  # the most replicas behind each Service that stand idle without a record
 
-    @property
+    @cached_property
     def written(self) -> frozenset[str]:
         """The clusters where anything may be written."""
         return frozenset(cluster.name for cluster in self.fleet.clusters if cluster.writes is not Writes.NOTHING)
 
+    @cached_property
+    def live(self) -> list[Choice]:
+        """The choices that something may have to be written for."""
+        return [choice for choice in self.choices.values() if choice.ref.cluster in self.written and _is_live(choice)]
+
+    @cached_property
+    def recorded(self) -> list[tuple[ServiceState, Inventory]]:
+        """The Services whose records may be written."""
+        clusters = [cluster for cluster in self.clusters if cluster.name in self.written]
+        return [(service, each.inventory) for each in clusters for service in each.services if is_recorded(service)]
+
+    @cached_property
+    def running(self) -> frozenset[ObjectRef]:
+        """The Services of which something stays up."""
+        up = (choice for choice in self.choices.values() if choice.stays_up)
+        return frozenset(service.ref for choice in up for service in choice.subject.behind)
+
+    @cached_property
+    def down_at(self) -> dict[ObjectRef, int]:
+        """The most replicas behind each Service that are no idle of ours, and low enough for it to be idle."""
+        found: dict[ObjectRef, int] = {}
+        for choice in self.choices.values():
+            if not choice.stays_up and not choice.stays_idle:
+                for service in choice.subject.behind:
+                    found[service.ref] = max(choice.next_replicas, found.get(service.ref, 0))
+        return found
+
+    @cached_property
+    def _groups(self) -> tuple[dict[ObjectRef, str], dict[ObjectRef, str]]:
+        alone = {service.ref: group_name("idling", service.ref) for service, _ in self.recorded}
+        groups, idle_groups = groups_of(self.live, self.idle_together)
+        return alone | groups, alone | idle_groups
+
     def group(self, ref: ObjectRef, *, idles: bool = False) -> str:
         """Return the group of what is done with `ref`; a federated ReplicaSet is idled as one on all clusters."""
-        return (self.idle_groups if idles else self.groups)[ref]
+        return self._groups[idles][ref]
+
+
+def _is_live(choice: Choice) -> bool:
+    """Return whether anything may have to be written for it: what just runs, without a record, costs no more work."""
+    subject, held = choice.subject, choice.subject.autoscaler
+    is_recorded_on = any(service.has_record for service in subject.services) or subject.on_target is not None
+    return choice.action is not IdleAction.LEAVE or is_recorded_on or (held is not None and held.previous is not None)
 
 
 def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
