@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.decide.annotations import (
     ObservedCapacity,
+    parse_kube_downscaler_time,
     parse_time,
     quoted,
     read_capacity,
@@ -47,6 +48,13 @@ def test_what_is_quoted_is_cut(text, shown):
 def test_a_time_that_can_be_counted_with(text, year):
     found = parse_time(text)
     assert (None if found is None else found.year) == year
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-12-01T00:00:00Z", "2026-12-01T00:00", "2026-12-01 00:00", "2026-12-01", "2026-12-1 0:00"]
+)
+def test_the_times_of_kube_downscaler(text):
+    assert parse_kube_downscaler_time(text) == datetime(2026, 12, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

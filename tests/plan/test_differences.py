@@ -234,6 +234,22 @@ def test_a_change_that_the_policies_do_not_say(change, expected):
 
 
 @pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (FieldChange(("spec", "minReadySeconds"), 2, None), False),
+        (FieldChange(("spec", "minReadySeconds"), 2, 5), True),
+        (FieldChange((*LABELS, "team"), None, "shop"), True),
+        (FieldChange((*ANNOTATIONS, "example.com/pager"), None, "team-shop"), True),
+        (FieldChange((*ANNOTATIONS, "reconciler/owner"), None, "x"), False),
+        (FieldChange((*ANNOTATIONS, "reconciler/on-delete"), None, "delete"), True),
+    ],
+    ids=str,
+)
+def test_a_change_of_what_no_policy_states(change, expected):
+    assert refused(changing(change), stated=False) is expected
+
+
+@pytest.mark.parametrize(
     ("template", "stated", "expected"),
     [(form().federated.template, True, False), ({"spec": {}}, True, True), (form().federated.template, False, True)],
     ids=["as stated", "another", "of none"],

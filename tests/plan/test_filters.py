@@ -79,6 +79,12 @@ def test_a_group_of_which_something_that_is_scaled_has_other_labels_goes_whole()
     assert kept(Filters(labels=FRONT), *both) == []
 
 
+def test_what_is_only_to_be_made_has_the_labels_of_its_manifest():
+    ref = a_ref("new")
+    made = a_decision(ref=ref, group="new", verb=Verb.CREATE, manifest={"metadata": {"labels": {"tier": "front"}}})
+    assert kept(Filters(labels=FRONT), made) == ["new"]
+
+
 @pytest.mark.parametrize(
     ("namespaces", "unreadable", "refused"),
     [

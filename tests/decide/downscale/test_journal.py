@@ -152,6 +152,11 @@ def test_records_of_others_in_the_journal_are_left_alone() -> None:
     assert recovered(observed(5, config_maps=(journal(others),), victim_pods=())) == DesiredState()
 
 
+def test_another_config_map_is_not_the_journal() -> None:
+    other = replace(journal({UID: entry_text(ENTRY)}), ref=ObjectRef("east", "shop", "ConfigMap", JOURNAL))
+    assert closes(recovered(observed(5, config_maps=(other,)))) == []
+
+
 @pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
 def test_nothing_is_written_in_a_frozen_cluster(state: Any) -> None:
     [cluster] = a_fleet().clusters

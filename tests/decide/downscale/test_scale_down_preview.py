@@ -70,6 +70,13 @@ def test_when_all_go_each_is_told(pods, to, target, ranked):
     assert len(ranking.pods) == len(ranked)
 
 
+def test_a_replica_set_of_another_namespace_is_no_relative():
+    ranked = a_replica_set("web-2", DEPLOYMENT)
+    claiming = a_workload("web-1", kind="ReplicaSet", namespace="dev-evil", owner=DEPLOYMENT)
+    state = a_state(a_cluster(workloads=(ranked, claiming)))
+    assert pods_to_rank(ranked, state) == [PodsQuestion(ranked.ref)]
+
+
 def test_a_replica_set_of_a_deployment_counts_its_own_pods_alone():
     ranked = a_replica_set("web-1", DEPLOYMENT)
     pods = (a_pod_on("young", "x", 1), *(a_pod_on(name, "y", 99) for name in ("a", "b")))

@@ -151,6 +151,18 @@ class TestIdledToAFloor:
         assert desired.decisions == ()
         assert any("HorizontalPodAutoscaler/web" in one.text and "third" in one.text for one in desired.notices)
 
+    def test_one_of_another_fleet_or_of_a_kind_that_is_not_known_stays(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        del world.objects[WEB]
+        for fields in ({"target": ("Rollout", "web")}, {}):
+            world.objects[HPA] = replace(world.objects[HPA], **fields)
+            other = {} if fields else {"reconciler/owner": "theirs/IdlingPolicy/nights"}
+            world.objects[HPA] = replace(world.objects[HPA], annotations={**world.objects[HPA].annotations, **other})
+            run_in(world, FLOOR)
+            assert bounds(world) == (1, 1)
+            world.objects[HPA] = replace(world.objects[HPA], target=("Deployment", "web"))
+
 
 STALE_RECORD = {
     "idling.kubernetes.io/idled-at": "2026-11-10T22:00:00Z",

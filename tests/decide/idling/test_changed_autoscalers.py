@@ -161,6 +161,16 @@ class TestALowerMinimum:
             run_in(world, *(() if gone else (a_policy(selector=workloads_selector("CronJob")),)))
             assert self.bounds(world) == (3, 10)
 
+    def test_a_minimum_that_its_metrics_do_not_allow_is_not_written_when_the_policy_changes_either(self):
+        world = self.world()
+        run_in(world, LOWERED)
+        at_zero = a_policy(autoscalers=Autoscalers("LowerMinimum"))
+        run_in(world, at_zero)
+        assert self.bounds(world) == (1, 10)
+        world.now = MONDAY
+        run_in(world, at_zero)
+        assert self.bounds(world) == (3, 10)
+
 
 class TestScaledToZeroByItself:
     """Since Kubernetes 1.36 no bound keeps such an autoscaler at zero: only that it does not scale up at all."""

@@ -21,6 +21,17 @@ from tests.decide.idling.idling_policies import (
     workloads_selector,
 )
 
+REQUESTED, IDLED_AT = "reconciler/wake-requested-at", "idling.kubernetes.io/idled-at"
+
+RECORD = {
+    IDLED_AT: "2026-11-20T21:00:00Z",
+    "idling.kubernetes.io/previous-scale": "5",
+    "reconciler/idled-to": "0",
+    "reconciler/owner": "production/IdlingPolicy/first",
+}
+
+THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/theirs"}
+
 AWAKE_SINCE, EXCLUDE = "reconciler/awake-since", "reconciler/exclude"
 REQUESTED, IDLED_AT = "reconciler/wake-requested-at", "idling.kubernetes.io/idled-at"
 RECORD = {
@@ -118,6 +129,22 @@ def test_whose_criteria_are_the_reason(replicas, annotations, metrics, action, n
     found = choice(replicas, annotations, *chosen, **metrics)
     waking = "second" if action == "wake" and names else ""
     assert (found.action, deciding_names(found), waking_policy(found)) == (action, names, waking)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "annotations", "policy"),
+    [
+        pytest.param(0, RECORD, "first", id="what is idle is its record's"),
+        pytest.param(3, {}, "second", id="what runs is that of the highest priority"),
+        pytest.param(
+            3, {**RECORD, IDLED_AT: "2026-11-20T11:00:00Z", AWAKE_SINCE: "2026-11-20T12:00:00Z"}, "second",
+            id="what is idled with a stale record is not its record's",
+        ),
+        pytest.param(0, THEIRS, "second", id="nor what somebody else idled"),
+    ],
+)  # fmt: skip
+def test_who_answers_for_it(replicas, annotations, policy):
+    assert owner_policy(choice(replicas, annotations, *policies(priority=5))) == policy
 
 
 @pytest.mark.parametrize(

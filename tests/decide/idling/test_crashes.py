@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from tests.builders import a_ref, a_service
-from tests.decide.idling.idling_policies import MONDAY, an_idle_world, run_in, verbs
+from tests.builders import a_ref, a_service, a_workload
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, an_idle_world, run_in, verbs
+from tests.decide.idling.world import a_world
 
 WEB = a_ref("web")
 SERVICE = a_ref("web", kind="Service")
@@ -68,3 +69,20 @@ def test_what_cannot_be_parsed_is_set_aside(annotations, where):
     (notice,) = (notice for notice in outcome.desired.notices if notice.kind == "setAside")
     assert (notice.subject, notice.partial) == (str(where), False)
     assert "expected" in notice.text
+
+
+class TestAfterAMarkOnTheServiceOnly:
+    """The crash came after the first write of an idle."""
+
+    def world(self):
+        world = a_world(a_service(), a_workload(), now=NIGHT)
+        run_in(world, writes=1)
+        assert marks(world)
+        assert world.replicas(WEB) == 3
+        return world
+
+    def test_a_new_object_of_that_name_starts_its_min_age(self):
+        world = self.world()
+        world.add(a_workload(uid="another", created_at=world.now))
+        outcome = run_in(world, a_policy(min_age=timedelta(hours=1)))
+        assert verbs(outcome) == [("clear", "Service/web")]

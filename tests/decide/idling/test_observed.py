@@ -130,6 +130,14 @@ class TestWhatAListPutsBehindAService:
         service = a_service(annotations=listing(a_ref("gone")))
         assert [one.ref.name for one in found(services=(service,), workloads=(a_workload(),)).subjects] == []
 
+    @pytest.mark.parametrize("lists", ["ScaledObject", "Deployment"])
+    def test_the_target_of_a_scaled_object_is_behind_it_where_the_list_names_either(self, lists):
+        scaled = a_workload("web-so", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
+        listed = {"ScaledObject": scaled.ref, "Deployment": a_ref("web")}[lists]
+        service = a_service(annotations=listing(listed))
+        jobs = only(found(a_policy(), services=(service,), workloads=(a_workload(), scaled)), "web-so")
+        assert ([one.ref.name for one in jobs.behind], jobs.listed_only) == (["web"], frozenset())
+
 
 def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
     service = a_service(annotations=listing(OTHER))

@@ -133,6 +133,11 @@ def test_the_size_limit_of_a_volume_is_an_amount_too():
     assert check(a_local("west", 3, federated, template=template("2Gi"))) != ()
 
 
+def test_a_policy_that_states_less_than_it_did_is_told_by_its_digest():
+    before = a_federated(template=changed(command=["web"]))
+    assert template_check(a_form())(a_local("west", 3, before)) == ("template",)
+
+
 class Alone(dict):
     """A template that is compared with no other one: of thousands that would be all with all."""
 

@@ -9,6 +9,7 @@ from reconciler.decide.annotations import PLACED
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.status import rejection_key
 from reconciler.decide.workloads import Settled
+from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
@@ -94,6 +95,23 @@ def test_a_policy_that_turns_to_workloads_made_by_others_leaves_its_own_behind(o
     assert [(one.verb, one.cause.why) for one in about(desired, "west")] == [
         (Verb.RELEASE, "its policy is about Deployment/web now")
     ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(
+            {"annotations": {"reconciler/owner": "staging/FederatedReplicaSet/shop/gone"}}, id="of another Fleet"
+        ),
+        pytest.param({"annotations": {"reconciler/owner": "production/IdlingPolicy/nights"}}, id="of idling"),
+        pytest.param({"owner": OwnerReference("apps/v1", "Deployment", "gone", "uid")}, id="copied by a Deployment"),
+        pytest.param({"terminating": True}, id="being deleted already"),
+        pytest.param({"annotations": {}}, id="without marks"),
+    ],
+)
+def test_what_is_left_alone(fields):
+    marks = {"name": "gone", "cluster": "west", "kind": "ReplicaSet", "annotations": a_left_one().annotations}
+    assert without(a_workload(**(marks | fields))).decisions == ()
 
 
 @pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
