@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -151,18 +152,18 @@ def test_who_places_it_now_takes_the_count_of_before_over(folder, total, own):
     assert counts(folder) == ALL_SIX
 
 
-@pytest.mark.parametrize(("target", "left"), [(1, 1), (4, 4), (5, 5), (9, 6)])
-def test_a_downscale_policy_decides_how_many_of_them_it_gets_back(folder, target, left):
+@pytest.mark.parametrize(("mode", "target", "left"), [("Enforce", 5, 5), ("Enforce", 9, 6), ("Observe", 1, 6)])
+def test_a_downscale_policy_lowers_what_gets_its_count_back_in_the_next_run(folder, mode, target, left):
     apply(folder)
     (folder.path / "policies" / "web.yaml").unlink()
-    folder.write("policies/at-one.yaml", at_one(target))
-    assert "4 -> 6" not in folder.plan(NOW).out or target == 9
+    folder.write("policies/at-one.yaml", f"{at_one(target)}  mode: {mode}\n")
     for name in OTHERS:
         (folder.path / "snapshot" / name / "web.yaml").unlink()
-    assert folder.apply(NOW).code == 0
-    found = {name: folder.replicas(name, "shop", "Deployment", "web") for name in NAMED}
-    assert found == dict.fromkeys(NAMED, left)
-    assert "No changes. The clusters match the policies." in folder.plan(NOW).out
+    for expected in (6, left):
+        assert folder.apply(NOW).code == 0
+        found = {name: folder.replicas(name, "shop", "Deployment", "web") for name in NAMED}
+        assert found == dict.fromkeys(NAMED, expected)
+    assert re.search("^No changes", folder.plan(NOW).out, re.MULTILINE)
 
 
 def test_what_an_autoscaler_controls_now_is_left_to_it_when_the_policy_is_removed(folder):
