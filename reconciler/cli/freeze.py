@@ -14,7 +14,7 @@ from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.object_names import object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, verb
-from reconciler.cli.output import Formats, document, say, show
+from reconciler.cli.output import Formats, document, say, say_each, show
 from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.cli.run_options import WORLD, FleetOptions
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freeze_values, freezes_text, read_freezes, scope_of
@@ -85,11 +85,14 @@ def freeze_command(options: FreezeOptions) -> int:
     records = FreezeRecords.of(options)
     reason, by = " ".join(options.reason.split()), options.by or user_of_this_machine()
     freeze = Freeze(records.cluster, records.namespace, records.now + options.length, reason, by)
+    replaced: dict[Freeze, None] = {}
 
     def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
-        return (*(other for other in freezes if not records.is_of(other)), freeze)
+        replaced.update(dict.fromkeys(other for other in freezes if records.is_of(other)))
+        return (*(other for other in freezes if other not in replaced), freeze)
 
     written, failures = records.written(change)
+    say_each("notice", (f"{_words(other, records, 'was ')}; this one takes its place" for other in replaced))
     show(FORMATS[options.output](freeze, written, records), options.output)
     return exit_of_clusters(written, failures)
 

@@ -170,9 +170,9 @@ def history_command(options: HistoryOptions) -> int:
         days, failures = [Day(read.changes)], list(read.failures)
     else:
         fleet = options.fleet()
-        if name is not None:
-            known_cluster(fleet, name, str(options.subject))
         days, failures = read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
+        if name is not None and not chosen(days, name):  # a cluster may have had another name then
+            known_cluster(fleet, name, str(options.subject))
     found = [change for change in chosen(days, name) if since <= change.time <= options.now]
     say_each("error", map(one_line, failures))
     dropped = sum(day.dropped for day in days)

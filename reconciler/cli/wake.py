@@ -19,7 +19,7 @@ from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import run_progress
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, ByHandOptions
-from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time
+from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time, parse_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import (
@@ -174,7 +174,11 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
         where = str(asked[0].ref) if len(asked) == 1 else f"{len(asked)} objects"
         say(f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}")
     failures = [f"{idle.asked.ref}: {idle.problem}" for idle in waking.found if idle.problem]
+    until = parse_time(waking.wanted.get(EXCLUDE_UNTIL, ""))
     for target in asked:
+        before = parse_time(target.annotations.get(EXCLUDE_UNTIL, ""))
+        if until is not None and before is not None and until < before:
+            say(f"warning: {target.ref}: was excluded from idling for longer, until {format_time(before)}")
         try:
             changes = annotation_changes(target.annotations, waking.wanted)
             world.accesses[target.ref.cluster].cluster.write(annotation_patch(target, changes))

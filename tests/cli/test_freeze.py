@@ -84,6 +84,12 @@ def test_unfreeze_ends_one_scope_and_says_what_else_is_frozen(week: Folder) -> N
     assert state(week) == "dark"
 
 
+def test_a_freeze_that_another_one_replaces_is_said(week: Folder) -> None:
+    brake(week, "2026-11-16 19:00")
+    words = "was frozen by alice until Fri 2026-11-20 18:00 UTC: load test; this one takes its place"
+    assert brake(week, "2026-11-16 19:10").err == f"notice: Fleet week: {words}\n"
+
+
 def test_a_slash_at_the_end_changes_nothing(week: Folder) -> None:
     for scope in ("dev/", "dev-1/", "dev/dev-1/"):
         assert brake(week, "2026-11-16 19:00", "freeze", scope).code == 0

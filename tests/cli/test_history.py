@@ -46,7 +46,7 @@ from reconciler.pod_requests import Hours
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
 from tests.pipeline.calls import Folder
-from tests.pipeline.week import a_week, at, rfc3339
+from tests.pipeline.week import FLEET, a_week, at, rfc3339
 from tests.plan.decisions import a_decision
 
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
@@ -263,6 +263,15 @@ def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writ
     assert scales == ["suspend true -> false", "suspend false -> true"]
     last_hour = week.call("history", "--since", "1h", "--snapshot", "snapshot", "--now", now).out
     assert last_hour == "No changes recorded.\n"
+
+
+def test_a_cluster_that_had_another_name_has_its_history_under_that(week: Folder) -> None:
+    week.apply(rfc3339(at("2026-11-16 20:05")))
+    week.write("policies/fleet.yaml", FLEET.replace("dev", "new"))
+    (week.path / "snapshot/dev").rename(week.path / "snapshot/new")
+    look = ("--snapshot", "snapshot", "--now", rfc3339(at("2026-11-16 21:00")))
+    assert "dev/dev-1/Deployment/web" in week.call("history", "dev", *look).out
+    assert week.call("history", "old", *look).code == 64
 
 
 def test_a_wake_by_hand_is_in_the_history_of_the_run_that_releases_it(week: Folder) -> None:

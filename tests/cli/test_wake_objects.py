@@ -213,6 +213,15 @@ def test_a_wake_for_less_than_min_awake_says_that_it_stays_awake_for_longer(tmp_
     assert said.err.startswith(f"warning: --for 30m: {words}\n")
 
 
+def test_a_wake_that_ends_earlier_than_one_before_says_so(tmp_path):
+    folder = a_folder(tmp_path, a_deployment(**RECORD))
+    options = ("--snapshot", "snapshot", "--now", NOW, "--quiet")
+    assert folder.call("wake", "east/shop/deploy/web", "--for", "4h", *options).err == ""
+    words = "was excluded from idling for longer, until 2026-11-21T02:20:00Z"
+    said = folder.call("wake", "east/shop/deploy/web", "--for", "3h", *options)
+    assert said.err == f"warning: east/shop/Deployment/web: {words}\n"
+
+
 def test_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     said = folder.call("wake", "east/shop/svc/web", "--for", "4h", "--snapshot", "snapshot", "--now", NOW, "--quiet")
