@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, alternatives, nearest, nearest_of, shown
-from reconciler.policy.schemas import validator_of
+from reconciler.policy.schemas import referred, validator_of
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 from reconciler.yaml.documents import Document
 from reconciler.yaml.reader import plain_value
@@ -35,7 +35,7 @@ def shape_problems(document: Document, kind: str, part: str = "") -> list[Proble
     """
     validator = validator_of(kind, part)
     errors = list(validator.iter_errors(document.value))
-    found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, document)]
+    found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, document, validator.schema)]
     while wrong := [error for error in errors if not _is_known(error, document)]:
         for error in wrong:
             _take_out(error, document)
@@ -91,12 +91,15 @@ def _take_out(error: Any, document: Document) -> None:
         document.take_out(path)
 
 
-def _problems_of(error: Any, document: Document) -> Iterator[Problem]:
-    """Yield one jsonschema error as problems: several where several fields are unknown."""
+def _problems_of(error: Any, document: Document, root: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield an error of `root`, the whole schema, as problems: several where several fields are unknown."""
     path = tuple(error.absolute_path)
     if _is_key(error):
         wanted = expectation(error.schema)
         yield document.problem((*path, error.instance), f"is no valid key, expected {wanted}", key=True)
+        return
+    if error.validator == "required":
+        yield from _missing(error, document, root)
         return
     yield from _WORDS.get(error.validator, _other)(error, document, path)
 
@@ -118,11 +121,12 @@ def _meant(name: str, error: Any) -> str | None:
     return nearest_of(name, absent)
 
 
-def _missing(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+def _missing(error: Any, document: Document, root: Mapping[str, Any]) -> Iterator[Problem]:
     for name in error.validator_value:
         if name not in error.instance and error.message.startswith(repr(name)):
-            wanted = expectation(error.schema.get("properties", {}).get(name, {}))
-            yield document.problem((*path, name), f"is missing, expected {wanted}")
+            field = error.schema.get("properties", {}).get(name, {})
+            wanted = expectation(root["$defs"][referred(field)] if "$ref" in field else field)
+            yield document.problem((*error.absolute_path, name), f"is missing, expected {wanted}")
 
 
 def _enum(error: Any, document: Document, path: Path) -> Iterator[Problem]:
@@ -185,7 +189,6 @@ def _other(error: Any, document: Document, path: Path) -> Iterator[Problem]:
 
 _WORDS: dict[str, Callable[[Any, Document, Path], Iterator[Problem]]] = {
     "additionalProperties": _unknown,
-    "required": _missing,
     "enum": _enum,
     "type": _type,
     "maxLength": _length,
