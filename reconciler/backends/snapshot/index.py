@@ -142,10 +142,11 @@ class Index:
 
     def model_object(self, resource: Resource[T], entry: ManifestEntry) -> T:
         """Return `entry` as the type in model.py that `resource` is read as."""
-        read = (resource, self.scales.get((entry.group, entry.kind)))  # copies share it, and may have other switches
-        if entry.model_object is None or entry.model_object[0] != read:
-            entry.model_object = (read, model_object(resource, entry.decoded, self.cluster, read[1]))
-        made: T = entry.model_object[1]
+        known, scale = entry.model_object, self.scales.get((entry.group, entry.kind))
+        if known is None or known[0] != resource or known[1] != scale:  # a copy may have other switches
+            known = (resource, scale, model_object(resource, entry.decoded, self.cluster, scale))
+            entry.model_object = known
+        made: T = known[2]
         return made
 
     def key_of(self, entry: ManifestEntry) -> Key:

@@ -90,7 +90,7 @@ class ManifestEntry:
         self.decoded = decoded
         self.value: Any = value if isinstance(decoded, Named) else None
         self.key = Key(self.group, self.kind, self.namespace, self.name)
-        self.model_object: tuple[Any, Any] | None = None
+        self.model_object: tuple[Any, Any, Any] | None = None
         self.file: ManifestFile
         self.document: Document
         self.path: FieldPath = ()
