@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.policy.kinds.fields import API_VERSION, scalar_text
-from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policies_of
-from reconciler.policy.types import FederatedReplicaSet, PolicySet
+from reconciler.policy.policy_kinds import OWN_KINDS, policies_of
+from reconciler.policy.types import FederatedReplicaSet, Fleet, IdlingPolicy, PolicySet
 from reconciler.version import OUTPUT_VERSION
 
 _Json = dict[str, Any]
@@ -39,7 +39,7 @@ def compile_policies(policies: PolicySet) -> dict[str, Any]:
 
 def _rule(kind: str, policy: Any, fields: msgspec.Struct) -> _Json:
     spec: _Json = msgspec.json.decode(msgspec.json.encode(fields, enc_hook=scalar_text, order="deterministic"))
-    POLICY_KINDS[kind].complete(spec, policy)
+    _complete(spec, policy)
     tenant, _, name = policy.name.rpartition("/")  # as written: "a/sleep" is no name of an object
     metadata: _Json = {"name": name}
     if isinstance(policy, FederatedReplicaSet):
@@ -52,6 +52,24 @@ def _rule(kind: str, policy: Any, fields: msgspec.Struct) -> _Json:
     owner = {"tenant": tenant} if tenant else {}
     head = {"at": str(policy.place), **owner, "apiVersion": API_VERSION, "kind": kind}
     return {**head, "metadata": metadata, "spec": spec}
+
+
+def _complete(spec: _Json, policy: Any) -> None:
+    """Put into `spec`, the policy as JSON, the defaults that other values decide, and take out clusters of others.
+
+    A selector and a template stand as they are written: they may have fields that only Kubernetes knows.
+    """
+    if isinstance(policy, Fleet):
+        contexts = {cluster.name: cluster.connection.context for cluster in policy.clusters}
+        spec["clusters"] = [stated for stated in spec["clusters"] if stated["name"] in contexts]
+        for stated in spec["clusters"]:
+            stated["connection"]["context"] = contexts[stated["name"]]
+    if isinstance(policy, IdlingPolicy):
+        spec["wakeOrder"]["group"] = (policy.wake_order.group or policy.name).rpartition("/")[2]
+    if isinstance(policy, FederatedReplicaSet) and policy.target is None:
+        spec |= {"selector": policy.selector, "template": policy.template}
+    for name in {"podPicker", "downscalePodPicker"} & spec.keys():
+        spec[name]["http"]["port"] = policy.pod_picker.port
 
 
 # The differences between two sets of policies, in the words of the policy language: fields, names, removals.

@@ -21,20 +21,17 @@ from reconciler.policy.kinds.downscale_policy import (
     POD_PICKER,
     DeploymentDocument,
     DownscalePolicyDocument,
-    complete_downscale,
     deployment_of,
     downscale_policy_of,
 )
 from reconciler.policy.kinds.federated_replica_set import (
     FederatedReplicaSetDocument,
-    complete_federated,
     federated_replica_set_of,
     federated_within,
 )
-from reconciler.policy.kinds.fleet import FleetDocument, complete_fleet, fleet_of
+from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import (
     IdlingPolicyDocument,
-    complete_idling,
     idling_policy_of,
     idling_within,
 )
@@ -51,14 +48,13 @@ class PolicyKind(Struct, frozen=True, kw_only=True):
     """What is known of a kind of policies. Paths are those of fields; None: it has none.
 
     `build` makes the policy of a document and its fields; problems are gathered in the document. `into` is the field of
-    a PolicySet that has the policies of the kind. `complete` puts into a spec, as JSON, the defaults that other values
-    decide. `within` makes it one of a tenant, which selects nothing else than what that has.
+    a PolicySet that has the policies of the kind. `within` makes it one of a tenant, which selects nothing else than
+    what that has.
     """
 
     document: type[Struct]
     build: Callable[[PolicyDocument, Any], Any]
     into: str
-    complete: Callable[[dict[str, Any], Any], None] = lambda _spec, _policy: None
     within: Callable[[TenantBounds, Any], Any] = lambda _bounds, policy: policy
     form_of: str = ""  # the kind that it is another way to write
     equals: str = ""  # what happens to an object that two policies of equal priority select; "": it has no selector
@@ -80,12 +76,11 @@ def policy_document(
 
 
 POLICY_KINDS = {
-    "Fleet": PolicyKind(document=FleetDocument, build=fleet_of, into="fleet", complete=complete_fleet),
+    "Fleet": PolicyKind(document=FleetDocument, build=fleet_of, into="fleet"),
     "IdlingPolicy": PolicyKind(
         document=IdlingPolicyDocument,
         build=idling_policy_of,
         into="idling",
-        complete=complete_idling,
         within=idling_within,
         equals="is not newly idled",
         production=_PRODUCTION,
@@ -100,7 +95,6 @@ POLICY_KINDS = {
         document=FederatedReplicaSetDocument,
         build=federated_replica_set_of,
         into="federated",
-        complete=complete_federated,
         within=federated_within,
         namespace=_NAMESPACE,
         clusters=("spec", "preferences", "clusters"),
@@ -111,7 +105,6 @@ POLICY_KINDS = {
         document=DownscalePolicyDocument,
         build=downscale_policy_of,
         into="downscale",
-        complete=complete_downscale,
         within=TenantBounds.owned,
         equals="is not changed",
         pod_picker=POD_PICKER,

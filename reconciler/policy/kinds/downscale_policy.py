@@ -26,7 +26,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     given,
 )
-from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, complete_port, pod_picker_of
+from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import (
     NamespaceSelectorFields,
     Selector,
@@ -167,11 +167,6 @@ def _policy_of(document: PolicyDocument, name: str, spec: DownscalePolicySpec, p
     if policy.pod_picker is not None and policy.strategy != "Logarithmic":
         document.warn(("spec", "strategy"), "counts for nothing beside podPicker")
     return policy
-
-
-def complete_downscale(spec: dict[str, Any], policy: DownscalePolicy) -> None:
-    """Put the port of the pod picker into `spec`, the policy as JSON."""
-    complete_port(spec.get("podPicker"), policy.pod_picker)
 
 
 def _chooser(policy: DownscalePolicy) -> str:

@@ -34,7 +34,7 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     given,
 )
-from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, complete_port, pod_picker_of
+from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
 from reconciler.policy.kinds.tenant_bounds import TenantBounds
 from reconciler.untrusted_text import LARGEST
@@ -327,16 +327,6 @@ def federated_within(
     preferences = replace(policy.preferences, clusters=clusters or policy.clusters)
     unnamed = tuple(name for name in clusters if not policy.is_named(name))
     return replace(policy, preferences=preferences, tenant=tenant.name, within=tenant.clusters, unnamed=unnamed)
-
-
-def complete_federated(spec: dict[str, Any], policy: FederatedReplicaSet) -> None:
-    """Put into `spec`, the policy as JSON, the port of the pod picker, and the selector and template as they are
-    written: they may have fields that only Kubernetes knows.
-    """
-    for name, manifest in (("selector", policy.selector), ("template", policy.template)):
-        if manifest is not None:
-            spec[name] = dict(manifest)
-    complete_port(spec.get("downscalePodPicker"), policy.pod_picker)
 
 
 def check_preferences(document: PolicyDocument, path: Path, preferences: Preferences) -> None:

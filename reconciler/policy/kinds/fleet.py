@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
@@ -242,14 +242,6 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
     _check_names(document, fleet)
     return fleet
-
-
-def complete_fleet(spec: dict[str, Any], fleet: Fleet) -> None:
-    """Put the contexts into `spec`, the Fleet as JSON, and take out the clusters of other tenants."""
-    contexts = {cluster.name: cluster.connection.context for cluster in fleet.clusters}
-    spec["clusters"] = [stated for stated in spec["clusters"] if stated["name"] in contexts]
-    for stated in spec["clusters"]:
-        stated["connection"]["context"] = contexts[stated["name"]]
 
 
 def _check_names(document: PolicyDocument, fleet: Fleet) -> None:

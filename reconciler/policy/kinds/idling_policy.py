@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
@@ -201,11 +201,6 @@ def idling_within(bounds: TenantBounds, policy: IdlingPolicy) -> IdlingPolicy:
     order = replace(policy.wake_order, group=f"{bounds.tenant.name}/{policy.wake_order.group}")
     owned: IdlingPolicy = bounds.owned(replace(policy, wake_order=order))
     return owned
-
-
-def complete_idling(spec: dict[str, Any], policy: IdlingPolicy) -> None:
-    """Put the group of the wake order into `spec`, the policy as JSON."""
-    spec["wakeOrder"]["group"] = (policy.wake_order.group or policy.name).rpartition("/")[2]
 
 
 def _check(document: PolicyDocument, policy: IdlingPolicy, *, broken: bool) -> None:

@@ -129,12 +129,6 @@ def pod_picker_of(document: PolicyDocument, path: Path, fields: PodPickerFields 
     return picker
 
 
-def complete_port(spec: dict[str, Any] | None, picker: PodPicker | None) -> None:
-    """Put the port into `spec`, a pod picker as JSON: its default is that of the scheme."""
-    if spec is not None and picker is not None:
-        spec["http"]["port"] = picker.port
-
-
 def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> PickerHeader:
     name, value, source = fields.name, given(fields.value), given(fields.value_from)
     if not re.fullmatch(HEADER_NAME, name):
