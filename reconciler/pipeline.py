@@ -14,13 +14,12 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent
-from reconciler.decide.decisions import DesiredState, Job, Undecided
+from reconciler.decide.decisions import DesiredState
 from reconciler.decide.downscale.every_decrease import seen_replicas
 from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.limits import within_limits
-from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import Observation, ReadProgress, no_progress
@@ -228,7 +227,7 @@ class _Planner(Struct, frozen=True):
                 break
             asked.update(questions)
             state, desired = isolated(self._answered(state, questions), partial(self._desired, run))
-        return state, replace(desired, undecided=desired.undecided + _unanswered(desired))
+        return state, desired
 
     def _answered(self, state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
         """Return `state` with the answers to what a decision asks; that is reading, not deciding."""
@@ -423,21 +422,3 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
 def _run(policies: PolicySet, digest: str, request: RunRequest) -> Run:
     run = Run(request.now, request.run_id, request.revision, request.allow_exceed, request.allow_removed)
     return run if run.id else replace(run, id=run_id(policies.digest, digest, run))
-
-
-def _unanswered(desired: DesiredState) -> tuple[Undecided, ...]:
-    return tuple(
-        Undecided(
-            str(question.workload),
-            _job_of(desired, question),
-            "",
-            (reason(ReasonCode.LIST_UNREADABLE, list="its pods"),),
-        )
-        for question in desired.questions
-    )
-
-
-def _job_of(desired: DesiredState, question: PodsQuestion) -> Job:
-    """Return whose question it is: that of a decrease's victims where there is one, else placement's."""
-    shrinks = any(decision.ref == question.workload and decision.removed for decision in desired.decisions)
-    return "downscale" if shrinks else "placement"

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     DOWNSCALER_EXCLUDE,
@@ -44,34 +45,6 @@ def selects_kind(selector: WorkloadSelector, workload: Workload) -> bool:
     ref = workload.ref
     named = names_kind(selector, ref.kind, ref.group) if selector.kinds else (ref.group, ref.kind) in SCALABLE_KINDS
     return named and workload.owner is None  # the ReplicaSet of a Deployment has its labels
-
-
-def exclusions_by(
-    policy: IdlingPolicy | DownscalePolicy,
-    fleet_cluster: FleetCluster,
-    namespace_labels: Mapping[str, str],
-    found: Workload | Service,
-) -> Iterator[str]:
-    """Yield the fields of one `policy` that exclude a workload or a Service by itself, "exclude[0]" for instance."""
-    ref = found.ref
-    for position, selector in enumerate(policy.exclude):
-        inside = selector.selects_cluster(fleet_cluster) and selector.namespaces.matches(
-            ref.namespace, namespace_labels
-        )
-        if inside and _excludes(selector, found):
-            yield f"exclude[{position}]"
-
-
-def _excludes(selector: Selector, found: Workload | Service) -> bool:
-    """Return whether `selector` has what is in one of its namespaces. Custom kinds need not be named for that."""
-    if selector.services is None and selector.workloads is None:
-        return True
-    if isinstance(found, Service):
-        return selector.selects_service(found)
-    workloads = selector.workloads
-    if workloads is None or (workloads.kinds and not names_kind(workloads, found.ref.kind, found.ref.group)):
-        return False
-    return workloads.objects.matches(found.ref.name, found.labels)
 
 
 def names_kind(selector: WorkloadSelector | None, kind: str, group: str = "") -> bool:
@@ -132,13 +105,13 @@ class SelectingPolicies(Generic[Ranked]):
         self._by_namespace: SelectorIndex[Ranked] = SelectorIndex(
             (policy.selector.namespaces, policy) for policy in self.reaching
         )
-        self._excluding: SelectorIndex[_Excluding[Ranked]] = SelectorIndex(
-            (selector.namespaces, (policy, position, selector))
+        self._excluding: SelectorIndex[tuple[Selector, tuple[Ranked, str]]] = SelectorIndex(
+            (selector.namespaces, (_whole(selector), (policy, f"exclude[{position}]")))
             for policy in self.reaching
             for position, selector in enumerate(policy.exclude)
             if selector.selects_cluster(fleet_cluster)
         )
-        self._excluded: dict[str, _ExcludedInNamespace[Ranked]] = {}
+        self._excluded: dict[str, _InNamespace[tuple[Ranked, str]]] = {}
         self._labels = namespace_labels(cluster)
         self._inside: dict[str, _InNamespace[Ranked]] = {}
         self._shared: dict[tuple[str, ...], _InNamespace[Ranked]] = {}
@@ -156,13 +129,18 @@ class SelectingPolicies(Generic[Ranked]):
         """Return those that exclude a workload or a Service by itself, with the field that does, "exclude[0]"; one with
         several such fields comes once for each.
 
-        A workload behind an excluded Service is excluded with it, which is for the caller to know.
+        A workload behind an excluded Service is excluded with it, which is for the caller to know. Custom kinds need
+        not be named to be excluded.
         """
-        namespace = found.ref.namespace
-        if namespace not in self._excluded:
-            inside = self._excluding.matching(namespace, self._labels.get(namespace, {}))
-            self._excluded[namespace] = _ExcludedInNamespace(inside)
-        return self._excluded[namespace].by(found)
+        ref = found.ref
+        if ref.namespace not in self._excluded:
+            inside = self._excluding.matching(ref.namespace, self._labels.get(ref.namespace, {}))
+            self._excluded[ref.namespace] = _InNamespace(inside)
+        excluded = self._excluded[ref.namespace]
+        if isinstance(found, Service):
+            return excluded.services.matching(ref.name, found.labels)
+        workloads = excluded.workloads.matching(ref.name, found.labels)
+        return [by for selector, by in workloads if not selector.kinds or names_kind(selector, ref.kind, ref.group)]
 
     def _in(self, namespace: str) -> _InNamespace[Ranked]:
         """Return the policies of `namespace`; namespaces that the same policies select share them."""
@@ -170,52 +148,31 @@ class SelectingPolicies(Generic[Ranked]):
             policies = self._by_namespace.matching(namespace, self._labels.get(namespace, {}))
             names = tuple(policy.name for policy in policies)
             if names not in self._shared:
-                self._shared[names] = _InNamespace(policies)
+                self._shared[names] = _InNamespace((policy.selector, policy) for policy in policies)
             self._inside[namespace] = self._shared[names]
         return self._inside[namespace]
 
 
-class _InNamespace(Generic[Ranked]):
-    def __init__(self, policies: Sequence[Ranked]) -> None:
-        selectors = [(policy.selector, policy) for policy in policies]
-        self.services: SelectorIndex[Ranked] = SelectorIndex(
-            (selector.services, policy) for selector, policy in selectors if selector.services is not None
+def _whole(selector: Selector) -> Selector:
+    """Return an exclusion where both are stated: neither means everything."""
+    if selector.services is None and selector.workloads is None:
+        return replace(selector, services=_EVERYTHING, workloads=WorkloadSelector())
+    return selector
+
+
+class _InNamespace(Generic[Chosen]):
+    """What selectors select in one namespace, by itself."""
+
+    def __init__(self, selectors: Iterable[tuple[Selector, Chosen]]) -> None:
+        found = list(selectors)
+        self.services: SelectorIndex[Chosen] = SelectorIndex(
+            (selector.services, chosen) for selector, chosen in found if selector.services is not None
         )
-        self.workloads: SelectorIndex[tuple[WorkloadSelector, Ranked]] = SelectorIndex(
-            (selector.workloads.objects, (selector.workloads, policy))
-            for selector, policy in selectors
+        self.workloads: SelectorIndex[tuple[WorkloadSelector, Chosen]] = SelectorIndex(
+            (selector.workloads.objects, (selector.workloads, chosen))
+            for selector, chosen in found
             if selector.workloads is not None
         )
-
-
-_Excluding = tuple[Ranked, int, Selector]
-"""A policy, and which of the selectors of what it excludes."""
-
-
-class _ExcludedInNamespace(Generic[Ranked]):
-    """What is excluded in one namespace."""
-
-    def __init__(self, excluding: Sequence[_Excluding[Ranked]]) -> None:
-        selectors = [(each[2], each) for each in excluding]
-        self._services = SelectorIndex(
-            (selector.services or _EVERYTHING, each)
-            for selector, each in selectors
-            if selector.services is not None or selector.workloads is None
-        )
-        self._workloads = SelectorIndex(
-            (_EVERYTHING if selector.workloads is None else selector.workloads.objects, each)
-            for selector, each in selectors
-            if selector.workloads is not None or selector.services is None
-        )
-
-    def by(self, found: Workload | Service) -> list[tuple[Ranked, str]]:
-        """Return the policies that exclude `found`, once for each of their fields that do."""
-        index = self._services if isinstance(found, Service) else self._workloads
-        return [
-            (policy, f"exclude[{position}]")
-            for policy, position, selector in index.matching(found.ref.name, found.labels)
-            if _excludes(selector, found)
-        ]
 
 
 def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:

@@ -7,11 +7,12 @@ from itertools import chain
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, read_placed, read_time
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
-from reconciler.decide.selectors import exclusions_by, local_key, names_kind
+from reconciler.decide.selectors import SelectingPolicies, local_key, names_kind
 from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.plan.model import Plan, json_value
@@ -21,6 +22,7 @@ from reconciler.policy.types import (
     IdlingPolicy,
     ObjectSelector,
     PolicySet,
+    Selector,
     WorkloadSelector,
 )
 from reconciler.report.change_words import (
@@ -92,8 +94,10 @@ def _match(
         parts.append(SelectorPart("workloads", owned or _workload_problem(selector.workloads, workload)))
     if selector.services is not None:
         parts.append(SelectorPart("services", owned or _service_problem(selector.services, workload, cluster)))
-    fields = () if member is None else tuple(exclusions_by(policy, member, labels, workload))
-    parts += [SelectorPart(field, f"excludes {ref.name}") for field in fields]
+    if member is not None:
+        anywhere = replace(policy, selector=Selector())  # what it excludes is told though it does not reach the cluster
+        excluding = SelectingPolicies((anywhere,), member, cluster).excluding(workload)
+        parts += [SelectorPart(field, f"excludes {ref.name}") for _, field in excluding]
     return SelectorMatch(policy, tuple(parts))
 
 
