@@ -105,7 +105,7 @@ def import_command(options: ImportOptions) -> int:
     else:
         _write(options.out, text)
     if not options.quiet:
-        for loss in imported.losses:
+        for loss in imported.losses.values():
             say(f"not carried over: {loss}")
         for line in _next(options.tool, imported, options.out):
             say(line)
@@ -125,7 +125,7 @@ def _imported(options: ImportOptions) -> Imported:
     manifests = _of_context(context, options, kinds) if context else read_manifests(paths)
     imported = read(manifests)
     if not imported.policies:
-        say_each("warning", imported.losses)
+        say_each("warning", imported.losses.values())
         where = context or ", ".join(paths)
         raise UsageError(
             f"import: no policy can be made of {options.tool} in {where}: {len(manifests)} objects were read"

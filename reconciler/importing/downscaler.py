@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.importing.downscaler_flags import controller_of
-from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, policy_name
+from reconciler.importing.manifests import Imported, Loss, Manifest, policy_name
 from reconciler.importing.periods import (
     WORDS,
     Criterion,
@@ -100,7 +100,7 @@ def import_downscaler(manifests: Iterable[Manifest], *, go: bool) -> Imported:
 class _DownscalerImport:
     def __init__(self, manifests: Sequence[Manifest], go: bool) -> None:
         self._go = go
-        self._gathering = Gathering()
+        self._gathering = Imported()
         controller = self._controller = controller_of(manifests, go)
         self._dialect = Dialect(go, controller.flag("default-timezone"), controller.flag("default-weekframe"))
         self._namespaces = {manifest.name: manifest for manifest in manifests if manifest.kind == "Namespace"}
@@ -115,7 +115,7 @@ class _DownscalerImport:
             self._check_annotations(manifest)
         left_out: list[Mapping[str, Any]] = []
         if not self._kinds:
-            return self._gathering.imported()  # nothing that it scales is scaled here
+            return self._gathering  # nothing that it scales is scaled here
         of_workloads = self._of_workloads(left_out)
         of_namespaces = self._of_namespaces(left_out)
         self._default(left_out)
@@ -126,7 +126,7 @@ class _DownscalerImport:
         for (namespace, kind, objects), setting in of_workloads:
             selector = {"kinds": [kind], "include": objects}
             self._add(f"{namespace}-{objects[0]}", setting, _Selection(20, {"include": [namespace]}, (), selector))
-        return self._gathering.imported()
+        return self._gathering
 
     def _add(self, name: str, setting: _Setting, selection: _Selection) -> None:
         criterion = setting.criterion

@@ -104,7 +104,7 @@ class _KarmadaImport(PlacementImport):
             if key not in done:
                 done.add(key)
                 self._add(policy, target, losses)
-        return self.gathering.imported(self.named)
+        return self.gathering
 
     @staticmethod
     def _priority(policy: Manifest) -> int:
@@ -164,7 +164,7 @@ class _KarmadaImport(PlacementImport):
         groups = mappings(placement.get("clusterAffinities"))
         names = self._affine(groups[0] if groups else placement.get("clusterAffinity"), self.known)
         for name in names:
-            self.named.setdefault(name, {})
+            self.gathering.clusters.setdefault(name, {})
         return names
 
     def _affine(self, affinity: Any, clusters: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode
 
 from reconciler.backends.patched_values import value_below
-from reconciler.importing.manifests import Gathering, Imported, Loss, Manifest, mappings, policy_name
+from reconciler.importing.manifests import Imported, Loss, Manifest, mappings, policy_name
 from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
 from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK
 from reconciler.untrusted_text import MOST_REPLICAS
@@ -41,7 +41,7 @@ _PATCHED = {
 
 def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
     """Return the policies of SleepInfos; those of one namespace and selection are one, idle while any of them is."""
-    gathering = Gathering()
+    gathering = Imported()
     together: dict[str, list[Manifest]] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) == SLEEP_INFO:
@@ -54,7 +54,7 @@ def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
         number = of_namespace.setdefault(first.namespace, 0)
         of_namespace[first.namespace] += 1
         _add(gathering, alike, number)
-    return gathering.imported()
+    return gathering
 
 
 def _selection(manifest: Manifest) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ def _selection(manifest: Manifest) -> Mapping[str, Any]:
     return {key: spec[key] for key in keys if key in spec}
 
 
-def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
+def _add(gathering: Imported, alike: Sequence[Manifest], number: int) -> None:
     """Add the policies of SleepInfos that differ only in their times. `number` others of the namespace came before."""
     losses = [loss for manifest in alike for loss in _without_counterpart(gathering, manifest)]
     windows: dict[str, None] = {}
@@ -94,7 +94,7 @@ def _add(gathering: Gathering, alike: Sequence[Manifest], number: int) -> None:
         gathering.add("IdlingPolicy", policy_name(first.namespace, first.name), spec, losses)
 
 
-def _without_counterpart(gathering: Gathering, manifest: Manifest) -> Iterator[Loss]:
+def _without_counterpart(gathering: Imported, manifest: Manifest) -> Iterator[Loss]:
     for kind, idles in _patches(manifest):
         if not idles:
             words = "has no counterpart: a policy sets replicas to 0, or suspends CronJobs"

@@ -58,14 +58,14 @@ class _KubeFedImport(PlacementImport):
                 self._add(manifest, manifest)
             else:
                 self.gathering.lose(manifest, "spec.targetKind", f'"{key[0]}" has no counterpart')
-        return self.gathering.imported(self.named)
+        return self.gathering
 
     def _add(self, manifest: Manifest, preference: Manifest | None) -> None:
         lost = list(self._without_counterpart(manifest, preference))
         clusters = self._clusters_of(manifest) if preference is None else self._scheduled(manifest, preference, lost)
         for name in clusters:
             if name != "*":
-                self.named.setdefault(name, {})
+                self.gathering.clusters.setdefault(name, {})
         if not clusters:
             self.lose_clusters(manifest)
             return

@@ -168,30 +168,22 @@ class Loss(Struct, frozen=True):
         return f"{self.manifest}: {self.field}: {self.words}"
 
 
-class Imported(Struct, frozen=True):
-    """The policies made of manifests. `clusters` are the clusters that they name, with their labels.
+class Imported(Struct):
+    """The policies made of manifests, by kind and name; what is lost of a policy stands above it as a comment.
 
-    `remarks` are the losses that concern a policy, by its kind and name.
+    `losses` are all by their texts, `remarks` those that concern a policy, by its kind and name. `clusters` are the
+    clusters that the policies name, with their labels.
     """
 
-    policies: tuple[Policy, ...] = ()
-    losses: tuple[Loss, ...] = ()
-    clusters: Mapping[str, Mapping[str, str]] = {}
-    remarks: Mapping[tuple[str, str], Sequence[Loss]] = {}
-
-
-class Gathering:
-    """Gathers policies and losses; what is lost of a policy stands above it as a comment."""
-
-    def __init__(self) -> None:
-        self._policies: dict[tuple[str, str], Policy] = {}
-        self._losses: dict[str, Loss] = {}
-        self._remarks: dict[tuple[str, str], list[Loss]] = {}
+    policies: dict[tuple[str, str], Policy] = {}
+    losses: dict[str, Loss] = {}
+    clusters: dict[str, Mapping[str, str]] = {}
+    remarks: dict[tuple[str, str], Sequence[Loss]] = {}
 
     def lose(self, manifest: Manifest, field: str, words: str) -> Loss:
         """Note, and return, what is not carried over."""
         loss = Loss(manifest, field, words)
-        return self._losses.setdefault(str(loss), loss)
+        return self.losses.setdefault(str(loss), loss)
 
     def add(
         self, kind: str, name: str, spec: Policy, losses: Iterable[Loss] = (), namespace: str = "", **others: Any
@@ -201,15 +193,11 @@ class Gathering:
         """
         metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **others}
         key, number = (kind, f"{namespace}/{name}"), 2
-        while key in self._policies:
+        while key in self.policies:
             metadata["name"] = f"{name}-{number}"
             key, number = (kind, f"{namespace}/{metadata['name']}"), number + 1
-        self._policies[key] = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
-        self._remarks[key] = [*losses]
-
-    def imported(self, clusters: Mapping[str, Mapping[str, str]] | None = None) -> Imported:
-        """Return all that was gathered."""
-        return Imported(tuple(self._policies.values()), tuple(self._losses.values()), clusters or {}, self._remarks)
+        self.policies[key] = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+        self.remarks[key] = [*losses]
 
 
 def policy_name(*parts: str) -> str:
@@ -226,10 +214,8 @@ def fleet_document(clusters: Sequence[Mapping[str, Any]]) -> Policy:
 def policy_text(imported: Imported, fleet: Policy | None) -> str:
     """Return the policies as YAML, behind `fleet` where one is given, each with what it does not say as comments."""
     parts = [] if fleet is None else [block_text(fleet)]
-    for policy in imported.policies:
-        metadata = policy["metadata"]
-        key = (policy["kind"], f"{metadata.get('namespace', '')}/{metadata['name']}")
-        lines = [f"# Not carried over: {one_line(str(loss))}\n" for loss in imported.remarks.get(key, ())]
+    for key, policy in imported.policies.items():
+        lines = [f"# Not carried over: {one_line(str(loss))}\n" for loss in imported.remarks[key]]
         parts.append("".join(lines) + block_text(policy))
     return "---\n".join(parts)
 
@@ -245,9 +231,8 @@ class PlacementImport:
     """The import of what places workloads on clusters, which are objects of `kind` among the manifests, or named."""
 
     def __init__(self, manifests: Sequence[Manifest], group: str, kind: str) -> None:
-        self.gathering = Gathering()
-        self.known = {one.name: dict(one.labels) for one in manifests if (one.group, one.kind) == (group, kind)}
-        self.named: dict[str, Mapping[str, str]] = dict(self.known)
+        self.known = {one.name: one.labels for one in manifests if (one.group, one.kind) == (group, kind)}
+        self.gathering = Imported(clusters=dict(self.known))
 
     def selected(self, selector: Any) -> list[str]:
         """Return the clusters whose labels a label selector of Kubernetes matches."""
