@@ -59,15 +59,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Step(Struct, frozen=True):
     """One run: at which time, what it planned, what became of that.
 
-    `state` is what the run saw, `replicas` those of every workload after it (a CronJob 1, suspended 0). `targets` has
-    what each ScaledObject and each HorizontalPodAutoscaler scales, `had` the replicas of those that were idle by a
-    pause of KEDA, and `lowered` how much lower the minimum of an autoscaler is after it, by what it scales.
+    `state` is what the run saw, `before` and `replicas` those of every workload before and after it (a CronJob 1,
+    suspended 0). `targets` has what each ScaledObject and each HorizontalPodAutoscaler scales, `had` the replicas of
+    those that were idle by a pause of KEDA, and `lowered` how much lower the minimum of an autoscaler is after it, by
+    what it scales.
     """
 
     at: datetime
     plan: Plan
     state: ObservedState
     outcomes: tuple[Outcome, ...]
+    before: Mapping[ObjectRef, int]
     replicas: Mapping[ObjectRef, int]
     changed: bool  # something was written, Events aside
     changes: int = 0  # how much was written so far, in all runs and by others
@@ -112,6 +114,7 @@ class Simulation:
         autoscalers = {one.ref: one for found in state.clusters.values() for one in found.autoscalers}
         targets = _targets_of(workloads.values(), autoscalers.values())
         self._had |= _had_of(workloads, targets, at)
+        replicas = _replicas_of(workloads, targets)
         if applied.outcomes:
             written = [action.ref for action in made.actions]
             started = self._started_by_keda((ref, targets[ref]) for ref in written if ref in targets)
@@ -127,6 +130,7 @@ class Simulation:
             plan=made,
             state=state,
             outcomes=applied.outcomes,
+            before=replicas,
             replicas=_replicas_of(workloads, targets),
             changed=self._changes() != before,
             changes=self._changes(),

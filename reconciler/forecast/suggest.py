@@ -8,7 +8,8 @@ is enough.
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -84,11 +85,25 @@ def nights_of(
     slots, seen = _slots(gaps, times, zone)
     called: dict[date, int] = {}
     for one in traffic:
-        for place, _ in one.arrivals(places.start, places.stop, step):
+        for place in _called(one, places, step):
             night, slot = slots[place]
             called[night] = called.get(night, 0) | 1 << slot
     enough = _MEASURED * timedelta(days=1) / step
     return {night: called.get(night, 0) for night, number in seen.items() if number >= enough}
+
+
+def _called(one: Traffic, places: range, step: timedelta) -> Iterator[int]:
+    """Yield the places before which somebody called: there, the window has more than what came to it earlier.
+
+    Unlike in an idle period, what the value rises by is too little: steady calls come as fast as they leave the window.
+    """
+    earlier = deque[float](maxlen=max(0, int(one.seconds // step.total_seconds()) - 1))
+    for place in places[: len(one.values)]:
+        value = one.values[place]
+        new = max(0.0, value - sum(earlier)) if value and math.isfinite(value) else 0.0
+        earlier.append(new)
+        if (round(one.scale * new) if one.seconds else new) > 0:
+            yield place
 
 
 @lru_cache(maxsize=1)  # all Services of a cluster are measured at the same times

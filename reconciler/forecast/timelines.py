@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -195,8 +195,7 @@ class Recording:
             self._assumptions.at(step)
         self._hold_back(step)
         self._undecided |= {undecided.subject: undecided.why for undecided in step.plan.undecided}
-        if self._last is not None:
-            self._wake(self._last, step)
+        self._wake(step)
         self._extend(step)
         self._last = step
 
@@ -237,11 +236,11 @@ class Recording:
             if held.number > known.number:
                 self._held[key] = replace(held, start=known.start)
 
-    def _wake(self, before: Step, step: Step) -> None:
+    def _wake(self, step: Step) -> None:
         more = {
-            ref: count - before.replicas.get(ref, 0)
+            ref: count - step.before.get(ref, 0)
             for ref, count in step.replicas.items()
-            if count > before.replicas.get(ref, 0) and self._has_pods(ref)
+            if count > step.before.get(ref, 0) and self._has_pods(ref)
         }
         if not more:
             return
@@ -309,8 +308,10 @@ def _without(workload: Workload, at: datetime) -> int:
 def total(wakes: Iterable[Wake], within: timedelta) -> Sequence[Wake]:
     """Return `wakes` with those joined that follow one another `within` so long, the largest first."""
     joined: list[Wake] = []
+    latest = datetime.min.replace(tzinfo=UTC)
     for wake in sorted(wakes, key=lambda one: one.at):
-        if joined and wake.at - joined[-1].at <= within:
+        follows, latest = wake.at - latest <= within, wake.at
+        if follows:
             last = joined[-1]
             clusters = dict(sorted((Counter(last.clusters) + Counter(wake.clusters)).items()))
             tiers = tuple(sorted((Counter(dict(last.tiers)) + Counter(dict(wake.tiers))).items()))

@@ -60,6 +60,17 @@ def test_the_hours_that_traffic_has_are_found(shape: Shape, downtime: tuple[str,
     assert found.downtime == downtime
 
 
+@pytest.mark.parametrize("step", [STEP, 3 * STEP])
+@pytest.mark.parametrize("seconds", [1800.0, 0.0], ids=["increase", "gauge"])
+def test_steady_and_falling_traffic_is_no_quiet_hour(seconds: float, step: timedelta) -> None:
+    count = 30 * (timedelta(days=1) // step)
+    times = [(START + place * step - timedelta(seconds=1)).astimezone(PARIS) for place in range(count)]
+    values = tuple(300.0 - at.hour if at.weekday() < 5 and 9 <= at.hour < 17 else 0.0 for at in times)
+    found = window_of(nights_of([Traffic(values, seconds)], frozenset(), (START, range(count), step), PARIS))
+    assert found is not None
+    assert found.downtime == ("Mon-Thu 17:00-09:00", "Fri 17:00-Mon 09:00")
+
+
 NOISES = [
     pytest.param(Shape(strays=300), id="at all hours"),
     pytest.param(NOISE, id="noise"),

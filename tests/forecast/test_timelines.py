@@ -13,7 +13,7 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import NotFoundError
 from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
-from reconciler.forecast.timelines import forecast
+from reconciler.forecast.timelines import Wake, forecast, total
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import PodRequests, requests_of
 from reconciler.policy.compiled import policy_changes
@@ -100,6 +100,7 @@ def test_what_keda_scaled_to_zero_when_it_was_paused_has_what_it_had() -> None:
     made = played([an_idling_policy(NIGHTS)], [a_deployment("web", 0), a_service("web"), paused])
     web = next(one for one in made.timelines if one.ref == WEB_REF)
     assert (web.without, web.steps) == (3, ((FRIDAY, 3), (at(20), 0), (at(6, 21), 3)))
+    assert [(wake.at, wake.pods) for wake in made.wakes] == [(FRIDAY, 3), (at(6, 21), 3)]
 
 
 def test_only_what_a_run_may_change_is_decided_again() -> None:
@@ -183,6 +184,14 @@ def test_criteria_of_one_name_are_told_apart_by_their_place() -> None:
 def test_capacity_that_is_needed_again() -> None:
     (wake,) = played([an_idling_policy(NIGHTS)], WEB).wakes
     assert (wake.at, wake.pods, wake.requests, wake.clusters) == (at(6, 21), 2, PodRequests(1, 2), {"a": 2})
+
+
+def test_wakes_that_follow_one_another_are_one() -> None:
+    wakes = [Wake(FRIDAY + timedelta(minutes=minutes), 1, PodRequests(), {"a": 1}, ()) for minutes in (0, 50, 100, 170)]
+    assert [(wake.at, wake.pods) for wake in total(wakes, timedelta(hours=1))] == [
+        (FRIDAY, 3),
+        (FRIDAY + timedelta(minutes=170), 1),
+    ]
 
 
 def test_groups_by_label_fall_back_to_the_namespace() -> None:
