@@ -63,6 +63,22 @@ class TestPinned:
         assert found.own_bounds == expected
         assert found.gets_back is (expected != Bounds(*bounds))
 
+    @pytest.mark.parametrize(
+        ("bounds", "previous", "idle_replicas", "expected"),
+        [
+            pytest.param((1, 1), Bounds(2, 10), 1, True, id="pinned"),
+            pytest.param((2, 10), None, None, False, id="never was"),
+            pytest.param((2, 10), Bounds(2, 10), 1, False, id="given back"),
+            pytest.param((1, 5), Bounds(2, 10), 1, False, id="its maximum was changed"),
+            pytest.param((0, 1), Bounds(2, 10), 1, False, id="its minimum was changed"),
+            pytest.param((1, 1), Bounds(1, 1), 1, False, id="was there before"),
+            pytest.param((1, 1), Bounds(2, 10), None, False, id="idleReplicas are not known"),
+            pytest.param((1, 1), None, 1, False, id="no bounds are known"),
+        ],
+    )
+    def test_is_pinned(self, bounds, previous, idle_replicas, expected):
+        assert pinned(*bounds, previous, idle_replicas).is_pinned is expected
+
 
 class TestPutBack:
     """Somebody else gave the bounds back, after we idled to 1 replica or more."""

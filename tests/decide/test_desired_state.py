@@ -22,9 +22,10 @@ from reconciler.decide.decide import decide, placed_workloads, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.workloads import Settled
-from reconciler.policy.types import ClusterPreference
+from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector
 from tests.builders import (
     a_cluster,
+    a_downscale_policy,
     a_fleet,
     a_picker,
     a_policy_set,
@@ -34,7 +35,7 @@ from tests.builders import (
     a_state,
     a_workload,
 )
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, workloads_selector
 from tests.decide.idling.world import World, a_world
 from tests.decide.placement.placements import a_placed
 from tests.plan.decisions import a_decision
@@ -66,6 +67,20 @@ class TestTenantsWithOneNamespaceInDifferentClusters:
     def test_what_is_theirs_is_not_claimed(self):
         claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(self.placed,)))
         assert [ref.cluster for ref in claimed] == ["east"]
+
+    theirs = a_workload("web", replicas=6, cluster="west")
+    state = a_state(a_cluster("east", workloads=(a_workload("web"),)), a_cluster("west", workloads=(theirs,)))
+
+    def decided(self, **policies: Any) -> list[Decision]:
+        found = a_policy_set(a_fleet("east", "west"), federated=(self.placed,), **policies)
+        return [one for one in decide(found, self.state, a_run(NIGHT)).decisions if one.ref == self.theirs.ref]
+
+    def test_their_policy_scales_down_what_is_theirs_and_the_picker_of_others_is_not_asked(self):
+        selector = replace(workloads_selector("Deployment"), clusters=ObjectSelector(("west",)))
+        [scaled] = self.decided(
+            downscale=(a_downscale_policy("less", selector=selector, target=DownscaleTarget(replicas=2)),)
+        )
+        assert (scaled.replicas_after, scaled.downscale) == (2, None)
 
 
 class TestIdlingAndPlacement:

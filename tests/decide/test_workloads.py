@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.workloads import in_rollout
+from reconciler.decide.workloads import in_rollout, replaces_replica_sets
 from reconciler.model import Condition
 from tests.builders import a_workload
 
@@ -52,3 +52,11 @@ STARTING = (Condition("Progressing", "True", "ReplicaSetUpdated"),)
 )
 def test_a_rollout(kind, fields, expected):
     assert in_rollout(a_workload(kind=kind, **fields)) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("Deployment", True), ("Rollout", True), ("StatefulSet", False), ("ReplicaSet", False)]
+)
+def test_a_rollout_moves_pods_between_replica_sets_of_some_kinds(kind, expected):
+    assert replaces_replica_sets(a_workload(kind=kind, updated_replicas=1)) is expected
+    assert not replaces_replica_sets(a_workload(kind=kind))

@@ -8,10 +8,12 @@ import pytest
 
 from reconciler.decide.decisions import FieldChange, Verb
 from reconciler.model import ObjectRef
-from reconciler.plan.effects import Effect, effect_of
+from reconciler.plan.effects import Effect, effect_of, is_acted_on
 from reconciler.plan.model import Action
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
+
+LABEL = FieldChange(("metadata", "labels", "app"), None, "x")
 
 OURS = FieldChange(("metadata", "annotations", "reconciler/owner"), None, "x")
 THEIRS = FieldChange(("metadata", "annotations", "example.com/x"), None, "x")
@@ -53,3 +55,19 @@ def test_an_action_tells_what_it_writes():
     assert (action.verb, action.policy) == ("idle", "nights")
     assert action.before == {"/metadata/annotations/reconciler~1owner": None, "/spec/replicas": 3}
     assert action.after == {"/metadata/annotations/reconciler~1owner": "x", "/spec/replicas": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(SUSPEND, True, id="the spec"),
+        pytest.param(FieldChange(("spec", "suspend"), True, True), False, id="the spec, only tested"),
+        pytest.param(OURS, False, id="an annotation of ours"),
+        pytest.param(THEIRS, True, id="an annotation of others"),
+        pytest.param(FieldChange(THEIRS.path, "x", "x"), False, id="an annotation of others, only tested"),
+        pytest.param(LABEL, False, id="a label"),
+        pytest.param(FieldChange(("data", "x"), None, "x"), False, id="data"),
+    ],
+)
+def test_what_somebody_else_acts_on(change, expected):
+    assert is_acted_on(change) is expected

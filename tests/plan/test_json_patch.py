@@ -54,6 +54,13 @@ def test_a_missing_annotations_map_is_tested_to_be_missing_and_added_whole():
     ]
 
 
+def test_a_missing_map_that_gets_nothing_is_only_tested():
+    tested = [FieldChange(ANNOTATION, None, None)]
+    assert list(patch_of(tested, [("metadata", "annotations")])) == [
+        PatchOperation("test", "/metadata/annotations", None)
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "verb"),
     [

@@ -149,6 +149,14 @@ def test_a_tie_is_not_certain() -> None:
     assert (found.pods, found.certain, found.count) == (("a",), False, 1)
 
 
+def test_the_sibling_pods_count_for_colocation() -> None:
+    pods = (*PODS[:2], pod("c", 30, node="n"), pod("old", owner="old", node="n", terminating=True))
+    assert victims_of(pods=pods).pods == ("b",)
+    busy = (*PODS, pod("e", 30, node="n"), pod("f", 30, node="n"))
+    assert set(victims_of(pods=busy, to=3).pods) == {"e", "f", "d"}
+    assert set(victims_of(kind="ReplicaSet", pods=busy, to=3).pods) == {"d", "c", "b"}
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -346,6 +354,18 @@ def test_a_picker_that_is_asked_for_the_plan(
     assert not decision.victims.chosen_at_apply
     assert not decision.victims.certain, "it is asked again at apply, and may answer otherwise"
     assert decision.downscale == asked[0].downscale
+
+
+def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:
+    pods = (*PODS[:2], pod("x", ready=False), pod("y", phase="Pending", ready=False))
+    found = victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods)
+    assert (found.pods, found.chosen_at_apply) == (("y", "x"), False)
+    assert found.strategy == "Logarithmic", "27: the controller chooses, no picker is asked"
+
+
+@pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])
+def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
+    assert forecast(by("ZoneBalanced", kind), kind=kind, to=to)[0].downscale is None
 
 
 # Whose order

@@ -275,3 +275,19 @@ class TestKeda:
         world.now = MONDAY
         run_in(world, a_policy(idle_replicas=idle_replicas))
         assert world.replicas(WEB) == 3
+
+    def test_the_record_of_a_target_stays_that_of_the_one_that_paused_it(self):
+        world = self.world()
+        queue, more = a_workload("queue", replicas=4), a_ref("more", kind="ScaledObject")
+        self.another(world, "more")
+        world.objects |= {queue.ref: queue, more: replace(world.objects[more], scale_target=("Deployment", "queue"))}
+        policy = a_policy(selector=workloads_selector("ScaledObject"))
+        run_in(world, policy)
+        assert marks(world, WEB) == marks(world, queue.ref) != []
+        world.objects[more] = replace(world.objects[more], scale_target=("Deployment", "web"))
+        assert [one.verb for one in run_in(world, policy).desired.decisions if one.ref == WEB] == []
+
+    @pytest.mark.parametrize(("text", "verb"), [("False", "idle"), ("0", "idle"), ("no", None), ("", None)])
+    def test_what_keda_takes_for_a_pause_is_one(self, text, verb):
+        found = verbs(run_in(self.world(**{"autoscaling.keda.sh/paused": text})))
+        assert [said for said, what in found if what == "ScaledObject/jobs" and said == "idle"] == [verb] * bool(verb)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.idling.service_records import UnidleTarget, targets_text
 from reconciler.model import EndpointSlice, ObjectRef
-from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload
+from reconciler.policy.types import Calendar, ScheduleCriterion
+from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -20,8 +22,13 @@ from tests.decide.idling.idling_policies import (
     decided,
     labelled,
     notices_of,
+    services_selector,
     workloads_selector,
 )
+
+BY_NAME = workloads_selector().workloads
+
+WEB = a_workload()
 
 AT = "2026-11-20T21:00:00Z"
 IDLED_AT, LISTED = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/unidle-targets"
@@ -123,6 +130,34 @@ class TestExplanations:
         ]
         assert words in explanations[-1].why
 
+    @pytest.mark.parametrize(
+        ("policies", "rows"),
+        [
+            pytest.param(
+                (a_policy(),), [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)",))],
+                id="through its Service",
+            ),
+            pytest.param(
+                (a_policy(selector=workloads_selector()),),
+                [("Deployment", "idle-dev", "goes idle", True, ("workloads",))],
+                id="itself",
+            ),
+            pytest.param(
+                (a_policy(selector=services_selector(workloads=BY_NAME)),),
+                [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)", "workloads"))],
+                id="both ways",
+            ),
+            pytest.param(
+                (a_policy("one"), a_policy("two", selector=workloads_selector())),
+                [("Deployment", "one", "goes idle", True, ("services (Service/web)",)),
+                 ("Deployment", "two", "goes idle", True, ("workloads",))],
+                id="each policy one way",
+            ),
+        ],
+    )  # fmt: skip
+    def test_which_part_of_a_selector_selects_it(self, policies, rows):
+        assert self.rows(of(*policies)) == rows
+
 
 def never(name: str = "low", value: float | None = 1, **fields: Any):
     """A policy by a metric, and what it was answered: `value`, None for nothing."""
@@ -158,6 +193,12 @@ class TestOverridden:
         fronts = tuple(a_service(name, selector={"app": "web"}) for name in ("admin", "web"))
         outcome = of(a_policy("high", priority=5), policy, said=said, services=fronts)
         assert [(one.policy, one.desired) for one in outcome.desired.overridden] == [("low", "awake")]
+
+    def test_so_is_that_of_a_policy_that_selects_the_workload_itself(self):
+        closed = ScheduleCriterion(Calendar(UTC, "UTC", (), name="never"))
+        policies = [a_policy(name, *criteria, priority=priority, selector=workloads_selector())
+                    for name, priority, criteria in (("high", 5, (closed,)), ("low", 0, ()))]  # fmt: skip
+        assert [(one.policy, one.desired) for one in of(*policies).desired.overridden] == [("low", "idle")]
 
 
 class TestUndecided:
@@ -313,3 +354,34 @@ class TestExclusionsThatCannotBeRead:
     def test_it_says_what_carries_it(self):
         (text,) = notices_of(of(a_policy(), web={"annotations": UNREADABLE}), "excludedUnreadable")
         assert text == f"east/shop/Deployment/web: Deployment/web: {self.words}; it counts as excluded"
+
+
+class TestAutoscalersThatHold:
+    hpa = an_hpa()
+    scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
+
+    @pytest.mark.parametrize(
+        ("policy", "cluster", "words"),
+        [
+            pytest.param(a_policy(), {"autoscalers": (hpa,)}, "", id="one that is not left alone"),
+            pytest.param(
+                a_policy(hpa="Leave"), {"autoscalers": (hpa,)}, "autoscalers.hpa: Leave", id="one that is left alone"
+            ),
+            pytest.param(a_policy(hpa="Leave"), {}, "", id="none that could be left alone"),
+            pytest.param(a_policy(keda="Leave"), {"autoscalers": (hpa,)}, "", id="KEDA is left alone, it has none"),
+            pytest.param(
+                a_policy(keda="Leave"), {"workloads": (WEB, scaled)}, "autoscalers.keda: Leave", id="KEDA is left alone"
+            ),
+            pytest.param(a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, "", id="HPAs are, it has none"),
+            pytest.param(
+                a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, "",
+                id="something else keeps it up first",
+            ),
+        ],
+    )  # fmt: skip
+    def test_they_are_told_where_they_are_the_reason(self, policy, cluster, words):
+        notices = told(of(policy, **cluster), "autoscaler")
+        assert [(one.subject, one.policy) for one in notices] == [("east/shop/Deployment/web", "idle-dev")] * bool(
+            words
+        )
+        assert all(words in one.text for one in notices)

@@ -138,6 +138,11 @@ class TestWhatAListPutsBehindAService:
         jobs = only(found(a_policy(), services=(service,), workloads=(a_workload(), scaled)), "web-so")
         assert ([one.ref.name for one in jobs.behind], jobs.listed_only) == (["web"], frozenset())
 
+    def test_what_labels_tell_of_is_behind_it_whatever_lists_it(self):
+        service = a_service(annotations=listing(a_ref("web"), OTHER))
+        web = only(found(a_policy(), services=(service,), workloads=(a_workload(), a_workload("other"))))
+        assert ([one.ref.name for one in web.behind], web.listed_only) == (["web"], frozenset())
+
 
 def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
     service = a_service(annotations=listing(OTHER))

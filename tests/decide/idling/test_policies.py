@@ -44,6 +44,8 @@ from tests.decide.idling.idling_policies import (
 )
 from tests.decide.idling.world import a_world
 
+IDLE = [("record", "Service/web"), ("idle", "Deployment/web")]
+
 MINUTE = timedelta(minutes=1)
 MONDAY_AT_THREE = ScheduleCriterion(Calendar(UTC, "UTC", (WeeklyWindow(0, 3 * 60, 0, 4 * 60),)))
 SIMPLE = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),)))
@@ -230,6 +232,24 @@ class TestGuard:
         assert "reconciler/orphaned-since" not in world.objects[a_ref("a")].annotations
         assert world.replicas(a_ref("a")) == 0
 
+    def test_after_a_day_it_wakes_all_the_same(self):
+        world = self.world()
+        repairs = [one.cause.why for one in self.lost(world).desired.decisions if one.ref == a_ref("a")]
+        assert repairs == ["its policy was removed"]
+        since = world.objects[a_ref("a")].annotations["reconciler/orphaned-since"]
+        assert since == "2026-11-20T22:01:00Z"
+        world.now += timedelta(hours=23)
+        assert self.lost(world).desired.decisions == ()
+        world.now += timedelta(hours=1)
+        self.lost(world)
+        assert [world.replicas(a_ref(name)) for name in self.names] == [3] * 4 + [0] * 4
+
+    def test_what_another_policy_does_not_call_idle_does_not_pass_to_it(self):
+        world = self.world()
+        others = [replace(one, name=f"z-{one.name}") for one in self.policies(*self.names[:3])]
+        run_in(world, *others, *self.policies(*self.names[4:]))
+        assert world.replicas(a_ref("d")) == 0
+
 
 NOWHERE = services_selector(namespaces=replace(services_selector().namespaces, include=("nowhere",)))
 
@@ -263,3 +283,40 @@ def test_policies_of_equal_priority_are_named_once_whatever_they_select():
     outcome = decided(state, a_policy("a"), a_policy("b"))
     (text,) = notices_of(outcome, "equalPriorities")
     assert "east/shop/Deployment/api, east/shop/Deployment/db, east/shop/Deployment/queue and 1 more" in text
+
+
+class TestSharedServices:
+    """Services web and all in front of web; all in front of api as well."""
+
+    services = (
+        a_service("web", labels={"owner": "x"}),
+        a_service("all", selector={"tier": "app"}),
+        a_service("alone", selector={"app": "alone"}),
+    )
+
+    workloads = tuple(
+        a_workload(name, template_labels={"app": name, **({"tier": "app"} if name != "alone" else {})})
+        for name in ("web", "api", "alone")
+    )
+
+    state = a_state(a_cluster(services=services, workloads=workloads))
+
+    policy = a_policy("idle-dev", a_metric())
+
+    def said(self, **values: float):
+        return answers(*values.items(), policy="idle-dev")
+
+    def test_what_shares_anything_is_one_group(self):
+        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
+        groups = {one.group: {other.ref.name for other in outcome.desired.decisions if other.group == one.group}
+                  for one in outcome.desired.decisions}  # fmt: skip
+        assert groups == {
+            "idling/east/shop/Service/all": {"all", "web", "api"},
+            "idling/east/shop/Service/alone": {"alone"},
+        }
+
+
+def test_an_excluded_namespace_is_not_selected_whatever_includes_it():
+    for exclude, expected in ((("sh*",), []), (("other",), IDLE)):
+        selector = services_selector(namespaces=ObjectSelector(("*",), exclude=exclude))
+        assert verbs(decided(SIMPLE, a_policy(selector=selector))) == expected

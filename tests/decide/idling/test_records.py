@@ -214,6 +214,16 @@ def test_what_a_platform_woke_counts_as_scaled_by_hand_and_its_marks_go():
     assert "idling.kubernetes.io/idled-at" not in world.objects[service].annotations
 
 
+def test_a_policy_that_wants_them_no_longer_takes_them_off_with_the_wake():
+    world = a_world(a_service(), a_workload(), now=NIGHT)
+    run_in(world, a_policy(mark_prefix="openshift"))
+    world.now += timedelta(minutes=5)
+    assert run_in(world, a_policy()).desired.decisions == ()
+    world.now = MONDAY
+    run_in(world, a_policy())
+    assert of_oc_idle(world, a_service().ref) == {}
+
+
 @pytest.mark.parametrize(
     ("entry", "group"),
     [

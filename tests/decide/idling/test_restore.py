@@ -151,6 +151,18 @@ def test_origins_are_those_of_the_objects_that_are_named():
     assert found("api") == found("api", any_fleet=True) == {Origin("night", "")}
 
 
+@pytest.mark.parametrize(("fields", "bounds"), [({}, (1, 1)), ({"adopt": True}, (2, 10))])
+def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is_adopted(fields, bounds):
+    autoscaler = an_hpa()
+    hpa = autoscaler.ref
+    policy = a_policy("nights", idle_replicas=1, selector=workloads_selector())
+    world = a_world(a_workload(replicas=5), autoscaler, now=NIGHT)
+    run_in(world, policy, fleet=a_fleet(name="staging"))
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == (1, 1)
+    world.apply(restored(world, **fields).decisions)
+    assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds
+
+
 @pytest.mark.parametrize(
     ("marks", "bounds"),
     [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders import a_ref
+from reconciler.decide.idling.restore import Restoration, decide_restore, idle_workloads
+from tests.builders import a_fleet, a_ref, a_run
 from tests.decide.idling.idling_policies import NIGHT, an_idle_world, decided, why_of
 from tests.decide.idling.world import World
 
@@ -26,3 +27,10 @@ class TestTakenOver:
         assert why_of(outcome) == "scaled by another writer (scale-reason)"
         (told,) = (one for one in outcome.desired.explanations if one.ref == WEB)
         assert told.outcome == "left as it is"
+
+    def test_wake_and_restore_find_it(self, reason):
+        world = taken_over(reason)
+        (found, *_) = idle_workloads(a_fleet(), world.state(), a_run(world.now), lambda ref: ref == WEB)
+        assert found.asked.ref == WEB
+        world.apply(decide_restore(a_fleet(), world.state(), a_run(world.now), Restoration()).decisions)
+        assert world.replicas(WEB) == 3

@@ -295,6 +295,15 @@ def test_a_cron_job_is_suspended_and_resumed():
     assert "a missed run may start at once" in notices_of(outcome, "missedRun")[0]
 
 
+def test_a_cron_job_with_a_deadline_misses_nothing():
+    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, starting_deadline=60)
+    policy = a_policy(selector=workloads_selector("CronJob"))
+    world = a_world(cron, now=NIGHT)
+    assert notices_of(run_in(world, policy), "missedRun") == []
+    world.now = MONDAY
+    assert notices_of(run_in(world, policy), "missedRun") == []
+
+
 @pytest.mark.parametrize("loses", [True, False])
 def test_a_stateful_set_that_loses_its_volumes_is_named_before(loses):
     world = a_world(a_workload("db", kind="StatefulSet", replicas=3, loses_volumes=loses), now=NIGHT)

@@ -231,3 +231,8 @@ class TestGuard:
         idle = {one.ref: Settled("Asleep", 0, 3, "nights") for one in workloads}
         assert len(without(*workloads, policies=kept, waking=idle).held_back) == 0
         assert len(without(*workloads[:2], waking=idle).held_back) == 1
+
+    def test_it_can_be_lifted(self):
+        workloads, _ = self.world(2, 0)
+        desired = without(*workloads, allow_removed=True)
+        assert (len(desired.decisions), desired.held_back) == (2, ())

@@ -11,6 +11,7 @@ from reconciler.decide.placement.status import rejection_after_failure, rejectio
 from reconciler.model import ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, change_if_of
+from tests.decide.placement.placements import IDLE, a_local
 
 from .placements import (
     EVENLY,
@@ -298,6 +299,12 @@ def test_what_is_left_alone_keeps_its_row(west, expected, why):
         if expected[0]
         else {"east": {"total": 6, "share": 6}}
     )
+
+
+def test_one_that_idling_claims_while_it_is_scaled_up_by_hand_counts_with_what_it_has():
+    west = settled("west", 5, annotations={**a_local("west", 1).annotations, **IDLE})
+    desired = place(settled("east", 4), west, federated=a_federated(9), claims={west.workloads[0].ref: "days"})
+    assert rows(desired)["west"] == ((5, 5, 5, 5, None, 0), "idle, days decides")
 
 
 def test_a_refusal_is_remembered_where_nothing_else_is():

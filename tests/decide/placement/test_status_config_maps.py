@@ -62,6 +62,12 @@ class TestCapacity:
             '{"at":"2026-11-20T15:41:23Z","owner":"production/FederatedReplicaSet/shop/web","replicas":1}'
         )
 
+    def test_it_grows_with_each_waiting_replica_that_got_a_node(self):
+        west = a_full("west", 3, 2, **known(1))
+        desired = place(settled("east", 9), west, federated=a_federated(10))
+        assert written(desired) == '{"at":"2026-11-20T15:41:23Z","replicas":2}'
+        assert numbers(desired) == {"east": "scale 9 -> 8", "west": "scale 3 -> 4"}
+
 
 class TestProbes:
     """With `waitingReplicas: 0` one replica is tried at the retry time, and nothing else is touched for that."""

@@ -134,6 +134,12 @@ class TestConflict:
         assert [one.verb for one in decisions] == expected
         assert ("spec", "template") not in {change.path for one in decisions for change in one.changes}
 
+    def test_one_of_another_fleet_is_left_alone(self):
+        marks = {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}
+        desired = place(settled("east", 6), settled("west", 3, annotations=marks))
+        assert about(desired, "west") == []
+        assert desired.notices[0].kind == "foreignRecord"
+
 
 class TestStuck:
     def test_pods_that_cannot_be_read_leave_the_cluster_as_it_is(self):
