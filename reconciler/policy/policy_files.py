@@ -7,8 +7,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import groupby
+from functools import cache, partial
+from itertools import chain, groupby
 from pathlib import Path
 
 from msgspec import Struct
@@ -68,17 +68,19 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
     root = str(Path(path))
     found = _found(root)
     folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
-    read = [Documents(problems=found.problems, complete=not found.problems)]
+    owners = cache(partial(_owners_in, folder))  # asked only where all together are too large, or too many
+    read: dict[str, Documents] = {}
     digest = hashlib.sha256()
-    limits = FileLimits({file: stat.st_size for file, stat in found.files.items()}, folder, lambda: _owners_in(folder))
+    not_read = _too_large({file: stat.st_size for file, stat in found.files.items()}, folder, owners)
     for file in found.files:
         check_deadline()
-        content = _content(file, root, limits.left_out)
+        content = _content(file, root, not_read)
         data = b"" if isinstance(content, Problem) else content
         digest.update(f"{os.path.relpath(file, root)}\0{len(data)}\0".encode(errors="surrogateescape") + data)
-        read.append(limits.counted(file, documents_in(file, content)))
-    documents = tuple(document for part in read for document in part.found if limits.is_used(document.file))
-    problems = tuple(problem for part in read for problem in part.problems)
+        read[file] = documents_in(file, content)
+    _leave_out_too_many(read, folder, owners)
+    documents = tuple(document for part in read.values() for document in part.found)
+    problems = tuple(chain(found.problems, *(part.problems for part in read.values())))
     if not documents and not problems:
         raise PolicyError.of([Problem.of_path(spelt(root), "has no policy in it, expected at least a Fleet")])
     if not problems and _are_manifests(documents):
@@ -86,7 +88,7 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
         raise PolicyError.of(
             [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
         )
-    complete = all(part.complete for part in read)
+    complete = not found.problems and all(part.complete for part in read.values())
     return Loaded(documents, problems, complete, digest.hexdigest(), folder, check_deadline)
 
 
@@ -218,81 +220,54 @@ def _above(file: str, lines: list[str], broken: int) -> Iterator[Document]:
 # How much each owner of policy files may write: a tenant that writes too much is stopped alone.
 
 
-class FileLimits:
-    """Which policy files below the folder `root` are read, of `sizes` in bytes.
+def _too_large(sizes: Mapping[str, int], root: str, owners: Callable[[], FileOwners]) -> dict[str, Problem | None]:
+    """Return the files that are not read because all together are too large, each with its problem, or None.
 
-    Whose they are is asked only where all together are too large, or too many.
+    Those of the tenant with the most bytes go first, with one problem for all of them, then those of the next one; of
+    the platform's the largest, and never the Fleet.
     """
-
-    def __init__(self, sizes: Mapping[str, int], root: str, owners: Callable[[], FileOwners]) -> None:
-        self._sizes = {file: size for file, size in sizes.items() if size <= MAX_BYTES}
-        self._root = root
-        self._read_owners = owners
-        self._total = 0
-        self._counts: dict[str, int] = {}  # documents by file
-        self._by_owner: Counter[str] = Counter()  # documents by owner, once it is asked
-        self._beyond: set[str] = set()  # owners with too many of them
-
-    @cached_property
-    def _owners(self) -> FileOwners:
-        return self._read_owners()
-
-    @cached_property
-    def left_out(self) -> dict[str, Problem | None]:
-        """The files that are not read because all together are too large, each with its problem, or None.
-
-        Those of the tenant with the most bytes go first, with one problem for all of them, then those of the next one;
-        of the platform's the largest, and never the Fleet.
-        """
-        total, found = sum(self._sizes.values()), dict[str, Problem | None]()
+    small = {file: size for file, size in sizes.items() if size <= MAX_BYTES}
+    total, found, by_owner = sum(small.values()), dict[str, Problem | None](), dict[str, list[str]]()
+    for file in sorted(small, key=lambda one: (-small[one], one)) if total > MOST_BYTES else ():
+        by_owner.setdefault(owners().name_of(file), []).append(file)
+    of_platform = [one for one in by_owner.pop("", ()) if below(one, root) != FLEET_FILE]
+    bytes_of = {name: sum(map(small.__getitem__, files)) for name, files in by_owner.items()}
+    words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer"
+    for name in sorted(bytes_of, key=lambda one: (-bytes_of[one], one)):
         if total <= MOST_BYTES:
             return found
-        by_owner: dict[str, list[str]] = {}
-        for file in sorted(self._sizes, key=lambda one: (-self._sizes[one], one)):
-            by_owner.setdefault(self._owners.name_of(file), []).append(file)
-        of_platform = [one for one in by_owner.pop("", []) if below(one, self._root) != FLEET_FILE]
-        bytes_of = {name: sum(map(self._sizes.__getitem__, files)) for name, files in by_owner.items()}
-        words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer"
-        for name in sorted(bytes_of, key=lambda one: (-bytes_of[one], one)):
-            if total <= MOST_BYTES:
-                return found
-            total -= bytes_of[name]
-            first, *others = by_owner[name]
-            most = f"{words}; those of tenant {name} have {bytes_of[name]}, the most, and none of them is read"
-            found |= {first: _of_file(first, most), **dict.fromkeys(others)}
-        for file in of_platform:
-            if total <= MOST_BYTES:
-                break
-            total -= self._sizes[file]
-            found[file] = _of_file(file, f"{words}; it is the largest left")
-        return found
+        total -= bytes_of[name]
+        first, *others = by_owner[name]
+        most = f"{words}; those of tenant {name} have {bytes_of[name]}, the most, and none of them is read"
+        found |= {first: _of_file(first, most), **dict.fromkeys(others)}
+    for file in of_platform:
+        if total <= MOST_BYTES:
+            break
+        total -= small[file]
+        found[file] = _of_file(file, f"{words}; it is the largest left")
+    return found
 
-    def counted(self, file: str, documents: Documents) -> Documents:
-        """Return `documents`, those of `file`, and for the first file of an owner with too many the problem."""
-        self._counts[file] = len(documents.found)
-        self._total += len(documents.found)
-        if self._total <= MOST_DOCUMENTS:
-            return documents
-        if not self._by_owner:
-            for counted_file, count in self._counts.items():
-                self._by_owner[self._owners.name_of(counted_file)] += count
-        else:
-            self._by_owner[self._owners.name_of(file)] += len(documents.found)
-        owner = self._owners.name_of(file)
-        if self._by_owner[owner] <= MOST_DOCUMENTS:
-            return documents
-        if owner in self._beyond:
-            return Documents()
-        self._beyond.add(owner)
-        whose = f"tenant {owner}" if owner else "the platform"
-        words = f"holds one of more than {MOST_DOCUMENTS} documents of {whose}"
-        return Documents(problems=[_of_file(file, f"{words}, expected fewer; none of them is used")], complete=False)
 
-    def is_used(self, file: str) -> bool:
-        """Return whether the documents of `file` count: its owner has not too many, or it is the Fleet's."""
-        return (
-            not self._beyond or self._owners.name_of(file) not in self._beyond or below(file, self._root) == FLEET_FILE
-        )
+def _leave_out_too_many(read: Mapping[str, Documents], root: str, owners: Callable[[], FileOwners]) -> None:
+    """Take out the documents of each owner that has too many, but for those of the Fleet's file; the first file that
+    has one of these gets the problem.
+    """
+    if sum(len(documents.found) for documents in read.values()) <= MOST_DOCUMENTS:
+        return
+    counts: Counter[str] = Counter()
+    for file, documents in read.items():
+        owner = owners().name_of(file)
+        known = counts[owner]
+        counts[owner] += len(documents.found)
+        if counts[owner] > MOST_DOCUMENTS:
+            documents.found, documents.problems = [], []
+        if known <= MOST_DOCUMENTS < counts[owner]:
+            whose = f"tenant {owner}" if owner else "the platform"
+            words = f"holds one of more than {MOST_DOCUMENTS} documents of {whose}, expected fewer"
+            documents.problems, documents.complete = [_of_file(file, f"{words}; none of them is used")], False
+    for file, documents in read.items():
+        if counts[owners().name_of(file)] > MOST_DOCUMENTS and below(file, root) != FLEET_FILE:
+            documents.found = []
 
 
 def _of_file(file: str, words: str) -> Problem:
