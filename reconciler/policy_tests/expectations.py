@@ -17,6 +17,7 @@ from reconciler.messages import nearest
 from reconciler.model import ObjectRef
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import ExpectFields
+from reconciler.policy.policy_kinds import policies_of
 from reconciler.policy.types import Place, PolicySet
 from reconciler.policy_tests.cases import Expectation, Moment
 from reconciler.report.change_words import name_of, verb_of
@@ -240,8 +241,8 @@ def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:
 
 _DECISIONS = {
     "IdlingPolicy": ("idle", "wake"),
-    "FederatedReplicaSet": ("scale up", "scale down"),
     "DownscalePolicy": ("scale down",),
+    "FederatedReplicaSet": ("scale up", "scale down"),
 }
 _SAME = {"move in": "scale up", "move out": "scale down", "create": "scale up"}
 
@@ -267,19 +268,12 @@ def coverage(policies: PolicySet, touched: Collection[Touched]) -> tuple[PolicyC
         PolicyCoverage(
             kind,
             name,
-            place,
+            policy.place,
             (kind, name) in found,
-            tuple(one for one in _DECISIONS[kind] if one in found.get((kind, name), ())),
-            tuple(one for one in _DECISIONS[kind] if one not in found.get((kind, name), ())),
+            tuple(one for one in decisions if one in found.get((kind, name), ())),
+            tuple(one for one in decisions if one not in found.get((kind, name), ())),
         )
-        for kind, name, place in _policies(policies)
+        for kind, decisions in _DECISIONS.items()
+        for policy in policies_of(policies, kind)
+        for name in (getattr(policy, "key", policy.name),)  # as plans call it
     )
-
-
-def _policies(policies: PolicySet) -> Iterator[tuple[str, str, Place]]:
-    """Yield kind, name and place of each policy, called as plans call it."""
-    for kind, found in (("IdlingPolicy", policies.idling), ("DownscalePolicy", policies.downscale)):
-        for policy in found:
-            yield kind, policy.name, policy.place
-    for federated in policies.federated:
-        yield "FederatedReplicaSet", f"{federated.namespace}/{federated.name}", federated.place
