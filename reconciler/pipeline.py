@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
@@ -153,15 +152,7 @@ class _Planner(Struct, frozen=True):
         if policies.shard is None:
             check_namespaces(self.request.filters, observed)
         callbacks.stage(Stage.DECIDE)
-        state, digest = isolated(observed, self._digest)
-        run = _run(policies, digest, self.request)
-        before = state
-        state, desired = self._decided(state, run)
-        if state is not before:
-            state, digest = isolated(state, self._digest)
-        if run != _run(policies, digest, self.request):
-            run = _run(policies, digest, self.request)
-            state, desired = isolated(state, partial(self._desired, run))
+        state, (digest, run, desired) = self._decided(observed)
         if self.request.call_pickers:
             callbacks.stage(Stage.PICK)
             pickers = {name: access.picker for name, access in self.world.accesses.items()}
@@ -176,9 +167,6 @@ class _Planner(Struct, frozen=True):
 
         return isolated(state, made)
 
-    def _digest(self, state: ObservedState) -> str:
-        return "" if self.request.is_simulated else state_digest(state)
-
     def _made(self, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
         plan = make_plan(self.policies, state, desired, run, inputs)
         whole = not self.request.scope.namespace
@@ -186,11 +174,10 @@ class _Planner(Struct, frozen=True):
 
     def wakes(self, state: ObservedState) -> Plan:
         """Return the plan of only the wakes that are due or requested on the clusters of `state`."""
-        state, digest = isolated(state, state_digest)
-        run = _run(self.policies, digest, self.request)
         inputs = Inputs("", self.world.origin, self.request.filters)
 
         def made(state: ObservedState) -> Plan:
+            run = _run(self.policies, state_digest(state), self.request)
             due = decide_wakes_due(self.policies.fleet, state, run)
             wanted = within_limits(urgent(self._desired(run, state), due), self.policies, state, run)
             return make_plan(self.policies, state, wanted, run, inputs)
@@ -217,17 +204,25 @@ class _Planner(Struct, frozen=True):
         found = self.decide(self.policies, state, run)
         return found if found.limits else within_limits(found, self.policies, state, run)  # what people wake counts too
 
-    def _decided(self, state: ObservedState, run: Run) -> tuple[ObservedState, DesiredState]:
-        """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered."""
+    def _decided(self, state: ObservedState) -> tuple[ObservedState, tuple[str, Run, DesiredState]]:
+        """Decide, answer what that asks for, and decide again, until nothing is asked or nothing can be answered: with
+        the digest of what was decided, and the run of that.
+        """
+
+        def decided(tried: ObservedState) -> tuple[str, Run, DesiredState]:
+            digest = "" if self.request.is_simulated else state_digest(tried)
+            run = _run(self.policies, digest, self.request)
+            return digest, run, self._desired(run, tried)
+
         asked: set[object] = set()
-        state, desired = isolated(state, partial(self._desired, run))
+        state, found = isolated(state, decided)
         for _ in range(_ROUNDS):
-            questions = [question for question in desired.questions if question not in asked]
+            questions = [question for question in found[2].questions if question not in asked]
             if not questions:
                 break
             asked.update(questions)
-            state, desired = isolated(self._answered(state, questions), partial(self._desired, run))
-        return state, desired
+            state, found = isolated(self._answered(state, questions), decided)
+        return state, found
 
     def _answered(self, state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
         """Return `state` with the answers to what a decision asks; that is reading, not deciding."""
