@@ -8,8 +8,8 @@ The file may have been written to by anybody, so it is checked as soon as there 
 3. the clusters, in `SavedPlan.not_doable`: they are those that it was made for, and serve its kinds;
 4. the policies, in `SavedPlan.check_policies`: they state its pod templates (`plan/saved_plan_checks.py`);
 5. the clusters once more, under their locks, in `apply_saved`: a fresh plan makes the same changes
-   (`plan/differences.py`). Of those that it does not, and that somebody approved, none asks for more replicas than
-   there are, or keeps an object awake (`plan/saved_plan_checks.py`).
+   (`plan/saved_plan_differences.py`). Of those that it does not, and that somebody approved, none asks for more
+   replicas than there are, or keeps an object awake (`plan/saved_plan_checks.py`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from reconciler.model import ObjectRef
 from reconciler.pipeline import Applied, Control, ProgressCallbacks, RunRequest, Stage, carry_out, plan
 from reconciler.plan.allowed_changes import check_allowed, is_custom
 from reconciler.plan.build import doable
-from reconciler.plan.differences import Compared, compared
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.saved_plan_checks import check_keeps_awake, check_replicas, check_templates, replicas_of
+from reconciler.plan.saved_plan_differences import Compared, compared
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age

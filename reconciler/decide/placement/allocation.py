@@ -16,7 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.placement.weighted_shares import (
+from reconciler.decide.placement.rounding import (
     Claims,
     Rounds,
     fair_order,

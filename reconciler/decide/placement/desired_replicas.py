@@ -21,8 +21,8 @@ from reconciler.decide.placement.allocation import (
 )
 from reconciler.decide.placement.clusters import PlacementInputs
 from reconciler.decide.placement.local_workloads import LocalWorkload
+from reconciler.decide.placement.rounding import Claims, seats_until_more
 from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
-from reconciler.decide.placement.weighted_shares import Claims, seats_until_more
 from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet

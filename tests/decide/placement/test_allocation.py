@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from reconciler.decide.placement.allocation import AllocationSteps, allocate_replicas
-from reconciler.decide.placement.weighted_shares import fair_order, tie_hashes
+from reconciler.decide.placement.rounding import fair_order, tie_hashes
 from reconciler.errors import PolicyError
 
 from .planner_vectors import planner_cases

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from random import Random
 
-from reconciler.decide.placement.weighted_shares import Claims, fair_seats, kept_seats, seats_until_more
+from reconciler.decide.placement.rounding import Claims, fair_seats, kept_seats, seats_until_more
 
 
 def some_claims(count, most=8, *, weights=range(6)):
