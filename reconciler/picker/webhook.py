@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.backends.http.server import response
-from reconciler.errors import ReconcilerError, UsageError, reason_of
+from reconciler.errors import UsageError, reason_of
 from reconciler.model import Write
 from reconciler.picker.picker import Picker, Result, ReviewAnswer
 from reconciler.picker.review import admitted, review_in
@@ -33,6 +33,7 @@ _MOST_OPEN = 256
 _READ_SECONDS = 10.0
 _KEPT_SECONDS = 120.0
 _EVENT_SECONDS = 5.0
+_MOST_EVENTS = 100  # that wait to be written; one more is not written
 _ANSWER_SECONDS = 0.1
 """What is left of the deadline once a choice must have ended."""
 
@@ -136,6 +137,7 @@ class Webhook:
         self.is_ready = False
         self._threads = ThreadPoolExecutor(self.at_once, thread_name_prefix="review")
         self._events = ThreadPoolExecutor(2, thread_name_prefix="event")
+        self._untold: set[asyncio.Future[None]] = set()
         self._under_way = 0
         self._large_bytes = 0
         self._is_ending = False
@@ -166,17 +168,20 @@ class Webhook:
         self.tell(f"picker of cluster {self.picker.cluster} on port {self.port}")
         await until.wait()
         self._is_ending = True
-        ended = asyncio.get_running_loop().time() + self.grace
+        loop = asyncio.get_running_loop()
+        ended = loop.time() + self.grace
         await asyncio.sleep(min(_DRAIN_SECONDS, self.grace / 2))  # the API servers hear of it, meanwhile reviews go on
         beginning.cancel()
         looking.cancel()
         server.close()
-        while self._under_way and asyncio.get_running_loop().time() < ended:
+        while (self._under_way or self._untold) and loop.time() < ended:
             await asyncio.sleep(0.05)
-        for writer in self._open:
-            writer.transport.abort()
-        self._events.shutdown(wait=True)
+        while self._open:
+            for writer in self._open:
+                writer.transport.abort()
+            await asyncio.sleep(0.01)  # until what serves them has ended by itself
         self.limit.cut("the picker ends")
+        self._events.shutdown(wait=False, cancel_futures=True)
 
     # health and metrics
 
@@ -283,8 +288,10 @@ class Webhook:
         finally:
             self._under_way -= 1
         self.metrics.reviewed(verdict.result, asyncio.get_running_loop().time() - began)
-        if verdict.event is not None:
-            self._events.submit(self._write_event, verdict.event)
+        if verdict.event is not None and len(self._untold) < _MOST_EVENTS:
+            untold = asyncio.get_running_loop().run_in_executor(self._events, self._write_event, verdict.event)
+            self._untold.add(untold)
+            untold.add_done_callback(self._untold.discard)
         where = f"{review.ref.namespace}/{review.ref.kind}/{review.ref.name}"
         if verdict.result is not Result.PASSED:
             self.tell(f"{where}: replicas {review.before} -> {review.after}: {verdict.result}: {verdict.why}")
@@ -311,8 +318,8 @@ class Webhook:
     def _write_event(self, event: Write) -> None:
         try:
             self.picker.tell(event, self.limit.within(_EVENT_SECONDS))
-        except ReconcilerError as error:
-            self.tell(f"warning: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, only the Event is missing
+            self.tell(f"warning: {reason_of(error)}")
 
 
 def _parsed(head: bytes) -> tuple[str, Mapping[str, str]]:

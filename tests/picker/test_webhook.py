@@ -8,6 +8,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ class Play:
         self.authority = trustme.CA()
         self.folder, self.chooser = folder, chooser
         self.said: list[str] = []
+        self.errors: list[dict[str, Any]] = []
         self.limit = TimeLimit()
         self.webhook = Webhook(
             picker=chooser,  # type: ignore[arg-type]
@@ -77,17 +79,18 @@ class Play:
 
     def run(self, asked: Callable[[], object]) -> None:
         async def story() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, found: self.errors.append(found))
             ended = asyncio.Event()
             running = asyncio.get_running_loop().create_task(self.webhook.run(ended))
             while not self.webhook.is_ready:
                 await asyncio.sleep(0.005)
             try:
-                await asyncio.to_thread(asked)
+                await asyncio.wait_for(asyncio.to_thread(asked), 60)
             finally:
                 ended.set()
                 await running
 
-        asyncio.run(asyncio.wait_for(story(), 60))
+        asyncio.run(story())
 
     def post(self, body: bytes, method: str = "POST", **headers: str) -> urllib3.BaseHTTPResponse:
         context = ssl.create_default_context(cadata=self.authority.cert_pem.bytes().decode())
@@ -227,7 +230,7 @@ def test_many_connections_close_none_of_which_the_review_is_under_way(
         entered.wait(10)
         context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
         with contextlib.ExitStack() as stack:
-            for _ in range(4):
+            for _ in range(110):
                 plain = stack.enter_context(socket.create_connection(("127.0.0.1", play.webhook.port), 10))
                 others = stack.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
                 others.sendall(b"POST / HTTP/1.1\r\n")
@@ -356,3 +359,26 @@ def test_reviews_under_way_end_before_it_ends(tmp_path: Path) -> None:
     assert "warnings" not in found[0]
     assert play.chooser.told == [EVENT]
     assert play.webhook.readiness()[0] == 503
+
+
+def test_events_that_hang_and_connections_that_are_open_do_not_keep_it(tmp_path: Path) -> None:
+    class Hanging(Chooser):
+        def tell(self, event: Write, limit: TimeLimit) -> None:
+            limit.sleep(30)
+            super().tell(event, limit)
+
+    play = Play(tmp_path, Hanging(lambda _: ReviewAnswer(Result.UNPICKED, "no answer", EVENT)))
+    context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
+    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=10) as pool:
+
+        def asked() -> None:
+            for _ in range(110):
+                assert pool.request("POST", f"https://127.0.0.1:{play.webhook.port}/", body=a_review()).status == 200
+            assert len(play.webhook._untold) == 100
+            began.append(time.monotonic())
+
+        began: list[float] = []
+        play.run(asked)
+    assert time.monotonic() - began[0] < 3.0
+    assert len(play.chooser.told) <= 2
+    assert play.errors == []
