@@ -215,7 +215,7 @@ DIFFERENT = [
     pytest.param(without("Service", "api"), ("Deployment", "api"), id="what must be done before is gone"),
     pytest.param(without("ReplicaSet", "web"), ("ReplicaSet", "web"), id="a part of a move is gone"),
 ]
-"""Each part of a change that may differ is in `tests/plan/test_differences.py`."""
+"""Each part of a change that may differ is in `tests/plan/test_saved_plan_differences.py`."""
 
 
 @pytest.mark.parametrize(("edit", "about"), DIFFERENT)
