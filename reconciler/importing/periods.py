@@ -23,6 +23,7 @@ from reconciler.policy.kinds.calendar import (
     MINUTES_A_WEEK,
     WeeklyWindow,
     clock,
+    moment,
     parse_window,
     time_zone,
 )
@@ -266,7 +267,7 @@ def _texts(spans: Sequence[tuple[int, int]]) -> list[str]:
         if end - start < MINUTES_A_DAY:
             daily.setdefault((start % MINUTES_A_DAY, end % MINUTES_A_DAY), []).append(start // MINUTES_A_DAY)
         else:
-            weekly.append(f"{_day(start)} {clock(start)}-{_day(end)} {clock(end)}")
+            weekly.append(f"{moment(start)}-{moment(end)}")
     found: list[str] = []
     for (start, end), days in daily.items():
         names = "" if len(days) == 7 else f"{','.join(_ranges(days))} "
@@ -283,7 +284,3 @@ def _ranges(days: Sequence[int]) -> list[str]:
             groups.append([day])
     names = [one.capitalize() for one in DAYS]
     return [names[group[0]] if len(group) == 1 else f"{names[group[0]]}-{names[group[-1]]}" for group in groups]
-
-
-def _day(minute: int) -> str:
-    return DAYS[minute // MINUTES_A_DAY % 7].capitalize()

@@ -143,8 +143,8 @@ def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[s
     if not any(start < MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
         return []
     short = [gap for gap in _gaps(idle) if gap[1] - gap[0] < _SHORT_GAP and _touches_weekend(*gap)]
-    return [f"is awake for less than 12 hours on a weekend, from {_moment(a)} to {_moment(b)}" for a, b in short] + [
-        f"is awake on Mon from {_moment(monday)[4:]}, on other weekdays from {_moment(usual)[4:]}"
+    return [f"is awake for less than 12 hours on a weekend, from {moment(a)} to {moment(b)}" for a, b in short] + [
+        f"is awake on Mon from {clock(monday)}, on other weekdays from {clock(usual)}"
         for monday, usual in _early_monday(idle)
     ]
 
@@ -202,7 +202,8 @@ def _touches_weekend(start: int, end: int) -> bool:
     )
 
 
-def _moment(minute: int) -> str:
+def moment(minute: int) -> str:
+    """Return day and time of a minute of the week: "Mon 07:30"."""
     return f"{DAYS[minute % MINUTES_A_WEEK // MINUTES_A_DAY].capitalize()} {clock(minute)}"
 
 
