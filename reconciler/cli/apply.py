@@ -145,7 +145,7 @@ def _saved(
     applied = apply_saved(saved, control, differences.left, not_doable, options.callbacks)
     notifications.send(applied, fleet, world)
     _report(applied, approval, run)
-    return exit_of_saved(applied)
+    return exit_of_saved(applied, options.fail_on)
 
 
 def _policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:

@@ -40,13 +40,13 @@ def exit_of_apply(applied: Applied, fail_on: Collection[FailOn] = ()) -> ExitCod
     return first_exit_code([*_of_plan(applied.plan, fail_on, False), *_of_outcomes(applied)])
 
 
-def exit_of_saved(applied: Applied) -> ExitCode:
+def exit_of_saved(applied: Applied, fail_on: Collection[FailOn] = ()) -> ExitCode:
     """Return the exit code of a saved plan: refused as a whole when nothing of it fitted any more."""
     outcomes = applied.outcomes
     stale = any(outcome.status is OutcomeStatus.STALE for outcome in outcomes)
     if stale and all(outcome.status in (OutcomeStatus.STALE, OutcomeStatus.SKIPPED) for outcome in outcomes):
         return ExitCode.PLAN_REFUSED
-    return first_exit_code(_of_outcomes(applied))
+    return first_exit_code([*_of_fail_on(applied.plan, fail_on), *_of_outcomes(applied)])
 
 
 def exit_of_clusters(done: Sequence[str], failures: Sequence[str]) -> ExitCode:
@@ -151,10 +151,14 @@ def _of_plan(plan: Plan, fail_on: Collection[FailOn], detailed: bool) -> Iterato
         yield ExitCode.NOTHING_DONE
     if any(notice.partial for notice in plan.notices):
         yield ExitCode.PARTIAL
-    for left in _fail_on_words(plan).keys() & set(fail_on):
-        yield ExitCode.HELD_BACK if left is FailOn.HELD_BACK else ExitCode.PARTIAL
+    yield from _of_fail_on(plan, fail_on)
     if detailed and (plan.actions or plan.held_back):
         yield ExitCode.CHANGES_PENDING
+
+
+def _of_fail_on(plan: Plan, fail_on: Collection[FailOn]) -> Iterator[ExitCode]:
+    for left in _fail_on_words(plan).keys() & set(fail_on):
+        yield ExitCode.HELD_BACK if left is FailOn.HELD_BACK else ExitCode.PARTIAL
 
 
 def _of_outcomes(applied: Applied) -> Iterator[ExitCode]:

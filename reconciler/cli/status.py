@@ -50,7 +50,12 @@ def _lines_of(status: FleetStatus, options: StatusOptions) -> Iterable[str]:
     name = object_name(subject)
     found = [idle for idle in status.idle if name.matches(idle.ref)]
     foreign = [idle for idle in status.foreign if name.matches(idle.ref)]
-    return idle_lines(found, foreign, status.plan) if found or foreign else [f"Nothing is idle below {subject}."]
+    if found or foreign:
+        return idle_lines(found, foreign, status.plan)
+    unknown = (pair for pair in status.plan.unknown.items() if "/query of " not in pair[0])
+    unread = [why for what, why in unknown if what.partition("/")[0] == name.cluster]
+    what, why = ("Nothing that could be read", f": {'; '.join(unread)}") if unread else ("Nothing", ".")
+    return [f"{what} is idle below {subject}{why}"]
 
 
 FORMATS: Formats = {

@@ -74,6 +74,15 @@ def test_what_a_situation_ends_with(
         assert copy.call(*arguments, "--fail-on", EVERYTHING).code == failing
 
 
+@pytest.mark.parametrize(("before", "code"), [(nothing, 0), (limited, 4), (lost, 6)])
+def test_what_a_saved_plan_left_undone_fails_it_too(
+    quickstart: Folder, before: Callable[[Folder], None], code: int
+) -> None:
+    before(quickstart)
+    assert quickstart.call(*PLAN, *LOOK, "--out", "plan.json").code == 0
+    assert quickstart.call("apply", "plan.json", *LOOK, "--fail-on", EVERYTHING).code == code
+
+
 @pytest.mark.parametrize("verb", ["plan", "diff"])
 def test_all_is_well(quickstart: Folder, verb: str) -> None:
     assert quickstart.call(verb, "policies", *LOOK).err == ""

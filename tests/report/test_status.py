@@ -120,6 +120,10 @@ def test_what_a_run_idled_and_the_run_itself_are_told(quickstart: Folder):
     assert idle[2].startswith("eu-west/dev-a/Deployment/api  idle-dev  Fri 2026-11-20 23:00 (30m)  Mon 2026-11-23")
     assert quickstart.call("status", "ap-south", *LOOK).out == "Nothing is idle below ap-south.\n"
     assert quickstart.call("status", "eu-west/nope", *LOOK).code == 64
+    (quickstart.path / "snapshot/ap-south").rename(quickstart.path / "ap-south")
+    assert quickstart.call("status", "ap-south", *LOOK).out == (
+        "Nothing that could be read is idle below ap-south: no folder snapshot/ap-south in the snapshot\n"
+    )
     before = (*LOOK[:3], "2026-11-20T21:59:50Z")  # as a clock that is behind that of the run
     assert quickstart.call("status", *before).out.splitlines()[-1] == "Run the-night in 10s: 1 idle, 1 wake"
     assert "  Fri 2026-11-20 23:00 (in 10s)  " in quickstart.call("status", "eu-west", *before).out
