@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
@@ -109,11 +108,8 @@ def _guard_in(namespace: str, inside: set[str], elsewhere: Mapping[str, str], th
     others = sorted(policy for policy, where in elsewhere.items() if where != namespace and policy not in inside)
     gone = frozenset((*inside, *others[1:]))
     owners = there + len(gone)
-    return FleetGuard(gone, owners, _is_too_many(len(gone), owners))
-
-
-def _is_too_many(gone: int, owners: int) -> bool:
-    return gone > max(1, math.floor(owners / 4))  # one policy may always be removed, however few there are
+    # One policy may always be removed, however few there are.
+    return FleetGuard(gone, owners, len(gone) > max(1, owners // 4))
 
 
 def _first(names: Iterable[str]) -> str:
