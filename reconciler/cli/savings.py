@@ -36,7 +36,7 @@ GROUPS = ("policy", "tenant", "namespace", "cluster")
 
 class RealisedSavings(Struct, frozen=True):
     """What idling saved from `start` until the plan was made, by group; the history has nothing before
-    `known_from`, and nothing at all where that is None. `complete`: all clusters and histories were read."""
+    `known_from`, and nothing at all where that is None. `complete`: all clusters, lists and histories were read."""
 
     plan: Plan
     start: datetime
@@ -75,6 +75,7 @@ class RealisedSavings(Struct, frozen=True):
             "from": format_time(self.start),
             "to": format_time(self.plan.made_at),
             "knownFrom": None if self.known_from is None else format_time(self.known_from),
+            "complete": self.complete,
             "by": by,
             "groups": [{"name": name, **self._values(periods)} for name, periods in self._ordered()],
             "all": self._values(self._all),
@@ -135,6 +136,8 @@ def savings_command(options: SavingsOptions) -> int:
     current_plan = plan(read, world, options.request())
     start = current_plan.made_at - length
     days, failures = read_history(read.fleet, world, (current_plan.made_at - KEPT).astimezone(UTC).date())
+    unread = [f"{what}: {why}" for what, why in current_plan.unknown.items() if "/query of " not in what]
+    failures = list(dict.fromkeys((*failures, *unread)))
     say_each("error", map(one_line, failures))
     changes = [change for day in days for change in day.changes]
     ended = tuple(one for one in ended_periods(changes) if one.until > start and one.since <= current_plan.made_at)
@@ -145,7 +148,7 @@ def savings_command(options: SavingsOptions) -> int:
         min((scaled.time for scaled in changes), default=None),
         _grouped((*ended, *lasting), _group(by, read.fleet)),
         stated.over(read.fleet.prices),
-        complete=not failures and not current_plan.unknown,
+        complete=not failures,
     )
     show(FORMATS[options.output](found, by), options.output)
     if no_cluster_read(current_plan):

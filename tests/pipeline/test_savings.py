@@ -15,6 +15,7 @@ from reconciler.apply.changes import Change, ended_periods
 from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
 from reconciler.errors import ExitCode
 from reconciler.pod_requests import Hours, PodRequests
+from tests.cli.situations import lost, without_metrics
 from tests.laws import share_of
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import UNLIMITED, an_object, cron_job, documents, fleet, idling, workload
@@ -252,6 +253,17 @@ def test_what_has_no_replicas_is_said_below_the_table(week: Folder) -> None:
 def test_a_fleet_in_which_nothing_was_idle_says_so(week: Folder) -> None:
     said = week.call("savings", "--snapshot", "snapshot", "--now", rfc3339(START))
     assert said.out.splitlines()[1:] == ["Nothing was idle."]
+
+
+def test_queries_without_an_answer_leave_it_complete_and_clusters_do_not(quickstart: Folder) -> None:
+    asked = ("savings", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z", "-o", "json")
+    without_metrics(quickstart)
+    said = quickstart.call(*asked)
+    assert (said.code, json.loads(said.out)["complete"], said.err) == (ExitCode.DONE, True, "")
+    lost(quickstart)
+    said = quickstart.call(*asked)
+    assert (said.code, json.loads(said.out)["complete"]) == (ExitCode.PARTIAL, False)
+    assert said.err == "error: us-east: no folder snapshot/us-east in the snapshot\n"
 
 
 def test_a_history_that_cannot_be_read_does_not_pass_for_nothing_idle(week: Folder) -> None:
