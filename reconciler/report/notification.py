@@ -47,13 +47,14 @@ _NOTICES: Mapping[str, NotifyOn] = {
 _EFFECTS: Mapping[Effect, NotifyOn] = {Effect.IDLE: "Idled", Effect.WAKE: "Woken"}
 
 
-_FLEETING = re.compile(r"\([^()]*\)|(?<!status )(?<!failed with )\b[\w.:+-]*[0-9][\w.:+-]*")
+_FLEETING = re.compile(r"\([^()]*\)|(?<!status )(?<!failed with )(?<![\w.:+-])[\w.:+-]*[0-9][\w.:+-]*")
 """What a server says in its own words, times and names made for once; what is not is the status of its answer."""
 
 
 class Fact(Struct, frozen=True):
     """One thing that happened. `tenant` is whose it is alone, "" for the platform's or that of several; `number` is
-    how many changes it stands for. `error` is the kind of a failure, "" where its words alone say that.
+    how many changes it stands for. `cause` is the kind of a failure, "" where its words alone say that, or of what kind
+    the policy is that is held back, and where.
     """
 
     on: NotifyOn
@@ -62,7 +63,7 @@ class Fact(Struct, frozen=True):
     policy: str = ""
     tenant: str = ""
     number: int = 1
-    error: str = ""
+    cause: str = ""
 
     @property
     def lasts(self) -> bool:
@@ -72,7 +73,7 @@ class Fact(Struct, frozen=True):
     @property
     def key(self) -> str:
         """What is the same each time that it is found again; another failure of one object has another one."""
-        cause = self.error or _FLEETING.sub("", self.text) if self.on == "Failed" else ""
+        cause = self.cause or (_FLEETING.sub("", self.text) if self.on == "Failed" else "")
         return digest([self.on, self.about, cause], 12)
 
 
@@ -98,7 +99,7 @@ def _of_action(action: Action, outcome: Outcome, fleet: Fleet) -> Iterator[Fact]
     if on is not None:
         ref = action.ref
         tenant = _tenant_at(fleet, ref.cluster, ref.namespace)
-        yield Fact(on, str(ref), f"{ref}: {text}", action.decision.policy, tenant, error=outcome.error)
+        yield Fact(on, str(ref), f"{ref}: {text}", action.decision.policy, tenant, cause=outcome.error)
 
 
 def _of_notice(notice: Notice, fleet: Fleet) -> Fact:
@@ -117,7 +118,10 @@ def _held_back(plan: Plan) -> Iterator[Fact]:
         owners = {decision.cause.tenant for decision in held.decisions}
         tenant = owners.pop() if len(owners) == 1 else ""
         where = f" ({shown.where})" if shown.where else ""
-        yield Fact("HeldBack", held.policy or shown.what, f"{shown.what}{where}", held.policy, tenant, shown.number)
+        clusters = {decision.ref.cluster for decision in held.decisions}
+        cause = " ".join((*sorted({decision.job for decision in held.decisions}), *sorted(clusters)))
+        about, text = held.policy or shown.what, f"{shown.what}{where}"
+        yield Fact("HeldBack", about, text, held.policy, tenant, shown.number, cause)
 
 
 def _tenant_at(fleet: Fleet, cluster: str, namespace: str) -> str:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
-from reconciler.decide.decisions import Notice
+from reconciler.decide.decisions import HeldBack, Notice
 from reconciler.errors import ForbiddenError, RefusedError
 from reconciler.policy.types import NotifyOn
 from reconciler.report.notification import Fact, Message, body_of, facts_of
-from tests.builders import a_fleet
+from tests.builders import a_fleet, a_ref
 from tests.cli.receivers import MOST_BYTES, SCHEMAS
 from tests.report.plans import a_plan, an_idle
 from tests.report.plans import a_wake as a_woken
@@ -104,6 +105,24 @@ def test_the_kind_of_its_error_is_how_a_change_failed() -> None:
     errors = [RefusedError("not on a Friday"), RefusedError("not on a Monday"), ForbiddenError("no right")]
     friday, monday, right = (facts_of(a_plan(an_idle()), [failed(1, one)], a_fleet())[0].key for one in errors)
     assert friday == monday != right
+
+
+def test_what_is_held_back_elsewhere_or_of_another_kind_is_told_too() -> None:
+    """A policy of one kind may be called like one of another."""
+    east, west, downscale = an_idle("x"), an_idle("y", ref=a_ref("y", cluster="west")), an_idle("x", job="downscale")
+    plans = [
+        replace(a_plan(), held_back=(HeldBack("nights", "limit 1", found),))
+        for found in ((east,), (east, an_idle("z")), (east, west), (downscale,))
+    ]
+    first, more, elsewhere, other = (facts_of(made, [], a_fleet())[0].key for made in plans)
+    assert first == more
+    assert len({first, elsewhere, other}) == 3
+
+
+def test_long_words_of_a_failure_take_no_time() -> None:
+    began = time.monotonic()
+    assert Fact("Failed", "east", "a.:" * 20_000).key
+    assert time.monotonic() - began < 1.0
 
 
 def test_a_change_that_nobody_chose_is_no_fact_and_the_most_pressing_is_first() -> None:
