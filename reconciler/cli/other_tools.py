@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -34,7 +35,15 @@ from reconciler.importing.downscaler import import_downscaler, replicas_before_d
 from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_green, import_kube_green
 from reconciler.importing.kubefed import import_kubefed
-from reconciler.importing.manifests import Imported, Manifest, Policy, fleet_document, policy_text, read_manifests
+from reconciler.importing.manifests import (
+    Imported,
+    Manifest,
+    Policy,
+    fleet_document,
+    manifests_of,
+    policy_text,
+    read_manifests,
+)
 from reconciler.messages import counted, shown
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.pipeline import apply
@@ -160,16 +169,12 @@ def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str,
     """Return the objects of `kinds` on the cluster of a context.
 
     Raises:
-        ClusterError: some cannot be read.
+        ClusterError: some cannot be read. PolicyError: some are of another shape.
     """
     opened = options.live_backends(policy_source.fleet_of_contexts([context], None))
     served = next(iter(opened.values())).served
     assert served is not None
-    return [
-        Manifest(value, f"{context}/{value['metadata'].get('namespace', '')}".rstrip("/"))
-        for group, kind in kinds
-        for value in served.manifests(group, kind)
-    ]
+    return manifests_of(context, chain.from_iterable(served.manifests(group, kind) for group, kind in kinds))
 
 
 def _next(tool: str, imported: Imported, file: str | None) -> Iterable[str]:

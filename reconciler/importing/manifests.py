@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.backends.decode.decoder import FieldPath, mismatches, problem_at
+from reconciler.backends.decode.decoder import FieldPath, json_path, mismatches, problem_at
 from reconciler.backends.patched_values import value_below
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.importing.shapes import shape_of
@@ -97,6 +97,23 @@ def read_manifests(paths: Sequence[str]) -> list[Manifest]:
             for path, manifest in _objects(document):
                 found.append(manifest)
                 problems += _misshapen(document, path, manifest)
+    if problems:
+        raise PolicyError.of(problems)
+    return found
+
+
+def manifests_of(context: str, values: Iterable[Mapping[str, Any]]) -> list[Manifest]:
+    """Return objects of the cluster of `context`, whose definitions may let through what the tool would not take.
+
+    Raises:
+        PolicyError: with everything that is of another shape.
+    """
+    found = [Manifest(one, f"{context}/{one['metadata'].get('namespace', '')}".rstrip("/")) for one in values]
+    problems = [
+        Problem.of_path(str(one), f"{json_path(wrong.path)}: {wrong.words()}")
+        for one in found
+        for wrong in mismatches(one.value, shape_of(one.group, one.kind))
+    ]
     if problems:
         raise PolicyError.of(problems)
     return found
@@ -246,15 +263,11 @@ class PlacementImport:
 
 def label_selector(selector: Any) -> LabelSelector:
     """Return a label selector as manifests write it."""
-    found = selector if isinstance(selector, Mapping) else {}
-    labels = found.get("matchLabels") or {}
-    expressions = mappings(found.get("matchExpressions"))
+    found = selector or {}
+    expressions = found.get("matchExpressions") or ()
     return LabelSelector(
-        tuple((str(key), str(value)) for key, value in labels.items()),
-        tuple(
-            LabelRequirement(str(one.get("key")), one.get("operator", "In"), tuple(map(str, one.get("values") or ())))
-            for one in expressions
-        ),
+        tuple((found.get("matchLabels") or {}).items()),
+        tuple(LabelRequirement(one["key"], one["operator"], tuple(one.get("values") or ())) for one in expressions),
     )
 
 

@@ -17,7 +17,7 @@ from reconciler.importing.downscaler import import_downscaler
 from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import import_kube_green
 from reconciler.importing.kubefed import import_kubefed
-from reconciler.importing.manifests import read_manifests
+from reconciler.importing.manifests import manifests_of, read_manifests
 from tests.importing.downscaled import UP, controller, space, web
 from tests.importing.peers import sleep_info
 from tests.importing.spread import DEPLOYMENT, an_object, federated, karmada, preference, weights
@@ -138,3 +138,14 @@ def test_a_link_that_stays_in_the_folder_is_followed(tmp_path):
     (tmp_path / "base" / "in.yaml").write_text(web(uptime=UP))
     (tmp_path / "team" / "in.yaml").symlink_to("../base/in.yaml")
     assert [one.name for one in read_manifests([str(tmp_path)])] == ["web", "web"]
+
+
+def test_what_a_cluster_lets_through_is_a_mistake_with_its_object():
+    selector = {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["b"]}]}
+    policy = karmada(resourceSelectors=[{"kind": "Deployment", "labelSelector": selector}])
+    with pytest.raises(PolicyError) as caught:
+        manifests_of("member", [policy])
+    assert str(caught.value) == (
+        "member/shop: PropagationPolicy web: spec.resourceSelectors[0].labelSelector.matchExpressions[0].operator: "
+        'is "Gt", expected one of DoesNotExist, Exists, In, NotIn'
+    )
