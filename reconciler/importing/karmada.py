@@ -96,7 +96,8 @@ class _KarmadaImport(PlacementImport):
         for policy in self._policies:
             losses = list(self._without_counterpart(policy))
             for target, selector in self._targets(policy):
-                rank = (policy.kind != _PROPAGATION[0], -self._priority(policy), _vagueness(selector), policy.name)
+                priority = policy.at("spec", "priority") or 0
+                rank = (policy.kind != _PROPAGATION[0], -priority, _vagueness(selector), policy.name)
                 ranked.append((rank, policy, target, losses))
         done = set[tuple[str, str, str]]()
         for _, policy, target, losses in sorted(ranked, key=lambda one: one[0]):
@@ -105,11 +106,6 @@ class _KarmadaImport(PlacementImport):
                 done.add(key)
                 self._add(policy, target, losses)
         return self.gathering
-
-    @staticmethod
-    def _priority(policy: Manifest) -> int:
-        found = policy.at("spec", "priority")
-        return found if type(found) is int else 0
 
     def _without_counterpart(self, policy: Manifest) -> Iterator[Loss]:
         for path, words in _WITHOUT_COUNTERPART.items():
@@ -169,7 +165,7 @@ class _KarmadaImport(PlacementImport):
 
     def _affine(self, affinity: Any, clusters: Iterable[str]) -> list[str]:
         """Return the clusters of an affinity; without names it is for all of `clusters`."""
-        found = affinity if isinstance(affinity, Mapping) else {}
+        found = affinity or {}
         names = [str(name) for name in found.get("clusterNames") or clusters]
         if found.get("labelSelector"):
             names = [name for name in self.selected(found["labelSelector"]) if name in names]
@@ -204,7 +200,7 @@ class _KarmadaImport(PlacementImport):
         for weighted in mappings(value_below(scheduling, ("weightPreference", "staticWeightList"))):
             for name in self._affine(weighted.get("targetCluster"), names):
                 if name in weights:
-                    weights[name] = max(weights[name], int(weighted.get("weight") or 0))
+                    weights[name] = max(weights[name], weighted["weight"])
         if not any(weights.values()):
             weights = dict.fromkeys(names, 1)
         return {name: {"weight": weight} for name, weight in weights.items()}, _divided(replicas, weights)

@@ -91,7 +91,7 @@ class _KubeFedImport(PlacementImport):
     def _workload(manifest: Manifest, kind: str) -> Mapping[str, Any]:
         """Return what a FederatedReplicaSet says of its pods: those of a ReplicaSet are ours to create."""
         inner = manifest.at("spec", "template", "spec") if manifest.kind == "FederatedReplicaSet" else None
-        if isinstance(inner, Mapping) and inner.get("template"):
+        if inner and inner.get("template"):
             selector = inner.get("selector") or {"matchLabels": value_below(inner, ("template", "metadata", "labels"))}
             stated = {key: inner[key] for key in ("minReadySeconds",) if inner.get(key)}
             return {**stated, "selector": selector, "template": inner["template"]}
@@ -121,8 +121,8 @@ class _KubeFedImport(PlacementImport):
 
     def _placed(self, manifest: Manifest) -> list[str]:
         listed = manifest.at("spec", "placement", "clusters")
-        if isinstance(listed, list):
-            return [str(cluster.get("name")) for cluster in mappings(listed)]
+        if listed is not None:
+            return [str(cluster.get("name")) for cluster in listed]
         selector = manifest.at("spec", "placement", "clusterSelector")
         return [] if selector is None else self.selected(selector)
 
@@ -144,4 +144,4 @@ class _KubeFedImport(PlacementImport):
 
 def _numbers(value: Any) -> dict[str, int]:
     keys = ("weight", "minReplicas", "maxReplicas")
-    return {key: value[key] for key in keys if isinstance(value, Mapping) and type(value.get(key)) is int}
+    return {key: value[key] for key in keys if type(value.get(key)) is int}
