@@ -87,8 +87,7 @@ def forecast_command(options: ForecastOptions) -> int:
     stated, policies = prices_of(options.price), options.policies()
     style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
     if past is None:
-        opened, until = opened_snapshot(options, policies), options.now + timedelta(days=options.days)
-        say_each("warning", () if options.quiet else opened.warnings())
+        opened, until = _told(options, policies), options.now + timedelta(days=options.days)
         shown = forecast(policies, Simulation(policies, opened, options.tick), options.now, until)
     else:
         with past_snapshot(options, past, policies) as with_history:
@@ -129,8 +128,15 @@ def replayed(policies: PolicySet, options: RunOptions, past: timedelta) -> Forec
     Raises:
         SnapshotError: the snapshot cannot be read, or holds no history.
     """
-    opened = opened_snapshot(options, policies)
+    opened = _told(options, policies)
     return replay(policies, opened, histories_of(Path(options.snapshot or ""), opened, past), past, in_processes)
+
+
+def _told(options: RunOptions, policies: PolicySet) -> Opened:
+    """Return what `opened_snapshot` does, and say what there is to know of it."""
+    opened = opened_snapshot(options, policies)
+    say_each("warning", () if options.quiet else opened.warnings())
+    return opened
 
 
 def histories_of(top: Path, opened: Opened, past: timedelta) -> dict[str, QueryHistory]:

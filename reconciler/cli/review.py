@@ -95,7 +95,7 @@ def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:
         alone = replace(alone, replayed=played.replayed(None, with_fleet))
         return narrowed(alone, options.filters, labels), ExitCode.PARTIAL
     unlifted = replace(asked, run_id="")
-    state, without = plan_and_state(before, _world(options, before), unlifted)
+    state, without = plan_and_state(before, _world(options.replace(quiet=True), before), unlifted)
     labels |= labels_in(state)
     played = _Played(options, (before, with_fleet))
     found = review_of((before, head), played.both(before, with_fleet), (without, plan), labels)

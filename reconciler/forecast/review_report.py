@@ -59,7 +59,7 @@ def _headline(review: Review) -> Iterator[str]:
     if review.replayed is not None and review.past:
         yield f"The last {review.replayed[1].length} replayed: {review.past[0]}."
     if review.differing_outside is not None:
-        yield _outside(review.differing_outside)
+        yield _outside(review.differing_outside) + (" What was replayed is of everything." if review.replayed else "")
     if review.fleet_changed:
         fields = ", ".join(review.fleet_changed)
         base = " All of this is planned with that of the base: review it as text." if review.fleet_from_base else ""

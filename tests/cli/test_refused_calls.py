@@ -119,6 +119,26 @@ def test_a_replay_of_a_query_that_its_history_lacks_is_not_done(tmp_path, reposi
 
 
 @pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        pytest.param(("forecast", "--replay", "1d"), "Replay for", id="forecast"),
+        pytest.param(
+            ("plan", "--base", "policies", "--now", "2026-11-20T15:00:00Z", "-n", "dev"),
+            "Only what the filters leave is shown. What was replayed is of everything.",
+            id="review",
+        ),
+    ],
+)
+def test_what_is_ignored_in_a_snapshot_with_a_history_is_said_once(tmp_path, repository, call, words):
+    desk = Folder.copied(repository / "examples" / "replay", tmp_path)
+    desk.write("snapshot/stray.yaml", "")
+    said = desk.call(*call, "--snapshot", "snapshot")
+    warnings = [line for line in said.err.splitlines() if line.startswith("warning: ")]
+    assert warnings == ["warning: snapshot/stray.yaml: stands in no cluster's folder and is ignored"]
+    assert words in " ".join(said.out.split())
+
+
+@pytest.mark.parametrize(
     ("arguments", "missing"),
     [
         pytest.param(("freeze",), "--for", id="a freeze without its length"),
