@@ -291,9 +291,8 @@ class _Observer:
         services = tuple([around[ref][0] for ref in sorted(around)])
         before = [service for service in services if around[service.ref][1]]
         verdict, direct = self._verdicts.on_scalable(scale, before)
-        if (
-            verdict.won and not verdict.is_observed
-        ):  # Services that are only observed are no more than those that nobody selects
+        # Services that are only observed are no more than those that nobody selects.
+        if verdict.won and not verdict.is_observed:
             services = tuple([replace(one, verdict=Verdict()) if one.verdict.is_observed else one for one in services])
         is_own = scale.runs is scale.written or scale.hpa_field
         on_target = None if is_own else self._readings.get(scale.runs.ref)
