@@ -32,6 +32,9 @@ from reconciler.pod_requests import NO_REQUESTS, Hours, PodRequests
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUES
 
+SLASHES = 3
+"""At least so many are in CLUSTER/NAMESPACE/KIND/NAME."""
+
 BY_RECONCILER, BY_ACTIVATOR = "reconciler", "activator"
 _CHANGES = frozenset({Effect.IDLE, Effect.WAKE, Effect.UP, Effect.DOWN, Effect.CREATE, Effect.DELETE, Effect.OVERWRITE})
 

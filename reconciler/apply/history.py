@@ -20,7 +20,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.changes import BY_ACTIVATOR, BY_RECONCILER, Change, IdlePeriod, SavedBefore, ended_periods
+from reconciler.apply.changes import (
+    BY_ACTIVATOR,
+    BY_RECONCILER,
+    SLASHES,
+    Change,
+    IdlePeriod,
+    SavedBefore,
+    ended_periods,
+)
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import format_time
@@ -36,6 +44,7 @@ from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, Run, Write
 from reconciler.plan.model import Awake, Plan
 from reconciler.pod_requests import Hours
 from reconciler.policy.types import Fleet, Writes
+from reconciler.untrusted_text import short
 
 HISTORY_PREFIX = "reconciler-history-"
 KEPT = timedelta(days=35)
@@ -107,7 +116,11 @@ def unpacked(text: str) -> Day:
         first = Day()
         if not lines[0].startswith(b'{"at"'):
             first = msgspec.json.decode(lines.pop(0), type=Day)
-        return replace(first, changes=tuple(_LINE.decode(line) for line in lines if line))
+        changes = tuple(_LINE.decode(line) for line in lines if line)
+        for change in changes:
+            if change.object.count("/") < SLASHES:
+                raise ValueError(f'object "{short(change.object)}"')
+        return replace(first, changes=changes)
     except (ValueError, TypeError, KeyError, binascii.Error, zlib.error, msgspec.MsgspecError) as error:
         raise MalformedAnswerError(f"{_KEY}: not the lines of a day ({error}), expected a history") from error
 

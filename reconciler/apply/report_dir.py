@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reconciler.apply.changes import Change
+from reconciler.apply.changes import SLASHES, Change
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import HistoryError, reason_of
 from reconciler.model import Run
@@ -27,7 +27,6 @@ MAX_LINE = 1 << 20
 
 _MOST_OF_A_RUN = 1000
 _LONGEST_ID = 40
-_SLASHES = 3  # at least, in CLUSTER/NAMESPACE/KIND/NAME
 _LINE = msgspec.json.Decoder(Change)
 
 
@@ -136,6 +135,6 @@ def _change(line: bytes, place: str) -> Change | str:
         return f"{place}: is no change ({reason_of(error)}), expected a line of JSON as --report-dir writes it"
     if parse_time(found.at) is None:
         return f'{place}: is no change (at "{short(found.at)}"), expected a time in RFC 3339, with its zone'
-    if found.object.count("/") < _SLASHES:
+    if found.object.count("/") < SLASHES:
         return f'{place}: is no change (object "{short(found.object)}"), expected CLUSTER/NAMESPACE/KIND/NAME'
     return found

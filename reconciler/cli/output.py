@@ -198,12 +198,13 @@ def report_failure(error: Exception, arguments: Sequence[str]) -> int:
 
 def wants_json(arguments: Sequence[str]) -> bool:
     """Return whether the call asked for JSON, as far as is known when it could not even be read."""
-    pairs = pairwise([*arguments, ""])
-    asked = any(
-        argument in ("-ojson", "--output=json") or (argument in ("-o", "--output") and following == "json")
-        for argument, following in pairs
-    )
-    return asked or os.environ.get("RECONCILER_OUTPUT") == "json"
+    forms = [os.environ.get("RECONCILER_OUTPUT")]
+    for argument, following in pairwise([*arguments, ""]):
+        if argument in ("-o", "--output"):
+            forms.append(following)
+        elif argument.startswith(("-o", "--output=")):
+            forms.append(argument.removeprefix("-o").removeprefix("--output="))
+    return forms[-1] == "json"
 
 
 def failure_lines(error: Exception) -> list[str]:

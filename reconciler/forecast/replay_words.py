@@ -108,7 +108,7 @@ def compared_replays(base: Forecast | None, head: Forecast) -> Iterator[str]:
 def _by_policy(made: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
     saved, policies = savings_of(made.selected), () if made.replay is None else made.replay.policies
     unknown = not_known_in_all(made.replay)
-    hours = f"{saved.saved.replicas:,.0f} replica-hours saved ({saved.percent(saved.saved):.0f} %)"
+    hours = f"{saved.saved.replicas:z,.0f} replica-hours saved ({saved.percent(saved.saved):z.0f} %)"
     parts = ([hours] if round(saved.saved.replicas) or not unknown else []) + ([unknown] if unknown else [])
     yield ALL, (", ".join(parts),)
     by_policy = dict(grouped_savings(made, "policy"))
@@ -118,7 +118,7 @@ def _by_policy(made: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
             continue
         own = by_policy.get(one.policy, Savings()).saved.replicas
         waited = "" if one.waiting is None else f"{_waited(one.waiting, one.unit)} waited"
-        yield one.policy, (f"{own:,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
+        yield one.policy, (f"{own:z,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
 
 
 def replay_to_dict(made: Replay) -> dict[str, Any]:

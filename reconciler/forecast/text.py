@@ -164,7 +164,7 @@ def _resources(found: Savings, stated: Sequence[str]) -> Iterator[str]:
 
 
 def _range(low: float, high: float, *, digits: int = 0) -> str:
-    first, last = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
+    first, last = f"{low:z,.{digits}f}", f"{high:z,.{digits}f}"
     return first if first == last else f"{first} to {last}"
 
 

@@ -192,6 +192,7 @@ def render_status_page(status: FleetStatus, form: str = "") -> str:
         head=head,
         clusters=clusters,
         placements=list(map(placement_line, plan.placements)),
+        foreign=[one_line(f"{idle.ref} ({idle.by})") for idle in status.foreign],
         runs=list(run_lines(plan, status.runs)),
         counted=counted,
     )

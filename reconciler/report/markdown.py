@@ -17,10 +17,10 @@ from reconciler.untrusted_text import short
 
 _NOTHING_WIDE = "\u200b"  # zero width space: ends a mention or reference before it starts
 _NOTHING_WRITTEN = "&#8203;"  # the same, as what can be seen in the text
-_MARKUP = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]<>|~&"}
+_MARKUP = {ord(character): f"&#{ord(character)};" for character in "\\`*_[]<>|~&$"}
 _UNSAFE_IN_BACKTICKS = frozenset("`|\\")
 _MENTION = re.compile(r"@(?=\w)")
-_REFERENCE = re.compile(r"#(?=\d)")
+_REFERENCE = re.compile(r"(?:[#!$]|\bGH-)(?=\d)", re.IGNORECASE)
 _BACKTICKS = re.compile(r"`+")
 _FENCE = re.compile(r"`{3,}")
 _WWW = re.compile(r"\bwww\.", re.IGNORECASE)
@@ -35,7 +35,7 @@ _FEWER_ROWS = (MOST_ROWS, 50, 25, 10, 5, 2, 1)
 
 def prose(text: str) -> str:
     """Return `text` as Markdown that reads as exactly this text, on one line; one that is too long is cut."""
-    line = _REFERENCE.sub(f"#{_NOTHING_WIDE}", _MENTION.sub(f"@{_NOTHING_WIDE}", short(text)))
+    line = _REFERENCE.sub(rf"\g<0>{_NOTHING_WIDE}", _MENTION.sub(f"@{_NOTHING_WIDE}", short(text)))
     quiet = line.translate(_MARKUP).replace("://", "&#58;//").replace(_NOTHING_WIDE, _NOTHING_WRITTEN)
     return _WWW.sub(lambda found: found.group()[:3] + "&#46;", quiet)
 

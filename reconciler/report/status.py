@@ -219,8 +219,9 @@ def _cluster_lines(status: FleetStatus) -> Iterator[str]:
     if rest:
         states = ", ".join(f"{count} {state}" for state, count in sorted(Counter(_state(one) for one in rest).items()))
         workloads, idle = sum(cluster.workloads for cluster in rest), sum(cluster.idle for cluster in rest)
-        pending = sum(cluster.pending for cluster in rest)
-        yield f"and {len(rest)} more ({states}): {counted(workloads, 'workload')}, {idle} idle, {pending} pending"
+        pending, held = sum(cluster.pending for cluster in rest), sum(cluster.held_back for cluster in rest)
+        numbers = f"{idle} idle, {pending} pending, {held} held back"
+        yield f"and {len(rest)} more ({states}): {counted(workloads, 'workload')}, {numbers}"
 
 
 def _state(cluster: ClusterSummary) -> str:

@@ -184,7 +184,10 @@ def test_a_history_that_was_cut_off_is_no_shorter_history() -> None:
         unpacked(compressed(b'{"dropped":1}')[:12])
 
 
-@pytest.mark.parametrize("text", ["", "bm8=", "=", base64.b64encode(b"\0" * 20).decode()])
+WITHOUT_KIND = compressed(b'{"at":"2026-11-20T21:00:00Z","object":"east/web","verb":"idle","by":"reconciler"}')
+
+
+@pytest.mark.parametrize("text", ["", "bm8=", "=", base64.b64encode(b"\0" * 20).decode(), WITHOUT_KIND])
 def test_what_is_no_history_is_refused(text: str) -> None:
     with pytest.raises(MalformedAnswerError, match="expected a history"):
         unpacked(text)

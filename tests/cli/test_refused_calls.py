@@ -230,6 +230,13 @@ def test_a_flag_with_a_word_that_the_verb_does_not_know(quickstart, monkeypatch)
     assert quickstart.call("validate", "policies", "-o", "markdown").code == 64
 
 
+@pytest.mark.parametrize("flag", [("-o", "text"), ("-otext",), ("--output=text",)])
+def test_a_form_on_the_command_line_wins_where_the_call_fails_too(quickstart, monkeypatch, flag):
+    monkeypatch.setenv("RECONCILER_OUTPUT", "json")
+    assert quickstart.call("plan", "nosuch", *flag).out == ""
+    assert quickstart.call("plan", "nosuch").out.startswith("{")
+
+
 @pytest.mark.parametrize("verb", ["wake", "restore"])
 def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
     put_in_state(quickstart, "ReadOnly")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
+from reconciler.forecast.timelines import Segment
 from reconciler.policy.types import Prices
 from tests.forecast.nights import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 from tests.pipeline.calls import Folder
@@ -36,6 +39,16 @@ def test_text() -> None:
     assert "a/dev (2)  ????.....???" in text
     assert "█" not in text
     assert "▒▒▒▒▁▁▁▁▁" in render_text(a_forecast(), ForecastStyle("namespace", blocks=True))
+
+
+def test_what_is_hardly_anything_has_no_sign() -> None:
+    made = a_forecast()
+    at = made.end - timedelta(hours=1)
+    segments = Segment(made.start, at, 200), Segment(at, made.end, 201)
+    web = replace(made.timelines[0], without=200, segments=segments)
+    text = render_text(replace(made, timelines=(web,)), ForecastStyle())
+    assert "-0 " not in text
+    assert " 4,800    0 %  " in text
 
 
 def test_json_has_every_step() -> None:

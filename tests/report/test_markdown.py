@@ -58,6 +58,9 @@ def check_cell(escaped, text):
     [
         pytest.param("ask @team now", "ask @&#8203;team now", id="a mention"),
         pytest.param("owner/repo#12", "owner/repo#&#8203;12", id="a reference"),
+        pytest.param("see GH-12", "see GH-&#8203;12", id="a reference by its prefix"),
+        pytest.param("!12, $34", "!&#8203;12, &#36;&#8203;34", id="references of GitLab"),
+        pytest.param("$x$", "&#36;x&#36;", id="a formula"),
         pytest.param("a # b @ c", "a # b @ c", id="signs alone"),
         pytest.param("see https://x.example", "see https&#58;//x.example", id="a link"),
         pytest.param("see WWW.x.example", "see WWW&#46;x.example", id="a link without scheme"),

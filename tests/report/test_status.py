@@ -6,12 +6,14 @@ import json
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_text
 from reconciler.model import ConfigMap, ObjectRef
 from reconciler.plan.build import Inputs, make_plan
 from reconciler.policy.types import AnyOf, Freeze
+from reconciler.report.html import render_status_page
 from reconciler.report.status import fleet_status, idle_lines, status_lines, status_values
 from tests.builders import (
     a_cluster,
@@ -42,6 +44,8 @@ def test_25_clusters_are_on_one_screen_the_pressing_ones_first():
     assert any(line.startswith("and 6 more FederatedReplicaSets") for line in lines)
     assert any(line.startswith("Unknown: 1: c01: no answer") for line in lines)
     assert lines[-3].startswith("Run run-1 60m ago: 1 idle")
+    held = replace(status, clusters=tuple(replace(one, held_back=2) for one in status.clusters))
+    assert any(line.startswith("and 18 more ") and line.endswith(" 36 held back") for line in status_lines(held))
 
 
 def test_the_values_have_every_cluster_and_every_idle_object():
@@ -167,6 +171,7 @@ def test_what_others_idled_is_listed(policies):
     assert {one.since.hour for one in status.foreign} == {12}
     (line,) = (line for line in status_lines(status) if line.startswith("Idled by others"))
     assert line.startswith("Idled by others: 3: east/shop/Deployment/api (Fleet other); ")
+    assert "<li>east/shop/Deployment/api (Fleet other)</li>" in render_status_page(status)
     (first, *_) = status_values(status)["idledByOthers"]
     assert first == {
         "object": "east/shop/Deployment/api",
