@@ -114,9 +114,12 @@ def switch_paths() -> Iterator[str]:
     yield "    }"
 
 
-def allowed() -> Iterator[str]:
-    """Yield the variable with what may be written of a CloneSet."""
-    yield from ("- name: allowed", f"  expression: variables.marks + '{''.join(map(fields_of, _CLONE_SETS))}'")
+def allowed(kinds: Sequence[WorkloadKind]) -> Iterator[str]:
+    """Yield the variable with what may be written of custom kinds, and of their Scales."""
+    fields = "".join(map(fields_of, kinds))
+    if any(kind.status_path and kind.replicas_path != ("spec", "replicas") for kind in kinds):
+        fields += "|spec[.]replicas"  # of their Scales
+    yield from ("- name: allowed", f"  expression: variables.marks + '{fields}'")
 
 
 def table(name: str, kinds: Sequence[WorkloadKind], why: str) -> Section:
@@ -166,7 +169,7 @@ SECTIONS: Mapping[str, Mapping[str, Section]] = {
     "components/clone-sets/admission.yaml": {
         f"{_KINDS}: the kind": partial(looked_at, _CLONE_SETS),
         f"{_KINDS}: what is written in": partial(parts, _CLONE_SETS),
-        f"{_KINDS}: where its replicas and victims stand": allowed,
+        f"{_KINDS}: where its replicas and victims stand": partial(allowed, _CLONE_SETS),
     },
     "../docs/reference/rights.md": {
         f"{_KINDS}: the rights on CloneSets": table(
