@@ -62,24 +62,15 @@ def is_lagging(workload: Workload) -> bool:
 
 
 _UNDER_WAY = frozenset({"NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetUpdated"})
-"""Reasons of the condition Progressing until all pods of a new template are available for the first time.
+"""Reasons of the condition Progressing while a rollout goes on; what is only scaled keeps the one of its end.
 
 Source: kubernetes pkg/controller/deployment/util/deployment_util.go.
 """
 
 
 def in_rollout(workload: Workload) -> bool:
-    """Return whether a rollout of `workload` is not over, as `kubectl rollout status` has it: its pods are replaced, or
-    the new ones are not available yet.
-    """
-    progressing = workload.condition("Progressing")
-    starts = progressing is not None and progressing.status == "True" and progressing.reason in _UNDER_WAY
-    return (starts and workload.spec_replicas > 0) or _replaces_pods(workload)
-
-
-def _replaces_pods(workload: Workload) -> bool:
-    """Return whether the pods of `workload` are being replaced. One past its progress deadline is not, nor a
-    StatefulSet up to its partition or with OnDelete.
+    """Return whether the pods of `workload` are being replaced, also where the old ones are gone first. One past its
+    progress deadline is not, nor a StatefulSet up to its partition or with OnDelete, as `kubectl rollout status` has it.
     """
     if is_lagging(workload):
         return True
@@ -88,13 +79,14 @@ def _replaces_pods(workload: Workload) -> bool:
         return False
     if workload.updated_replicas is None or workload.partition is None:
         return False
-    pods = workload.spec_replicas if workload.partition else workload.status_replicas or 0
+    is_under_way = progressing is not None and progressing.reason in _UNDER_WAY
+    pods = workload.spec_replicas if workload.partition or is_under_way else workload.status_replicas or 0
     return workload.updated_replicas < pods - workload.partition
 
 
 def replaces_replica_sets(workload: Workload) -> bool:
     """Return whether a rollout moves the pods of `workload` from one ReplicaSet to another now."""
-    return workload.kind.pods == "ReplicaSets" and _replaces_pods(workload)
+    return workload.kind.pods == "ReplicaSets" and in_rollout(workload)
 
 
 class Settled(Struct, frozen=True):

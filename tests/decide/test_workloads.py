@@ -46,7 +46,7 @@ STARTING = (Condition("Progressing", "True", "ReplicaSetUpdated"),)
             True,
             id="Recreate: the old pods are gone",
         ),
-        pytest.param("Deployment", {"conditions": STARTING}, True, id="the new pods are not available yet"),
+        pytest.param("Deployment", {"conditions": STARTING}, False, id="the new pods start"),
         pytest.param("Deployment", {"replicas": 0, "conditions": STARTING}, False, id="scaled to zero meanwhile"),
     ],
 )
