@@ -50,14 +50,14 @@ class Refused(Exception):
 class HttpPodPicker:
     """Asks pickers on `allowed_hosts` (globs); the values of secret headers come from `secret`.
 
-    `limit` is that of the run, in which one that hung is not asked again.
+    `limit` is that of the run, in which one that hung is not asked again for as long, or less.
     """
 
     def __init__(self, secret: SecretReader, allowed_hosts: Sequence[str], limit: TimeLimit) -> None:
         self._secret = secret
         self._allowed_hosts = tuple(host.lower() for host in allowed_hosts)
         self._limit = limit
-        self._hung: set[tuple[str, int]] = set()
+        self._hung: dict[str, float] = {}  # by URL, for how many seconds
 
     def pick(self, request: PickerRequest) -> PickerAnswer:
         """Return the picker's answer.
@@ -70,7 +70,7 @@ class HttpPodPicker:
         picker = request.picker
         try:
             self._check_host(picker)
-            if (picker.host, picker.port) in self._hung:
+            if picker.timeout_seconds <= self._hung.get(_url(picker), 0):
                 raise Refused("it did not answer before in this run, expected an answer; not tried again")
             asked = {"number_of_pods_requested": request.count, "candidate_pods": list(request.candidates)}
             body = json.dumps(asked, separators=(",", ":")).encode()
@@ -131,7 +131,7 @@ class HttpPodPicker:
         try:
             response = with_retries(attempt, policy, self._limit.wait)
         except TimedOutError:
-            self._hung.add((picker.host, picker.port))
+            self._hung[_url(picker)] = picker.timeout_seconds
             words = f"no whole answer within {picker.timeout_seconds:g} s"
             words = "no answer before the end of the run" if self._limit.over else words
             raise Refused(f"{words}, expected an answer; tried {_times(tried)}") from None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import fleet_names
@@ -38,6 +41,7 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     due = DesiredState()
     if state.wakes_only:
         due = decide_wakes_due(policies.fleet, replace(state, clusters=NOTHING), run)
+    enforced = replace(usable, downscale=tuple(policy for policy in usable.downscale if policy.mode == "Enforce"))
     placed, desired, not_now = placed_workloads(policies, seen), DesiredState(), frozenset[ObjectRef]()
     while True:  # until what idling does not do now is what the other jobs know of: it only grows
         not_now |= held_idles(desired)
@@ -46,12 +50,11 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         if anew := made_anew(placement, settled):
             not_now |= anew
             continue
-        given_back = {
-            decision.ref: decision.cause.policy
-            for decision in placement.decisions
-            if decision.verb is Verb.RELEASE and decision.replicas_after is not None
-        }
-        downscale = decide_downscale(usable, seen, run, settled, placed | given_back)
+        placement = within_targets(
+            placement, seen, partial(decide_downscale, enforced, run=run, settled=settled, placed=placed)
+        )
+        decided = placed | {ref: decision.cause.policy for ref, decision in restored_scales(placement).items()}
+        downscale = decide_downscale(usable, seen, run, settled, decided)
         joined = recovery.joined(idling.without(not_now), placement, downscale)
         found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
         desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
@@ -142,3 +145,66 @@ def _stays(explanation: PolicyExplanation, before: Decision, undecided: Undecide
         reasons=(*undecided.reasons, *explanation.reasons),
         change=field_is("onForeignCost", "Override"),
     )
+
+
+def restored_scales(placement: DesiredState) -> dict[ObjectRef, Decision]:
+    """Return the releases that give replicas back, by workload."""
+    return {
+        decision.ref: decision
+        for decision in placement.decisions
+        if decision.verb is Verb.RELEASE and decision.replicas_after is not None
+    }
+
+
+def within_targets(
+    placement: DesiredState, state: ObservedState, downscale: Callable[[ObservedState], DesiredState]
+) -> DesiredState:
+    """Return `placement` where no workload gets more replicas back than `downscale` would leave it in the next run.
+
+    Where that is not known yet, the workload keeps its replicas and its record until it is.
+    """
+    restored = restored_scales(placement)
+    if not restored:
+        return placement
+    after = downscale(_as_restored(state, restored))
+    unknown = {undecided.subject for undecided in after.undecided}
+    released = {ref: decision for ref, decision in restored.items() if str(ref) not in unknown}
+    released |= {
+        decision.ref: _at_most(released[decision.ref], decision)
+        for decision in after.decisions
+        if decision.ref in released
+    }
+    decided = {decision.key: released.get(ref) for ref, decision in restored.items()}
+    decisions = (decided.get(decision.key, decision) for decision in placement.decisions)
+    return replace(placement, decisions=tuple(decision for decision in decisions if decision is not None))
+
+
+def _as_restored(state: ObservedState, restored: Mapping[ObjectRef, Decision]) -> ObservedState:
+    names = {ref.cluster for ref in restored}
+    clusters = {
+        name: replace(
+            state.clusters[name],
+            workloads=tuple(
+                replace(workload, replicas=restored[workload.ref].replicas_after)
+                if workload.ref in restored
+                else workload
+                for workload in state.clusters[name].workloads
+            ),
+        )
+        for name in sorted(names)
+    }
+    return replace(state, clusters={**state.clusters, **clusters})
+
+
+def _at_most(released: Decision, scaled: Decision) -> Decision:
+    """Return `released` with the replicas that `scaled` leaves; without any where those it has are as many, or more."""
+    path = scaled.changes[0].path
+    metadata = tuple(change for change in released.changes if change.path != path)
+    why = tuple(why for why in released.cause.reasons if why.code is not ReasonCode.SCALE_RESTORED)
+    cause = replace(released.cause, reasons=(*why, reason(ReasonCode.DECIDED_BY, policy=scaled.cause.policy)))
+    before, after = released.replicas_before or 0, scaled.replicas_after or 0
+    if after <= before:
+        kept = replace(released, phase=Phase.REPAIR, replicas_before=None, replicas_after=None)
+        return replace(kept, changes=metadata, cause=cause)
+    changes = (replace(released.changes[0], after=after), *metadata)
+    return replace(released, changes=changes, cause=cause, replicas_after=after)

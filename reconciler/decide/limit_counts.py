@@ -20,7 +20,7 @@ from reconciler.decide.decisions import Decision, Phase
 from reconciler.decide.last_idled import last_idled
 from reconciler.decide.selectors import namespace_labels
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Workload
-from reconciler.policy.types import Limits, PolicySet, ReplicasLimits
+from reconciler.policy.types import IdlingPolicy, Limits, PolicySet, ReplicasLimits
 
 PolicyKey = tuple[str, str]
 """(job, policy) that decides a decrease; two kinds of policies may have the same name.
@@ -75,22 +75,30 @@ def _idled(policies: PolicySet, state: ObservedState, now: datetime) -> Iterator
     """Yield what was idled for the first time in the last 24 hours, and by which policy.
 
     Anybody may write that on their workloads, and other Fleets do: it counts for a policy of this one that reaches
-    them. What is still idle counts for the policy that owns it now, whatever the name of that was.
+    them. What is still idle counts for the policy that owns it; where that is not there any more, as after a rename,
+    for the one of the highest priority that reaches it.
     """
-    fleets, named = fleet_names(policies.fleet), {policy.name: policy for policy in policies.idling}
+    fleets, names = fleet_names(policies.fleet), {policy.name for policy in policies.idling}
+    ordered = sorted(policies.idling, key=lambda policy: (-policy.priority, policy.name))
     for cluster in state.clusters.values():
         labels, found = namespace_labels(cluster), policies.fleet.cluster(cluster.name)
+        there = [policy for policy in ordered if found is not None and policy.selector.selects_cluster(found)]
+        reaching: dict[str, dict[str, IdlingPolicy]] = {}
         holders: Iterator[Workload | HorizontalPodAutoscaler] = chain(_unowned(cluster.workloads), cluster.autoscalers)
         for holder in holders:
             last = last_idled(holder.annotations) if LAST_IDLED in holder.annotations else None
             if last is None or last.first is None or not now - DAY < last.first <= now:
                 continue
-            owner, space = idling_owner(holder.annotations), holder.ref.namespace
-            policy = named.get(owner[1] if owner is not None and owner[0] in fleets else last.policy)
-            if policy is None or found is None or not policy.selector.selects_cluster(found):
-                continue
-            if policy.selector.namespaces.matches(space, labels.get(space, NOTHING)):
-                yield holder.ref, ("idling", policy.name)
+            space, owner = holder.ref.namespace, idling_owner(holder.annotations)
+            if space not in reaching:
+                own = labels.get(space, NOTHING)
+                reaching[space] = {one.name: one for one in there if one.selector.namespaces.matches(space, own)}
+            is_ours = owner is not None and owner[0] in fleets
+            name = owner[1] if is_ours and owner is not None else last.policy
+            if is_ours and name not in names:
+                name = next(iter(reaching[space]), "")
+            if name in reaching[space]:
+                yield holder.ref, ("idling", name)
 
 
 def weight_of(workload: Workload) -> int:

@@ -73,12 +73,14 @@ def _guards(by_namespace: Mapping[str, FleetGuard]) -> FleetGuards:
 _NONE = FleetGuard()
 
 
-def removal_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allow_removed: bool) -> FleetGuards:
+def removal_guards(
+    owned: Iterable[tuple[str, str]], names: frozenset[str], allow_removed: bool, *, left_out: int = 1
+) -> FleetGuards:
     """Return the guard of each namespace; `owned` are (namespace, policy) that owns records there.
 
     A namespace counts what is gone in itself, and of each other one a single policy, of which it leaves out one: so
     what is written in one namespace alone never holds anything in another one, and a folder that is lost, which is
-    seen in many, holds them all.
+    seen in many, holds them all. With `left_out` 0 it counts all of these, so that two in two namespaces hold too.
     """
     gone: dict[str, set[str]] = {}
     there: set[str] = set()
@@ -88,7 +90,10 @@ def removal_guards(owned: Iterable[tuple[str, str]], names: frozenset[str], allo
         else:
             gone.setdefault(namespace, set()).add(policy)
     elsewhere = _one_each(gone)
-    guards = {namespace: _guard_in(namespace, gone[namespace], elsewhere, len(there)) for namespace in sorted(gone)}
+    guards = {
+        namespace: _guard_in(gone[namespace], _others(namespace, gone[namespace], elsewhere)[left_out:], len(there))
+        for namespace in sorted(gone)
+    }
     if allow_removed:
         guards = {namespace: replace(guard, tripped=False) for namespace, guard in guards.items()}
     return _guards(guards)
@@ -104,9 +109,12 @@ def _one_each(gone: Mapping[str, set[str]]) -> dict[str, str]:
     return found
 
 
-def _guard_in(namespace: str, inside: set[str], elsewhere: Mapping[str, str], there: int) -> FleetGuard:
-    others = sorted(policy for policy, where in elsewhere.items() if where != namespace and policy not in inside)
-    gone = frozenset((*inside, *others[1:]))
+def _others(namespace: str, inside: set[str], elsewhere: Mapping[str, str]) -> list[str]:
+    return sorted(policy for policy, where in elsewhere.items() if where != namespace and policy not in inside)
+
+
+def _guard_in(inside: set[str], others: Iterable[str], there: int) -> FleetGuard:
+    gone = frozenset((*inside, *others))
     owners = there + len(gone)
     # One policy may always be removed, however few there are.
     return FleetGuard(gone, owners, len(gone) > max(1, owners // 4))

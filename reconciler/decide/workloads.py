@@ -70,7 +70,7 @@ Source: kubernetes pkg/controller/deployment/util/deployment_util.go.
 
 def in_rollout(workload: Workload) -> bool:
     """Return whether the pods of `workload` are being replaced, also where the old ones are gone first. One past its
-    progress deadline is not, nor a StatefulSet up to its partition or with OnDelete, as `kubectl rollout status` has it.
+    progress deadline is not, nor a StatefulSet up to its partition or with OnDelete.
     """
     if is_lagging(workload):
         return True

@@ -222,22 +222,27 @@ class _Idled(_Spec, frozen=True, kw_only=True):
 def asleep_by_kube_green(secret: Mapping[str, str]) -> dict[tuple[str, str, str], int]:
     """Return the replicas that objects had by (group, kind, name), as the Secret of a SleepInfo says; a CronJob has 1.
 
-    One that is not in the form of kube-green says nothing.
+    What is not in the form of kube-green says nothing.
     """
     if secret.get("operation-type") != "SLEEP":
         return {}
     found: list[tuple[str, str, _Spec]] = []
-    try:
-        patches = decode(secret.get("original-resource-info", "{}"), type=dict[str, dict[str, str]])
-        for target, of_kind in patches.items():
-            kind = target.partition(".")[0]
-            found += [(kind, name, decode(patch, type=_Patch).spec) for name, patch in of_kind.items()]
-        for key, kind in (("deployment-replicas", "Deployment"), ("cronjobs-info", "CronJob")):
-            found += [(kind, one.name, one) for one in decode(secret.get(key, "[]"), type=list[_Idled])]
-    except (DecodeError, RecursionError):
-        return {}
+    for target, of_kind in _decoded(secret.get("original-resource-info", "{}"), dict[str, dict[str, str]], {}).items():
+        kind = target.partition(".")[0]
+        patches = ((name, _decoded(patch, _Patch, None)) for name, patch in of_kind.items() if kind in _GROUPS)
+        found += [(kind, name, patch.spec) for name, patch in patches if patch is not None]
+    for key, kind in (("deployment-replicas", "Deployment"), ("cronjobs-info", "CronJob")):
+        found += [(kind, one.name, one) for one in _decoded(secret.get(key, "[]"), list[_Idled], [])]
     return {
         (_GROUPS[kind], kind, name): 1 if kind == "CronJob" or spec.replicas is None else spec.replicas
         for kind, name, spec in found
-        if kind in _GROUPS and not (kind == "CronJob" and spec.suspend)
+        if not (kind == "CronJob" and spec.suspend)
     }
+
+
+def _decoded(text: str, shape: Any, otherwise: Any) -> Any:
+    """Return what `text` says as a `shape`, `otherwise` where it is none."""
+    try:
+        return decode(text, type=shape)
+    except (DecodeError, RecursionError):
+        return otherwise

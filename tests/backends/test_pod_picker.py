@@ -192,6 +192,8 @@ def test_what_hung_is_not_asked_again() -> None:
             with pytest.raises(PickerError, match=words):
                 client.pick(PickerRequest(a_picker(server, timeout_seconds=0.3), "shop", 2, PODS))
         assert server.connections == 1
+        longer = PickerRequest(a_picker(server, timeout_seconds=5), "shop", 2, PODS)
+        assert client.pick(longer).chosen == ("web-1",), "who waits longer is none of who did not"
 
 
 def test_pickers_whose_names_hang_delay_no_cluster_and_those_beyond_a_number_are_refused_at_once(

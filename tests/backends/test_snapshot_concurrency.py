@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot import object_store
 from reconciler.backends.snapshot.folder import scan
-from reconciler.errors import StaleError
+from reconciler.errors import NotFoundError, StaleError
 from tests.backends.folders import a_folder, a_snapshot_cluster, patch
 from tests.backends.racers import COUNTER
 
@@ -105,3 +106,8 @@ def test_a_run_that_writes_looks_at_its_folder_once_and_again_when_somebody_else
         cluster.write(test)
     path.write_text(path.read_text().replace("by: b", "by: c"))
     assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "c", "new": "9"}
+    cluster.write(patch(COUNTER, ("remove", "/metadata/annotations/new"), version="v1"))
+    with pytest.raises(NotFoundError):
+        cluster.write(patch(replace(COUNTER, name="gone"), ("remove", "/metadata/annotations/new"), version="v1"))
+    path.write_text(path.read_text().replace("by: c", "by: d"))
+    assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "d"}

@@ -201,6 +201,7 @@ def test_what_was_idled_for_the_first_time_in_the_last_24_hours_is_on_record(fir
     [
         pytest.param("nights", "", "nights", id="awake again"),
         pytest.param("before", "production/IdlingPolicy/nights", "nights", id="of a policy that was renamed"),
+        pytest.param("gone", "production/IdlingPolicy/gone", "nights", id="still idle, of one that is renamed now"),
         pytest.param("gone", "", "", id="of none that is there"),
         pytest.param("elsewhere", "", "", id="of one that selects other namespaces"),
         pytest.param("west", "", "", id="of one that selects other clusters"),

@@ -191,4 +191,7 @@ def test_what_a_secret_remembers_is_how_it_was():
     ],
 )  # fmt: skip
 def test_what_no_kube_green_writes_is_not_remembered(key, text):
+    beside = json.dumps({"StatefulSet.apps": {"db": '{"spec":{"replicas":2}}'}, "Job.batch": {"once": '{"spec":null}'}})
     assert remembered(**{key: text}) == {}
+    if key != "original_resource_info":
+        assert remembered(**{key: text}, original_resource_info=beside) == {("apps", "StatefulSet", "db"): 2}

@@ -25,7 +25,7 @@ from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
 from reconciler.backends.snapshot.writes import planned_changes
-from reconciler.errors import ClusterError, Problem, SnapshotError, StaleError
+from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.model import ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import is_inside, leads_out, spelt
@@ -66,14 +66,13 @@ class SnapshotCluster:
 
     def begin(self) -> None:
         """Begin a reading: until its `end` all lists are of the files as they are now."""
-        self._is_being_written = False
         with self._read():
             self._is_being_read = True
 
     def end(self) -> None:
         """End the reading: whatever is asked next, the files are looked at again, and large ones are read again."""
         with self._guard:
-            self._is_being_read = False
+            self._is_being_read = self._is_being_written = False
             self._store.let_go()
 
     def entries(self) -> tuple[ManifestEntry, ...]:
@@ -167,15 +166,12 @@ class SnapshotCluster:
             AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
         """
         with self._guard, self._store.locked(exclusive=True):
-            self._is_being_written = True
-            try:
-                for _ in range(_ATTEMPTS):
-                    self._fresh()
-                    if self._store.commit(planned_changes(self._store.index, write, self._victim_order)):
-                        return
-            except StaleError:
-                self._is_being_written = False  # somebody else writes too
-                raise
+            self._is_being_written = False  # where it fails, somebody else may write too
+            for _ in range(_ATTEMPTS):
+                self._fresh(for_write=True)
+                if self._store.commit(planned_changes(self._store.index, write, self._victim_order)):
+                    self._is_being_written = True
+                    return
         raise ClusterError(f"{write.ref}: its file changes all the time, expected it to stay as it was read; try again")
 
     def writing_as(self, account: ServiceAccount) -> SnapshotCluster:  # noqa: ARG002 - files know no users
@@ -190,9 +186,9 @@ class SnapshotCluster:
                     self._fresh()
             yield self._store.index
 
-    def _fresh(self) -> None:
-        """Read what changed; from the first write to the next reading, what a look at the folders alone shows."""
-        problems = self._store.refresh(self._is_being_written)
+    def _fresh(self, for_write: bool = False) -> None:
+        """Read what changed; from a write to the next reading, what a look at the folders alone shows."""
+        problems = self._store.refresh(folders_only=for_write or self._is_being_written, for_write=for_write)
         if problems:
             raise SnapshotError.of(problems)
 

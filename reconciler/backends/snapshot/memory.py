@@ -125,7 +125,7 @@ class _MemoryStore(Store):
     def has_files(self) -> bool:
         return True
 
-    def refresh(self, for_write: bool = False) -> list[Problem]:  # noqa: ARG002 - nothing was left behind
+    def refresh(self, *, folders_only: bool = False, for_write: bool = False) -> list[Problem]:  # noqa: ARG002 - no files
         return []
 
     def commit(self, changes: Changes) -> bool:

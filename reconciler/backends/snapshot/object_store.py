@@ -103,13 +103,13 @@ class Store:
         """Return whether the folder held manifest files when it was read last."""
         return bool(self._signatures)
 
-    def refresh(self, for_write: bool = False) -> list[Problem]:
+    def refresh(self, *, folders_only: bool = False, for_write: bool = False) -> list[Problem]:
         """Read what changed since the last time, and return all that is wrong.
 
-        `for_write` removes what crashes left behind, and looks at the folders alone: a file changed in place is seen
-        once it is to be written, and 2,000 writes in a folder of 2,000 files are not to look at each file each time.
+        `folders_only`: a file changed in place is seen once it is to be written, and 2,000 writes in a folder of 2,000
+        files do not look at each file each time. `for_write` removes what crashes left behind.
         """
-        if for_write and self._signatures is not None and not self._problems and self._folders == self._changed_at():
+        if folders_only and self._signatures is not None and not self._problems and self._folders == self._changed_at():
             return []
         found = scan(self.directory, self._root)
         if for_write:

@@ -44,7 +44,7 @@ from reconciler.decide.placement.home import config_map_deleted
 from reconciler.decide.placement.local_replica_sets import is_about, may_place
 from reconciler.decide.placement.status import STATUS_PREFIX, placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.decide.removal_guard import removal_guards
+from reconciler.decide.removal_guard import FleetGuards, removal_guards
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, PolicySet, Writes
@@ -70,7 +70,8 @@ def removed_policies(policies: PolicySet, inputs: PlacementInputs, *, with_statu
     """Return the releases and deletes of local workloads whose federated ReplicaSet was removed, and of its status.
 
     Where the guard of their namespace says that too many are gone at once, nothing is, however long: a repository that
-    lost a folder must not delete anything. Where a tenant is stopped, what is not there was not removed.
+    lost a folder must not delete anything, so that what is deleted has the stricter guard. Where a tenant is stopped,
+    what is not there was not removed.
     """
     federated = {one.key: one for one in policies.federated}
 
@@ -79,14 +80,22 @@ def removed_policies(policies: PolicySet, inputs: PlacementInputs, *, with_statu
 
     marked = [owned for owned in _owned(policies.federated, inputs) if is_known(owned.key)]
     owners = [(owned.workload.ref.namespace, owned.key) for owned in marked]
-    guards = removal_guards(owners, frozenset(federated), inputs.run.allow_removed)
-    gone = {(name, key) for name, guard in guards.by_namespace.items() if guard.tripped for key in guard.gone}
-    held = {placement_group(key) for name, key in gone if key.startswith(f"{name}/")}
+    names, allow = frozenset(federated), inputs.run.allow_removed
+    guards, strict = removal_guards(owners, names, allow), removal_guards(owners, names, allow, left_out=0)
     statuses = _statuses(federated, inputs, is_known) if with_statuses else ()
     decisions = [*_left(marked, federated, inputs.fleet), *statuses]
+    deleted = {one.group for one in decisions if one.verb is Verb.DELETE and one.ref.kind != "ConfigMap"}
+    held = _held_groups(guards) | (_held_groups(strict) & deleted)
+    words = (guards if guards.together.tripped else strict).together.words
     guarded = tuple(decision for decision in decisions if decision.group in held)
     free = tuple(decision for decision in decisions if decision.group not in held)
-    return DesiredState(decisions=free, held_back=(HeldBack("", guards.together.words, guarded),) if guarded else ())
+    return DesiredState(decisions=free, held_back=(HeldBack("", words, guarded),) if guarded else ())
+
+
+def _held_groups(guards: FleetGuards) -> set[str]:
+    """Return the groups of the federated ReplicaSets that `guards` hold, each in its own namespace."""
+    gone = {(name, key) for name, guard in guards.by_namespace.items() if guard.tripped for key in guard.gone}
+    return {placement_group(key) for name, key in gone if key.startswith(f"{name}/")}
 
 
 def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) -> Iterator[_Owned]:

@@ -223,8 +223,23 @@ class TestGuard:
             a_workload(name, namespace="evil", cluster="west", annotations={"reconciler/owner": f"{OURS}/evil/{name}"})
             for name in ("one", "two", "six")
         ]
-        desired = without(a_left_one(on_delete="Delete"), *forged)
-        assert [(one.verb, one.ref.name) for one in desired.decisions] == [(Verb.DELETE, "gone")]
+        _, kept = self.world(0, 6)
+        local = [a_local("west", 3, one, name=one.name) for one in kept]
+        released = without(a_left_one(), *forged)
+        deleted = without(a_left_one(on_delete="Delete"), *forged, *local, policies=kept)
+        for desired, verb in ((released, Verb.RELEASE), (deleted, Verb.DELETE)):
+            assert [one.verb for one in desired.decisions if one.ref.name == "gone"] == [verb]
+
+    def test_two_in_two_namespaces_are_released_and_not_deleted(self):
+        """As after a folder was lost; what is deleted does not come back with it."""
+
+        def left(on_delete):
+            own, other = a_left_one("gone", on_delete), a_left_one("other", on_delete)
+            marks = {**other.annotations, "reconciler/owner": f"{OURS}/dev/other"}
+            return without(own, replace(other, ref=replace(other.ref, namespace="dev"), annotations=marks))
+
+        assert [one.verb for one in left("Orphan").decisions] == [Verb.RELEASE] * 2
+        assert (left("Delete").decisions, len(left("Delete").held_back[0].decisions)) == ((), 2)
 
     def test_what_is_idle_counts_as_well(self):
         workloads, kept = self.world(2, 6)
