@@ -17,7 +17,7 @@ from tests.cli.situations import in_conflict, limited, lost, malformed, overdue
 from tests.pipeline.calls import Folder
 from tests.pipeline.teams import NIGHT, SLEEP, two_teams
 
-NOW, LATER, NEXT_DAY = "2026-11-20T22:00:00Z", "2026-11-20T22:10:00Z", "2026-11-21T22:10:00Z"
+NOW, LATER = "2026-11-20T22:00:00Z", "2026-11-20T22:10:00Z"
 MORNING = "2026-11-23T08:00:00Z"
 SECRET_PATH, TOKEN = "/services/T0/B0/oTkWYqZx", "eyJhbGciOi-token"
 

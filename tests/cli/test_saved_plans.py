@@ -206,7 +206,6 @@ PICKER = {
     "onError": "skip",
     "onTooFew": "fill",
 }
-RECORD = "/metadata/annotations/idling.kubernetes.io~1previous-scale"
 DIFFERENT = [
     pytest.param(to(50), ("Deployment", "reports"), id="other replicas"),
     pytest.param(

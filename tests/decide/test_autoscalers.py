@@ -11,7 +11,7 @@ import pytest
 from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, autoscalers_of, pinned_autoscaler, shrunk_by
 from tests.builders import NOW, a_cluster, a_ref, a_workload, an_hpa
 
-PREVIOUS, FLOOR, BEGUN = "reconciler/previous-bounds", "reconciler/idled-to", "reconciler/wake-begun-at"
+PREVIOUS = "reconciler/previous-bounds"
 WEB = a_ref("web")
 
 

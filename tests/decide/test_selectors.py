@@ -123,8 +123,5 @@ def test_an_opt_out(annotations, expected):
     assert told == expected
 
 
-THEIRS, THEIR_TIME = "downscaler/exclude", "downscaler/exclude-until"
-
-
 def federated(target: TargetRef | None = None) -> FederatedReplicaSet:
     return a_federated_replica_set("front", target=target)

@@ -196,7 +196,7 @@ class TestOneServiceOfTwoWorkloads:
         assert world.objects[self.fronts].annotations["reconciler/owner"] == "production/IdlingPolicy/a"
 
 
-THEN, LATER = "2026-11-19T20:00:00Z", "2026-11-19T21:00:00Z"
+THEN = "2026-11-19T20:00:00Z"
 OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
 
 

@@ -21,17 +21,6 @@ from tests.decide.idling.idling_policies import (
     workloads_selector,
 )
 
-REQUESTED, IDLED_AT = "reconciler/wake-requested-at", "idling.kubernetes.io/idled-at"
-
-RECORD = {
-    IDLED_AT: "2026-11-20T21:00:00Z",
-    "idling.kubernetes.io/previous-scale": "5",
-    "reconciler/idled-to": "0",
-    "reconciler/owner": "production/IdlingPolicy/first",
-}
-
-THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/theirs"}
-
 AWAKE_SINCE, EXCLUDE = "reconciler/awake-since", "reconciler/exclude"
 REQUESTED, IDLED_AT = "reconciler/wake-requested-at", "idling.kubernetes.io/idled-at"
 RECORD = {
@@ -40,6 +29,7 @@ RECORD = {
     "reconciler/idled-to": "0",
     "reconciler/owner": "production/IdlingPolicy/first",
 }
+THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/theirs"}
 LIST = {
     IDLED_AT: "2026-11-20T21:30:00Z",
     "idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","group":"apps","replicas":5}]',

@@ -332,9 +332,6 @@ def test_a_record_that_is_gone_is_found_on_what_the_workload_owns(own, copies, m
     assert {ref: record.replicas for ref, record in found.items()} == ({} if expected is None else {web.ref: expected})
 
 
-NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
-
-
 @pytest.mark.parametrize(
     ("told", "replicas"),
     [

@@ -14,7 +14,7 @@ from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import NIGHT, a_policy, an_idle_world, of_state, run_in, workloads_selector
 from tests.decide.idling.world import World, a_world
 
-WEB, API, SERVICE = a_ref("web"), a_ref("api"), a_ref("web", kind="Service")
+WEB, SERVICE = a_ref("web"), a_ref("web", kind="Service")
 AT = "2026-11-20T21:00:00Z"
 OWNER = "reconciler/owner"
 STAGING = {
