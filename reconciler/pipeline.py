@@ -267,7 +267,7 @@ def apply(
 def _told(made: Plan, fleet: Fleet, world: World) -> Iterator[str]:
     """Write the Events about what `made` leaves alone; yield why one was not written: no run fails for that."""
     from reconciler.apply.events import fleet_events
-    from reconciler.apply.history import keeper
+    from reconciler.history.config_maps import keeper
 
     home = keeper(made, world.accesses, fleet)
     if home is None:
@@ -381,11 +381,11 @@ def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
-    from reconciler.apply.changes import called_by, changes_of
-    from reconciler.apply.history import record
-    from reconciler.apply.report_dir import write_changes
     from reconciler.apply.run import ActionRuns
     from reconciler.apply.run_records import record_unseen_decreases, remember_refusals
+    from reconciler.history.changes import called_by, changes_of
+    from reconciler.history.config_maps import record
+    from reconciler.history.files import write_changes
 
     chosen = control.choose(made)
     run = Run(made.made_at, made.run, made.revision)

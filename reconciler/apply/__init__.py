@@ -1,1 +1,1 @@
-"""Plan and backends -> outcomes: the only room that changes anything."""
+"""Plan and backends -> outcomes: the only room that changes what others run."""

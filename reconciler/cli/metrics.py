@@ -25,7 +25,7 @@ from reconciler.world import World
 from reconciler.yaml.files import write_new
 
 if TYPE_CHECKING:
-    from reconciler.apply.changes import SavedBefore
+    from reconciler.history.changes import SavedBefore
 
 _ENDED_WELL = (ExitCode.DONE, ExitCode.CHANGES_PENDING, ExitCode.HELD_BACK)  # the last, where --fail-on asks for it
 _FOR_COLLECTORS = 0o644
@@ -79,7 +79,7 @@ class RunMetrics:
         plan = self._measured.plan
         if plan is None or self._world is None or self._fleet is None:
             return ()
-        from reconciler.apply.history import History
+        from reconciler.history.config_maps import History
 
         home = History(self._world.access(self._fleet.home).cluster, self._fleet.namespace)
         return home.last(plan.made_at.astimezone(UTC).date()).saved_in_all()

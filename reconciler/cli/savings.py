@@ -8,8 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.apply.changes import IdlePeriod, ended_periods, lasting_periods
-from reconciler.apply.history import KEPT
 from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.option_values import duration
@@ -20,6 +18,8 @@ from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.json import hours_values
+from reconciler.history.changes import IdlePeriod, ended_periods, lasting_periods
+from reconciler.history.config_maps import KEPT
 from reconciler.messages import counted
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan

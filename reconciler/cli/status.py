@@ -9,9 +9,6 @@ from datetime import UTC, date, timedelta
 
 import msgspec
 
-from reconciler.apply.changes import Change
-from reconciler.apply.history import Day, History
-from reconciler.apply.report_dir import read_changes
 from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.object_names import ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.option_values import duration
@@ -19,6 +16,9 @@ from reconciler.cli.options import argument, option, output_option, policies_opt
 from reconciler.cli.output import Formats, document, say, say_each, show
 from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
 from reconciler.errors import ExitCode, reason_of, reason_on
+from reconciler.history.changes import Change
+from reconciler.history.config_maps import Day, History
+from reconciler.history.files import read_changes
 from reconciler.model import ObjectRef
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.types import Fleet, PolicySet

@@ -18,8 +18,17 @@ from msgspec.structs import replace
 
 from reconciler.apply import history
 from reconciler.apply.access import Access
-from reconciler.apply.changes import Change, SavedBefore, changes_of
-from reconciler.apply.history import (
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
+from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.object_store import Store
+from reconciler.cli.policy_source import commit_of
+from reconciler.decide.decisions import Cause, Phase, Verb
+from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
+from reconciler.history.changes import Change, SavedBefore, changes_of
+from reconciler.history.config_maps import (
     HISTORY_PREFIX,
     KEPT,
     MOST_BYTES,
@@ -30,15 +39,6 @@ from reconciler.apply.history import (
     record,
     unpacked,
 )
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.config_map_store import ConfigMapStore
-from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
-from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
-from reconciler.cli.policy_source import commit_of
-from reconciler.decide.decisions import Cause, Phase, Verb
-from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Awake, Plan

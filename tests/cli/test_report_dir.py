@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.changes import Change
-from reconciler.apply.report_dir import MAX_LINE, read_changes, write_changes
 from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.errors import HistoryError
+from reconciler.history.changes import Change
+from reconciler.history.files import MAX_LINE, read_changes, write_changes
 from reconciler.model import Run
 from tests.builders import NOW
 from tests.pipeline.calls import Folder

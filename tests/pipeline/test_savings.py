@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.apply.changes import Change, ended_periods
-from reconciler.apply.history import MOST_BYTES, Day, packed, unpacked
 from reconciler.errors import ExitCode
+from reconciler.history.changes import Change, ended_periods
+from reconciler.history.config_maps import MOST_BYTES, Day, packed, unpacked
 from reconciler.pod_requests import Hours, PodRequests
 from tests.cli.situations import lost, without_metrics
 from tests.laws import share_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from reconciler.apply.changes import Change
+from reconciler.history.changes import Change
 from reconciler.plan.documents import PlanDocument
 from reconciler.report.json import ReportDocument
 from tests.report.json_schema import json_schema

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from reconciler.apply.changes import SLASHES, Change
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import HistoryError, reason_of
+from reconciler.history.changes import SLASHES, Change
 from reconciler.model import Run
 from reconciler.untrusted_text import short
 

@@ -20,15 +20,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.changes import (
-    BY_ACTIVATOR,
-    BY_RECONCILER,
-    SLASHES,
-    Change,
-    IdlePeriod,
-    SavedBefore,
-    ended_periods,
-)
 from reconciler.backends.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import format_time
@@ -39,6 +30,15 @@ from reconciler.errors import (
     NotFoundError,
     StaleError,
     reason_of,
+)
+from reconciler.history.changes import (
+    BY_ACTIVATOR,
+    BY_RECONCILER,
+    SLASHES,
+    Change,
+    IdlePeriod,
+    SavedBefore,
+    ended_periods,
 )
 from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, Run, Write
 from reconciler.plan.model import Awake, Plan
