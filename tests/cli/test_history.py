@@ -16,7 +16,6 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.apply import history
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.config_map_store import ConfigMapStore
@@ -27,6 +26,7 @@ from reconciler.cli.policy_source import commit_of
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
+from reconciler.history import config_maps
 from reconciler.history.changes import Change, SavedBefore, changes_of
 from reconciler.history.config_maps import (
     HISTORY_PREFIX,
@@ -148,7 +148,7 @@ def test_a_day_of_too_many_changes_keeps_the_newest_and_says_how_many_are_gone()
 
 
 def test_of_too_much_that_was_saved_before_the_most_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_BYTES", 5_000)
+    monkeypatch.setattr(config_maps, "MOST_BYTES", 5_000)
     before = tuple(SavedBefore(f"c{number:04}", "nights", Hours(number)) for number in range(1_000))
     day = unpacked(packed(Day(saved=before)))
     assert 100 < len(day.saved) < 1_000
@@ -156,7 +156,7 @@ def test_of_too_much_that_was_saved_before_the_most_is_kept(monkeypatch: pytest.
 
 
 def test_a_day_whose_many_changes_are_all_alike_can_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_UNPACKED_BYTES", 100_000)
+    monkeypatch.setattr(config_maps, "MOST_UNPACKED_BYTES", 100_000)
     change = Change("2026-11-20T00:00:00Z", "east/a/Deployment/web", "idle", "reconciler")
     day = unpacked(packed(Day((change,) * 3_000)))
     assert 500 < len(day.changes) == 3_000 - day.dropped < 3_000
@@ -169,7 +169,7 @@ def compressed(lines: bytes) -> str:
 def test_a_small_config_map_that_unpacks_to_very_much_is_refused_before_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(history, "MOST_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(config_maps, "MOST_UNPACKED_BYTES", 1 << 20)
     bomb = compressed(b"\n" * (64 << 20))
     tracemalloc.start()
     with pytest.raises(MalformedAnswerError, match="changes: more than 1 MiB, expected a history"):
