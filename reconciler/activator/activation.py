@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from math import inf
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -25,20 +26,45 @@ from reconciler.activator.objects import (
     slice_manifests,
 )
 
-_ANSWERS_AT_LATEST = 30.0
-"""Seconds after pods are ready in which our slices go, also where no connection to them succeeded."""
 
-_WAKES_AT_LATEST = 600.0
-"""Seconds after the record is gone in which our slices go, where no pod ever gets ready."""
+class Phase(Enum):
+    """Where a Service is between idle and awake; what this says of slices and connections."""
+
+    MARKED = auto()
+    """It is recorded as idle, and a pod was ready at all times since. Slices for a while; connections are spliced."""
+    AT_ZERO = auto()
+    """No pod is ready. Slices while it is idle, and for a while after its record went; connections are held."""
+    STARTING = auto()
+    """A pod is ready, and none accepted a connection yet. Slices as before; connections are spliced."""
+    ANSWERING = auto()
+    """Its pods answer. No slices; connections that still come are spliced."""
+
+
+Event = Literal["idled", "woken", "no pod ready", "pod ready", "pod answered"]
+"""The first two: its record was written, and is gone."""
+
+MOVES: Mapping[Event, Mapping[Phase, Phase]] = {
+    "idled": dict.fromkeys(Phase, Phase.MARKED),  # before the first pod goes
+    "woken": {Phase.MARKED: Phase.ANSWERING},
+    "no pod ready": dict.fromkeys(Phase, Phase.AT_ZERO),
+    "pod ready": {Phase.AT_ZERO: Phase.STARTING},
+    "pod answered": {Phase.STARTING: Phase.ANSWERING},  # or enough time passed, or its clients go to it themselves
+}
+"""From which phase a Service goes to which other one; where none is named it stays."""
+
+_ANSWERS_AT_LATEST = 30.0
+"""Seconds after which a Service that is STARTING counts as ANSWERING."""
+
+_LEADS_AT_LATEST = 600.0
+"""Seconds after its record was written, or went, in which our slices go: of one that is MARKED, as no run scales it any
+more; of another one that is woken, as no pod gets ready.
+"""
 
 _LINGERS = 60.0
 """Seconds for which listeners stay after our slices have gone: some nodes' proxies learn of it later."""
 
 _REFUSES_AFTER = 2.0
 """Seconds after our slices have gone in which held connections are reset that may not be spliced."""
-
-_SCALED_AT_LATEST = 600.0
-"""Seconds after the record in which our slices go, where pods answer all the time: no run scales them any more."""
 
 _SIGNALS_AGAIN = 10.0
 
@@ -64,26 +90,6 @@ class ObservedService(Struct, frozen=True):
         return () if self.service is None or self.service.problem else self.service.ports
 
 
-class RecordPhase(Enum):
-    """What is known of the record of a Service: it is written before the first pod goes."""
-
-    NONE = auto()
-    RECORDED = auto()
-    """The Service is idle, and some pod was ready at all times since."""
-    AT_ZERO = auto()
-    """The Service is idle, and no pod was ready at some time since."""
-    CLEARED = auto()
-    """The record is gone: the Service is woken."""
-
-
-class PodsPhase(Enum):
-    """What is known of the pods of a Service; clients can connect a moment after a pod is ready."""
-
-    NOT_READY = auto()
-    READY = auto()
-    ANSWERING = auto()
-
-
 class Activation:
     """Accepts the connections of one Service while it is idle."""
 
@@ -100,9 +106,9 @@ class Activation:
         self._held: dict[HeldConnection, None] = {}
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
-        self._record = RecordPhase.NONE
-        self._record_changed_at = 0.0  # when it was written, or went
-        self._pods = PodsPhase.NOT_READY
+        self._phase = Phase.ANSWERING
+        self._idled_at: datetime | None = None
+        self._record_changed_at = -inf  # when it was written, or went
         self._withdrawn_at: float | None = None
         self._signals_at = 0.0
         self._traffic_at = -_LINGERS
@@ -146,14 +152,13 @@ class Activation:
         """
         if self._observed.service is None or not self._listeners:
             return False
-        seconds = self._loop.time() - self._record_changed_at
-        if self._pods is PodsPhase.ANSWERING:
-            return self._record is RecordPhase.RECORDED and seconds <= _SCALED_AT_LATEST
-        return self._is_idle or (self._record is RecordPhase.CLEARED and seconds < _WAKES_AT_LATEST)
+        if self._phase in (Phase.AT_ZERO, Phase.STARTING) and self._is_idle:
+            return True
+        return self._phase is not Phase.ANSWERING and self._loop.time() - self._record_changed_at <= _LEADS_AT_LATEST
 
     @property
     def _is_idle(self) -> bool:
-        return self._record in (RecordPhase.RECORDED, RecordPhase.AT_ZERO)
+        return self._idled_at is not None
 
     @property
     def _is_withdrawn(self) -> bool:
@@ -178,9 +183,10 @@ class Activation:
         Raises:
             PortsTakenError, OSError: there is no listener for some of its ports.
         """
-        before, self._observed, self._made = self._observed.idled_at, observed, None
-        if observed.idled_at != before:
-            self._record = RecordPhase.CLEARED if observed.idled_at is None else RecordPhase.RECORDED
+        before, self._idled_at = self._idled_at, observed.idled_at
+        self._observed, self._made = observed, None
+        if self._idled_at != before:
+            self._move("idled" if self._is_idle else "woken")
             self._record_changed_at = self._loop.time()
             self._signals_at = 0.0
         try:
@@ -189,16 +195,18 @@ class Activation:
             self._use_backends(observed.backends)
             self._context.changed(self.name)
 
+    def _move(self, event: Event) -> bool:
+        """Go where `event` leads; return whether that is another phase."""
+        before, self._phase = self._phase, MOVES[event].get(self._phase, self._phase)
+        return self._phase is not before
+
     def _use_backends(self, backends: ServiceEndpoints) -> None:
         if not backends.are_ready:
-            self._pods = PodsPhase.NOT_READY
-            if self._record is RecordPhase.RECORDED:
-                self._record = RecordPhase.AT_ZERO
+            self._move("no pod ready")
             if self._probing is not None:
                 self._probing.cancel()
             return
-        if self._pods is PodsPhase.NOT_READY:
-            self._pods = PodsPhase.READY
+        if self._move("pod ready"):
             self._probing = self._loop.create_task(self._probe())
         if self._observed.restricted:
             self._answer()
@@ -215,7 +223,7 @@ class Activation:
 
     async def _accepted(self) -> None:
         """Connect to a pod until one accepts. Where there is no TCP port, "ready" is enough."""
-        while self._pods is PodsPhase.READY:
+        while self._phase is Phase.STARTING:
             service = self._observed.service
             ports = [port for port in (service.ports if service else ()) if port.transport == "TCP"]
             if not ports:
@@ -236,8 +244,7 @@ class Activation:
 
     def _answer(self) -> None:
         """Note that pods answer, if they are still ready."""
-        if self._pods is PodsPhase.READY:
-            self._pods = PodsPhase.ANSWERING
+        if self._move("pod answered"):
             self._context.changed(self.name)
 
     def withdrawn(self) -> None:
@@ -317,7 +324,7 @@ class Activation:
         made = HeldConnection(client, port, self, context)
         self._held[made] = None
         held.take(namespace, made)
-        if self._pods is PodsPhase.NOT_READY:
+        if self._phase is Phase.AT_ZERO:
             return
         if not self._observed.restricted:
             made.begin_splice()
@@ -354,7 +361,7 @@ class Activation:
     def spoke(self, connection: HeldConnection) -> None:
         """Take a connection as traffic; where pods answer it, and it may not be spliced, its client tries again."""
         self._traffic(connection.port)
-        if self._pods is not PodsPhase.NOT_READY and self._observed.restricted and not self._is_withdrawn:
+        if self._phase is not Phase.AT_ZERO and self._observed.restricted and not self._is_withdrawn:
             connection.refuse("network-policy")
 
     def _traffic(self, port: WatchedPort) -> None:
@@ -368,7 +375,7 @@ class Activation:
 
     def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
-        if self._pods is PodsPhase.NOT_READY or self._observed.restricted:
+        if self._phase is Phase.AT_ZERO or self._observed.restricted:
             return ()
         return _rotated(self._observed.backends.of(port), next(self._turn))
 

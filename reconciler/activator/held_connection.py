@@ -21,7 +21,9 @@ _AGAIN_SECONDS = 0.1
 
 class ConnectionPhase(Enum):
     HELD = auto()
+    """From when it is accepted until a pod accepts it too, its client ends it, or it is refused."""
     SPLICED = auto()
+    """Until client and pod have ended it, one of them resets it, or it is refused."""
     OVER = auto()
 
 
@@ -79,9 +81,7 @@ class HeldConnection:
         if self.phase is not ConnectionPhase.OVER:
             self._context.metrics.refused[reason] += 1
         if self.phase is ConnectionPhase.HELD:
-            self._stop_waiting()
-            reset(self._client)
-            self._end()
+            self._close(reset)
         elif self._splice is not None:
             self._splice.abort()
 
@@ -98,18 +98,17 @@ class HeldConnection:
             self._first_byte_at = self._loop.time()
             self._signal()
         else:
-            self._close()
+            self._close(socket.socket.close)  # as the client did
 
-    def _close(self) -> None:
-        """End it as the client did."""
+    def _close(self, close: Callable[[socket.socket], None]) -> None:
+        """End it while it is held."""
         self._stop_waiting()
-        self._client.close()
+        close(self._client)
         self._end()
 
     def _signal(self) -> None:
         self._silent.cancel()
-        if self.phase is ConnectionPhase.HELD:
-            self._owner.spoke(self)
+        self._owner.spoke(self)
 
     def _stop_waiting(self) -> None:
         self._loop.remove_reader(self._client)
@@ -134,7 +133,7 @@ class HeldConnection:
             first = proxy_header(self._client) if self._context.settings.proxy_protocol else b""
         except OSError:  # the client has gone meanwhile
             pod.close()
-            self._close()
+            self._close(socket.socket.close)
             return
         if not self._owner.admit(self):
             pod.close()

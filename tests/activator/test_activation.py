@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService, PodsPhase
+from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
 from reconciler.activator.context import ActivatorContext, ActivatorMetrics, ActivatorPod, ActivatorSettings
 from reconciler.activator.held_connection import reset
 from reconciler.activator.listener import PortsTakenError
@@ -369,11 +369,10 @@ def test_beyond_the_limit_of_joined_connections_one_is_reset_when_it_is_its_turn
 def test_a_mark_that_stays_although_pods_answer_has_slices_only_as_long_as_a_run_may_scale(
     seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.activator.activation._SCALED_AT_LATEST", seconds)
+    monkeypatch.setattr("reconciler.activator.activation._LEADS_AT_LATEST", seconds)
 
     async def story(stage: Stage) -> None:
         stage.observe(backends=await stage.pod())
-        await until(lambda: stage.activation._pods is PodsPhase.ANSWERING)
         await until(lambda: asyncio.get_running_loop().time() > stage.activation._record_changed_at)
         assert stage.activation.wants_slices is bool(seconds)
 
@@ -386,7 +385,6 @@ def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
         stage.observe(annotations={}, backends=backends)
         assert not stage.activation.wants_slices
         stage.observe(backends=backends)  # marked, and not scaled yet: both are there
-        await until(lambda: stage.activation._pods is PodsPhase.ANSWERING)
         assert stage.activation.wants_slices
         stage.observe()
         assert stage.activation.wants_slices
@@ -396,6 +394,8 @@ def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
         await until(lambda: not stage.activation.wants_slices)
         stage.observe(annotations=IDLE_LATER, backends=backends)
         assert stage.activation.wants_slices
+        stage.observe(annotations={}, backends=backends)  # woken before a run scaled it
+        assert not stage.activation.wants_slices
 
     play(story)
 
