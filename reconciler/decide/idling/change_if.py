@@ -39,11 +39,11 @@ Choices = Mapping[ObjectRef, Choice]
 _A_WAKE_REQUEST = change_if(ChangeIfCode.WAKE_REQUEST)
 _UNCONTESTED = change_if(ChangeIfCode.UNCONTESTED)
 _ANOTHER_CLUSTER_STATE = change_if(ChangeIfCode.CLUSTER_STATE)
-_OF_FACT = {
-    ReasonCode.RECORD_UNREADABLE: change_if(ChangeIfCode.RECORD_READABLE),
-    ReasonCode.UNPROVEN: change_if(ChangeIfCode.SCALED_OR_ADOPTED),
-    ReasonCode.FOREIGN: _A_WAKE_REQUEST,
-    ReasonCode.TAKEN_OVER: _A_WAKE_REQUEST,
+_OF_STATE = {
+    IdleState.UNREADABLE: change_if(ChangeIfCode.RECORD_READABLE),
+    IdleState.UNPROVEN: change_if(ChangeIfCode.SCALED_OR_ADOPTED),
+    IdleState.FOREIGN: _A_WAKE_REQUEST,
+    IdleState.TAKEN_OVER: _A_WAKE_REQUEST,
 }
 _NOT_OWN = (IdlingCondition.RUNS_ELSEWHERE, IdlingCondition.SERVICE_RUNS, IdlingCondition.PODS_UNREAD)
 _OF_NEIGHBOURS = (*_NOT_OWN, IdlingCondition.CLUSTER_UNREAD, IdlingCondition.FEDERATED_PAUSED)
@@ -126,7 +126,7 @@ def _changes_of_other(other: Choice, cluster: str) -> Iterator[ChangeIf | None]:
     if other.state in (IdleState.FOREIGN, IdleState.UNREADABLE):
         found = _without_its_record(other, named)
     else:  # a request wakes it: nothing else would go idle
-        found = iter((None,)) if other.subject.fact in _OF_FACT else _changes(other)
+        found = iter((None,)) if other.state in _OF_STATE else _changes(other)
     yield from (None if change is None else change.of(named) for change in found)
 
 
@@ -140,12 +140,10 @@ def _without_its_record(choice: Choice, name: str) -> Iterator[ChangeIf | None]:
     if choice.subject.reading is not None:
         yield change_if(ChangeIfCode.RECORD_REMOVED, object=name)
     subject = replace(choice.subject, reading=None)
-    state, fact, record = classify(subject)
+    state, record = classify(subject)
     if state is IdleState.FOREIGN:  # by the record of its Service, which is named as what keeps it up
-        state, fact, record = IdleState.AWAKE, None, None
-    without = choice_of(
-        replace(subject, state=state, fact=fact, record=record), choice.conditions.guards, choice.conditions.now
-    )
+        state, record = IdleState.AWAKE, None
+    without = choice_of(replace(subject, state=state, record=record), choice.conditions.guards, choice.conditions.now)
     for condition in filter(None, map(choice.conditions.get, _OF_NEIGHBOURS)):
         without = without.with_condition(condition)
     yield from _changes_of_causes(replace(without, action=choice.action))
@@ -162,18 +160,18 @@ def _changes(choice: Choice) -> Iterator[ChangeIf | None]:
 
 
 def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
-    state, fact, result = choice.state, choice.subject.fact, choice.subject.verdict.result
+    state, result = choice.state, choice.subject.verdict.result
     held = {name for name in IdlingCondition if name in choice.conditions and not _neighbours(name, choice)}
     while True:
-        rule, action, name = choose(state, fact, result, held)
+        rule, action, name = choose(state, result, held)
         if action is not choice.action:
             return
         if action is not rule.action:
             yield _ANOTHER_CLUSTER_STATE
             return
-        if fact in _OF_FACT and (name is None or rule.action is IdleAction.OVERDUE):
-            read_only = IdlingCondition.READ_ONLY in held and _OF_FACT[fact] is _A_WAKE_REQUEST
-            yield from (_OF_FACT[fact], _ANOTHER_CLUSTER_STATE) if read_only else (_OF_FACT[fact],)
+        if state in _OF_STATE and (name is None or rule.action is IdleAction.OVERDUE):
+            read_only = IdlingCondition.READ_ONLY in held and _OF_STATE[state] is _A_WAKE_REQUEST
+            yield from (_OF_STATE[state], _ANOTHER_CLUSTER_STATE) if read_only else (_OF_STATE[state],)
             return
         if name is not None:
             condition = choice.conditions.get(name)
@@ -182,7 +180,7 @@ def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
             result = _not_busy(choice) if name is IdlingCondition.BUSY else result
         elif state is IdleState.CONTESTED:
             yield _UNCONTESTED
-            state, fact = IdleState.AWAKE, None
+            state = IdleState.AWAKE
         elif state is IdleState.AWAKE and result is not CriterionResult.IDLE:
             yield _change_to_idle(choice)
             result = CriterionResult.IDLE
@@ -196,7 +194,7 @@ def _last(choice: Choice, rule: Rule, held: Set[IdlingCondition]) -> Iterator[Ch
     verdict = choice.subject.verdict
     if choice.state is IdleState.DOWN:
         yield _more_replicas(choice)
-    elif rule.facts:
+    elif rule.why is not None:
         yield None
     elif rule.action is IdleAction.WAKE:
         yield change_if(ChangeIfCode.POLICY)

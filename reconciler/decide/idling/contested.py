@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
     stated,
 )
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.subjects import IdleState, Subject
+from reconciler.decide.idling.subjects import LEFTOVERS, Subject
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.workload_kinds import workload_kind
@@ -152,7 +152,7 @@ def excluding_contest(subject: Subject) -> Contest | None:
     """Return the contest that excludes `subject` beside its annotations, None where none does: a run that wrote it may
     have died before the rest.
     """
-    may_be = subject.is_idle or subject.state is IdleState.LEFTOVERS
+    may_be = subject.is_idle or subject.state in LEFTOVERS
     return contest_of(subject.scale.written, subject.verdict.policy) if may_be else None
 
 

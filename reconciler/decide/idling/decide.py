@@ -273,7 +273,7 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
 def _outcome(choice: Choice) -> str:
     if choice.subject.scale.hpa_field == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
         return _OUTCOMES_OF_MINIMUM[choice.action]
-    is_taken = choice.subject.fact is ReasonCode.TAKEN_OVER
+    is_taken = choice.state is IdleState.TAKEN_OVER
     if choice.action is not IdleAction.LEAVE and not (is_taken and choice.action is IdleAction.RELEASE):
         return _OUTCOMES[choice.action]
     return "left as it is" if is_taken or choice.state in _LEFT else "stays awake"

@@ -160,7 +160,7 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
     if last is not None and choice.stays_idle and not insists:
         words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
-    undone = choice.subject.fact in (ReasonCode.MANUALLY_SCALED, ReasonCode.HPA_CHANGED) and choice.action in _GOES_UP
+    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in _GOES_UP
     if record is None or not (insists or undone):
         return
     undo = undo_of(choice.subject, record, run.now)
@@ -207,8 +207,7 @@ def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is a notice and nothing else."""
     writer = choice.subject.scale.written.replicas_writer
-    is_idle = choice.state is IdleState.IDLE and choice.subject.fact is None
-    if is_idle and writer is not None and writer.manager not in ("", FIELD_MANAGER):
+    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
         yield _about(choice.ref, "fieldManager", f" is idle, and {why}", owner_policy(choice), (why,))
 

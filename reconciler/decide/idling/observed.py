@@ -319,8 +319,8 @@ class _Observer:
             on_target=on_target if is_shared else None,
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
         )
-        state, fact, record = classify(found)
-        return replace(found, state=state, fact=fact, record=record)
+        state, record = classify(found)
+        return replace(found, state=state, record=record)
 
     def _protected(self, namespace: str) -> Reason | None:
         if namespace in self._inputs.fleet.protected:

@@ -153,9 +153,9 @@ def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:
         return choice.doing(action, (reason(ReasonCode.RESTORED),))
     if choice.state is IdleState.UNREADABLE and written:
         return _salvaged(choice, run)
-    if choice.subject.fact is ReasonCode.MANUALLY_SCALED and written:
+    if choice.state is IdleState.MANUALLY_SCALED and written:
         return choice
-    if choice.subject.fact is ReasonCode.RECORD_STALE and written:
+    if choice.state is IdleState.RECORD_STALE and written:
         return choice.doing(IdleAction.CLEAR, choice.reasons)
     if _is_pinned_for_nothing(choice) and written:
         why = reason(ReasonCode.HPA_PINNED_FOR_NOTHING)

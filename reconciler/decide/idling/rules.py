@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.idling.conditions import Conditions, IdlingCondition, MetCondition
 from reconciler.decide.idling.records import Record, who_idled
-from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
+from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import FleetGuards, removal_guards
@@ -35,10 +35,10 @@ class IdleAction(StrEnum):
 
 
 class Rule(Struct, frozen=True):
-    """One rule; without `results` it holds for every verdict, and without `facts` for whatever makes the state.
+    """One rule; without `results` it holds for every verdict.
 
-    One of `conditions` must be met, and the first that is gives the reason. Without any it is the one of `facts` that
-    is true, and without these what the criteria say.
+    One of `conditions` must be met, and the first that is gives the reason. Without any it is `why`, and without that
+    what the criteria say.
     """
 
     states: tuple[IdleState, ...]
@@ -46,13 +46,11 @@ class Rule(Struct, frozen=True):
     conditions: tuple[IdlingCondition, ...] = ()
     results: tuple[CriterionResult, ...] = tuple(CriterionResult)
     without: tuple[IdlingCondition, ...] = ()
-    facts: tuple[ReasonCode, ...] = ()
+    why: ReasonCode | None = None
 
-    def holds(
-        self, fact: ReasonCode | None, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
-    ) -> bool:
+    def holds(self, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]) -> bool:
         """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
-        if result not in self.results or (self.facts and fact not in self.facts):
+        if result not in self.results:
             return False
         is_met = not self.conditions or self.because(conditions) is not None
         return is_met and conditions.isdisjoint(self.without)
@@ -62,10 +60,8 @@ class Rule(Struct, frozen=True):
         return next(filter(conditions.__contains__, self.conditions), None)
 
 
-_IDLE = (IdleState.IDLE,)
-_UP = (IdleState.LEFTOVERS, IdleState.AWAKE)
-_BY_HAND = (ReasonCode.MANUALLY_SCALED,)
-_LEFTOVERS = (ReasonCode.IDLE_INCOMPLETE, ReasonCode.WAKE_INCOMPLETE, ReasonCode.RECORD_STALE)
+_IDLE = (IdleState.IDLE, IdleState.SCALED_BY_HPA)
+_UP = (*LEFTOVERS, IdleState.AWAKE)
 
 _SAYS_IDLE = (CriterionResult.IDLE,)
 _NOT_SELECTED = (CriterionResult.NOT_SELECTED,)
@@ -103,27 +99,28 @@ _STAYS_UP = (*KEEP_UP, IdlingCondition.OBSERVED)
 # what cannot be read or is not ours before everything.
 RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
-    Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, facts=(ReasonCode.RECORD_UNREADABLE,)),
-    Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, facts=(ReasonCode.UNPROVEN,)),
+    Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, why=ReasonCode.RECORD_UNREADABLE),
+    Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, why=ReasonCode.UNPROVEN),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.PROTECTED,)),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.BOUNDS,)),
     Rule((IdleState.FOREIGN,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (IdlingCondition.DUE,)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, facts=(ReasonCode.FOREIGN,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, why=ReasonCode.FOREIGN),
     # what somebody else changed is theirs, unless it was a tool that scaled it and its policy insists, or a wake is
     # requested of what they keep down
-    Rule((IdleState.CHANGED,), IdleAction.IDLE, (IdlingCondition.INSISTS,), _SAYS_IDLE, _STAYS_UP, _BY_HAND),
-    Rule((IdleState.CHANGED,), IdleAction.WAKE, (IdlingCondition.REQUESTED,), facts=(ReasonCode.TAKEN_OVER,)),
-    Rule((IdleState.CHANGED,), IdleAction.RELEASE, facts=(ReasonCode.MANUALLY_SCALED, ReasonCode.TAKEN_OVER)),
-    Rule((IdleState.CHANGED,), IdleAction.WAKE, facts=(ReasonCode.HPA_CHANGED,)),
+    Rule((IdleState.MANUALLY_SCALED,), IdleAction.IDLE, (IdlingCondition.INSISTS,), _SAYS_IDLE, _STAYS_UP),
+    Rule((IdleState.MANUALLY_SCALED,), IdleAction.RELEASE, why=ReasonCode.MANUALLY_SCALED),
+    Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
+    Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE, why=ReasonCode.TAKEN_OVER),
+    Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, why=ReasonCode.HPA_CHANGED),
     # what is idle is woken by the first of these
-    Rule(_IDLE, IdleAction.WAKE, facts=(ReasonCode.WAKE_IN_PROGRESS,)),
+    Rule((IdleState.WAKE_IN_PROGRESS,), IdleAction.WAKE, why=ReasonCode.WAKE_IN_PROGRESS),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.EXCLUDED,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.DUE,), _NOT_IDLE),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.PRODUCTION_DUE,)),
     # to keep it idle would lower it again
-    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.PRODUCTION,), facts=(ReasonCode.SCALED_BY_HPA,)),
+    Rule((IdleState.SCALED_BY_HPA,), IdleAction.WAKE, (IdlingCondition.PRODUCTION,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.BUSY,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.WAKE_WHEN,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.IDLE_REPLICAS,), _SAYS_IDLE),
@@ -136,11 +133,13 @@ RULES: tuple[Rule, ...] = (
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
     Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=_STAYS_UP),
     Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (IdlingCondition.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
-    Rule((IdleState.LEFTOVERS,), IdleAction.CLEAR, facts=_LEFTOVERS),
+    Rule((IdleState.IDLE_INCOMPLETE,), IdleAction.CLEAR, why=ReasonCode.IDLE_INCOMPLETE),
+    Rule((IdleState.WAKE_INCOMPLETE,), IdleAction.CLEAR, why=ReasonCode.WAKE_INCOMPLETE),
+    Rule((IdleState.RECORD_STALE,), IdleAction.CLEAR, why=ReasonCode.RECORD_STALE),
     Rule((IdleState.AWAKE,), IdleAction.LEAVE, KEEP_UP, _SAYS_IDLE),
     Rule((IdleState.AWAKE,), IdleAction.LEAVE),
-    Rule((IdleState.DOWN,), IdleAction.LEAVE, facts=(ReasonCode.DOWN_WITHOUT_RECORD,)),
-    Rule((IdleState.CONTESTED,), IdleAction.LEAVE, facts=(ReasonCode.CONTESTED,)),
+    Rule((IdleState.DOWN,), IdleAction.LEAVE, why=ReasonCode.DOWN_WITHOUT_RECORD),
+    Rule((IdleState.CONTESTED,), IdleAction.LEAVE, why=ReasonCode.CONTESTED),
 )
 
 _RULES_OF = {state: tuple(rule for rule in RULES if state in rule.states) for state in IdleState}
@@ -156,13 +155,13 @@ _ON_READ_ONLY = {
 
 
 def choose(
-    state: IdleState, fact: ReasonCode | None, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
+    state: IdleState, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
 ) -> tuple[Rule, IdleAction, IdlingCondition | None]:
     """Return the first rule that holds, the action, and the condition that is the reason, None where it is another one.
 
     On a read-only cluster a wake is overdue, and what would be written is left out.
     """
-    rule = next(rule for rule in _RULES_OF[state] if rule.holds(fact, result, conditions))
+    rule = next(rule for rule in _RULES_OF[state] if rule.holds(result, conditions))
     action = _ON_READ_ONLY.get(rule.action, rule.action) if IdlingCondition.READ_ONLY in conditions else rule.action
     return rule, action, rule.because(conditions)
 
@@ -225,7 +224,7 @@ class Choice(Struct, frozen=True):
         """Whether it runs after this run, above the idleReplicas of the policy that idles it."""
         if self.subject.scale.hpa_field == "Minimum":  # what it comes to is its autoscaler's
             return True
-        if self.stays_idle and self.subject.fact is not ReasonCode.TAKEN_OVER:
+        if self.stays_idle and self.state is not IdleState.TAKEN_OVER:
             return False
         replicas = self.next_replicas
         return self._is_raised_from(replicas) or replicas > self.subject.idle_replicas
@@ -272,12 +271,12 @@ def choice_of(subject: Subject, guards: FleetGuards, now: datetime) -> Choice:
 
 def _chosen(conditions: Conditions) -> Choice:
     subject, record = conditions.subject, conditions.subject.record
-    rule, action, name = choose(subject.state, subject.fact, subject.verdict.result, conditions)
+    rule, action, name = choose(subject.state, subject.verdict.result, conditions)
     because = None if name is None else conditions.get(name)
     reasons = () if because is None else because.why
-    if because is None and rule.facts and subject.fact is not None:
-        by = {"by": who_idled("" if record is None else record.fleet)} if subject.fact is ReasonCode.FOREIGN else {}
-        reasons = (reason(subject.fact, **by),)
+    if because is None and rule.why is not None:
+        by = who_idled("" if record is None else record.fleet) if subject.state is IdleState.FOREIGN else None
+        reasons = (reason(rule.why, by=by),)
     if subject.scale.kind.is_switch and not subject.scale.hpa_field and subject.scale.replicas == 0:
         reasons = tuple(_of_switch(why, subject.scale.written.switch) for why in reasons)
     return Choice(subject, conditions, action, reasons, because)

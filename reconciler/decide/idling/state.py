@@ -9,33 +9,29 @@ from msgspec.structs import replace
 from reconciler.decide.idling.contested import contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, reason_of_others
 from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject, record_of
-from reconciler.decide.reasons import ReasonCode
 
-Classified = tuple[IdleState, ReasonCode | None, Record | None]
-"""A state, the fact that makes it, and what it goes back to: see `Subject`."""
-
-_State = tuple[IdleState, ReasonCode | None]
-_IDLE: _State = (IdleState.IDLE, None)
+Classified = tuple[IdleState, Record | None]
+"""A state, and what it goes back to: see `Subject`."""
 
 
 def classify(subject: Subject) -> Classified:
     """Return the state of `subject`."""
     reading, lost = subject.reading, subject.lost
     if lost is not None and (reading is None or reading.ours):
-        return *_with_autoscaler(subject, lost, _IDLE), lost
+        return _with_autoscaler(subject, lost, IdleState.IDLE), lost
     if reading is None and not any(service.has_record for service in subject.services):
-        return *_without_record(subject), None
+        return _without_record(subject), None
     if reading is not None and reading.ours and reading.record is not None:
         return _recorded(subject, reading.record)
     newest = _newest_listed(_live_listings(subject))
     stands = newest is not None and subject.scale.is_at_or_below(newest.idled_to)
     if reading is not None and reading.ours and not stands:
-        return IdleState.UNREADABLE, ReasonCode.RECORD_UNREADABLE, None
+        return IdleState.UNREADABLE, None
     if newest is not None and stands:
         return _listed(subject, newest)
     if newest is not None:
-        return IdleState.LEFTOVERS, ReasonCode.IDLE_INCOMPLETE, newest
-    return _foreign(subject) or (*_without_record(subject), None)
+        return IdleState.IDLE_INCOMPLETE, newest
+    return _foreign(subject) or (_without_record(subject), None)
 
 
 def _listed(subject: Subject, newest: Record) -> Classified:
@@ -47,8 +43,8 @@ def _listed(subject: Subject, newest: Record) -> Classified:
     behind = _newest_listed([listing for listing in _live_listings(subject) if listing.is_behind])
     record = None if behind is None else _proved(behind, subject)
     if record is None or record.replicas <= record.idled_to:
-        return IdleState.UNPROVEN, ReasonCode.UNPROVEN, newest
-    return *_with_autoscaler(subject, record, _IDLE), record
+        return IdleState.UNPROVEN, newest
+    return _with_autoscaler(subject, record, IdleState.IDLE), record
 
 
 def _proved(listed: Record, subject: Subject) -> Record | None:
@@ -79,9 +75,9 @@ def _foreign(subject: Subject) -> Classified | None:
     )
     found = next(listed, None)
     if reading is not None and not reading.ours:
-        return IdleState.FOREIGN, ReasonCode.FOREIGN, reading.record or found
+        return IdleState.FOREIGN, reading.record or found
     if reading is None and found is not None and subject.scale.is_at_or_below(found.idled_to):
-        return IdleState.UNPROVEN, ReasonCode.UNPROVEN, found
+        return IdleState.UNPROVEN, found
     return None  # what runs, and only a list that was left behind names, is idle by nobody's word
 
 
@@ -102,15 +98,14 @@ def _newest_listed(listings: Iterable[Listing]) -> Record | None:
 
 def _recorded(subject: Subject, record: Record) -> Classified:
     if subject.scale.is_scaled_meanwhile:
-        return IdleState.CHANGED, ReasonCode.HPA_CHANGED, record
+        return IdleState.HPA_CHANGED, record
     idle = subject.scale.is_at_or_below(record.idled_to)
     if not idle and _is_stale(subject, record):
-        return IdleState.LEFTOVERS, ReasonCode.RECORD_STALE, record
+        return IdleState.RECORD_STALE, record
     if idle and reason_of_others(subject.scale.written, record) is not None:
-        return IdleState.CHANGED, ReasonCode.TAKEN_OVER, _newest(subject, record)
-    scaled = (IdleState.CHANGED, ReasonCode.MANUALLY_SCALED)
-    state, fact = _with_autoscaler(subject, record, _IDLE if idle else scaled)
-    return state, fact, record if fact is ReasonCode.MANUALLY_SCALED else _newest(subject, record)
+        return IdleState.TAKEN_OVER, _newest(subject, record)
+    state = _with_autoscaler(subject, record, IdleState.IDLE if idle else IdleState.MANUALLY_SCALED)
+    return state, record if state is IdleState.MANUALLY_SCALED else _newest(subject, record)
 
 
 def _is_stale(subject: Subject, record: Record) -> bool:
@@ -154,21 +149,21 @@ def _newest(subject: Subject, record: Record) -> Record:
     )
 
 
-def _with_autoscaler(subject: Subject, record: Record, state: _State) -> _State:
+def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> IdleState:
     """Return the state where its autoscaler has a part in it: only one that would scale it up again is held."""
     autoscaler = subject.autoscaler
     if autoscaler is None or autoscaler.problem or not autoscaler.needs_pin(record.idled_to):
         return state
     if is_restored_by_others(subject, record):
-        return (IdleState.CHANGED, ReasonCode.HPA_CHANGED) if state == _IDLE else state
+        return IdleState.HPA_CHANGED if state is IdleState.IDLE else state
     if autoscaler.previous is None:
-        return IdleState.IDLE, ReasonCode.SCALED_BY_HPA
-    return state if autoscaler.is_pinned_by_us(record.idled_to) else (IdleState.IDLE, ReasonCode.WAKE_IN_PROGRESS)
+        return IdleState.SCALED_BY_HPA
+    return state if autoscaler.is_pinned_by_us(record.idled_to) else IdleState.WAKE_IN_PROGRESS
 
 
-def _without_record(subject: Subject) -> _State:
+def _without_record(subject: Subject) -> IdleState:
     if subject.listings and not subject.is_down:
-        return IdleState.LEFTOVERS, ReasonCode.WAKE_INCOMPLETE
+        return IdleState.WAKE_INCOMPLETE
     if not subject.listings and contest_of(subject.scale.written, subject.verdict.policy) is not None:
-        return IdleState.CONTESTED, ReasonCode.CONTESTED
-    return (IdleState.DOWN, ReasonCode.DOWN_WITHOUT_RECORD) if subject.is_down else (IdleState.AWAKE, None)
+        return IdleState.CONTESTED
+    return IdleState.DOWN if subject.is_down else IdleState.AWAKE

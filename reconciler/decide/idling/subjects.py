@@ -27,15 +27,29 @@ from reconciler.workload_kinds import PAUSED_REPLICAS, Scalar, WorkloadKind
 class IdleState(StrEnum):
     AWAKE = auto()
     DOWN = auto()  # at or below idleReplicas, and nobody remembers more
-    IDLE = auto()  # SCALED_BY_HPA: its autoscaler is not held yet; WAKE_IN_PROGRESS: it has its bounds back already
-    CHANGED = auto()  # somebody else changed it while it was idle: its scale, the reason for that, or its bounds
-    LEFTOVERS = auto()  # an earlier run did not finish its idle or its wake, or its record came back from the past
+    IDLE = auto()
+    SCALED_BY_HPA = auto()  # idle, and its autoscaler is not held yet
+    WAKE_IN_PROGRESS = auto()  # idle, and its autoscaler has its bounds back already
+    HPA_CHANGED = auto()  # somebody else changed the bounds of its autoscaler while it was idle
+    TAKEN_OVER = auto()  # somebody else gave another reason for its scale while it was idle
+    MANUALLY_SCALED = auto()  # somebody else scaled it up while it was idle
+    IDLE_INCOMPLETE = auto()  # an earlier run did not finish its idle
+    WAKE_INCOMPLETE = auto()  # an earlier run did not finish its wake
+    RECORD_STALE = auto()  # it runs, and its record came back from the past
     CONTESTED = auto()
     FOREIGN = auto()
     UNPROVEN = auto()  # at zero, a Service lists it, and nothing on it says that anybody idled it
     UNREADABLE = auto()
 
 
+IDLE_BY_US = (
+    IdleState.IDLE,
+    IdleState.SCALED_BY_HPA,
+    IdleState.WAKE_IN_PROGRESS,
+    IdleState.HPA_CHANGED,
+    IdleState.TAKEN_OVER,
+)
+LEFTOVERS = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.RECORD_STALE)
 NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
 
@@ -240,8 +254,8 @@ class Subject(Struct, frozen=True):
     where it need not be. `direct` are the policies that select it themselves, not just a Service it is behind.
     `production` says what makes it production, "" for nothing. `lost` is our record where that is not on it any more.
     `on_target` is the record that a ScaledObject has on its target; with `target_is_idle` the target has one of its
-    own. `fact` is what makes its `state`, None where the state says all. `record` is what it goes back to: of its own
-    record and those of its Services the newest; None where it is not idled.
+    own. `record` is what it goes back to: of its own record and those of its Services the newest; None where it is not
+    idled.
     """
 
     scale: Scale
@@ -265,14 +279,12 @@ class Subject(Struct, frozen=True):
     on_target: Reading[Record] | None = None
     target_is_idle: bool = False
     state: IdleState = IdleState.AWAKE
-    fact: ReasonCode | None = None
     record: Record | None = None
 
     @property
     def is_idle(self) -> bool:
         """Whether it is idle with a record of ours, until it is woken or released."""
-        changed = self.state is IdleState.CHANGED and self.fact is not ReasonCode.MANUALLY_SCALED
-        return changed or self.state is IdleState.IDLE
+        return self.state in IDLE_BY_US
 
     @property
     def is_at_idled_count(self) -> bool:

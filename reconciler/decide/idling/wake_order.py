@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.rules import Choice, IdleAction
+from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Fleet, WakeOrder
@@ -125,7 +126,7 @@ def _lot(name: str, now: datetime) -> str:
 
 def _urgency(choice: Choice) -> tuple[bool, int, bool, ObjectRef]:
     """Return the sort key of the wakes of one namespace."""
-    begun = choice.subject.fact is ReasonCode.WAKE_IN_PROGRESS
+    begun = choice.state is IdleState.WAKE_IN_PROGRESS
     return (not begun, tier(choice), IdlingCondition.REQUESTED not in choice.conditions, choice.ref)
 
 

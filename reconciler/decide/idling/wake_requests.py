@@ -53,7 +53,7 @@ def counting_request(subject: Subject, now: datetime) -> WakeRequest | None:
     if state is IdleState.FOREIGN and not subject.is_at_idled_count:
         return None
     is_idle = subject.is_idle or state is IdleState.FOREIGN
-    since = record.idled_at if record is not None and (is_idle or subject.fact is ReasonCode.IDLE_INCOMPLETE) else now
+    since = record.idled_at if record is not None and (is_idle or state is IdleState.IDLE_INCOMPLETE) else now
     found = [
         (subject.request, since),
         *((service.request, _recorded_at(service, since)) for service in subject.services),
@@ -61,7 +61,7 @@ def counting_request(subject: Subject, now: datetime) -> WakeRequest | None:
     if is_idle:
         found = [(request, _really_idled_at(at, subject.scale.written, now)) for request, at in found]
     # The list of a Service may outlive the wake that answered a request.
-    answered = subject.awake_since if subject.fact is ReasonCode.WAKE_INCOMPLETE else None
+    answered = subject.awake_since if state is IdleState.WAKE_INCOMPLETE else None
     new = (request for request, at in found if request is not None and request.at >= at)
     return max((request for request in new if answered is None or request.at > answered), default=None)
 

@@ -100,7 +100,7 @@ def _pinned(
     """Yield that the autoscaler is held at idleReplicas: after the scalable, or before where it took it from there."""
     if changes:
         base = _decision(choice, autoscaler, Verb.RECORD, context, changes=changes)
-        first = own is None or choice.subject.fact is ReasonCode.SCALED_BY_HPA
+        first = own is None or choice.state is IdleState.SCALED_BY_HPA
         yield replace(base, order=(0,)) if first else following(base, own)
 
 
@@ -133,7 +133,7 @@ def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ..
     """Return the keys of what must be done with the autoscaler before the scalable itself."""
     if choice.action is IdleAction.WAKE:
         return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))
-    if choice.subject.fact is ReasonCode.SCALED_BY_HPA:
+    if choice.state is IdleState.SCALED_BY_HPA:
         return tuple(decision.key for decision in decisions if decision.verb is Verb.RECORD)
     return ()
 

@@ -190,7 +190,7 @@ def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     first = tuple(
         own_decision_key(choice)
         for choice in behind.choices
-        if choice.subject.fact is ReasonCode.RECORD_STALE or choice.keeps_request
+        if choice.state is IdleState.RECORD_STALE or choice.keeps_request
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""

@@ -132,7 +132,7 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
         CONTESTED: None,
         **(flux_paused(scale.written, now) if pauses_flux(choice) else {}),
     }
-    if choice.state is IdleState.CHANGED and choice.record is not None:  # it is idled again, by onRevert: Insist
+    if choice.state is IdleState.MANUALLY_SCALED and choice.record is not None:  # onRevert: Insist
         wanted[UNDONE] = undo_of(choice.subject, choice.record, now).text
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
     # tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
@@ -163,7 +163,7 @@ def pauses_flux(choice: Choice) -> bool:
 def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
     scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
     count = wake_count(choice, record)
-    undo = undo_of(choice.subject, record, context.run.now) if choice.subject.fact is ReasonCode.HPA_CHANGED else None
+    undo = undo_of(choice.subject, record, context.run.now) if choice.state is IdleState.HPA_CHANGED else None
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations, foreign=choice.state in NOT_OURS),
@@ -238,7 +238,7 @@ def _undo_reason(choice: Choice, undo: Undo) -> Reason:
 
 def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:
     subject = choice.subject
-    if subject.fact is ReasonCode.TAKEN_OVER:
+    if subject.state is IdleState.TAKEN_OVER:
         return _handed_over(choice, record, context)
     annotations = subject.scale.written.annotations
     undo = undo_of(subject, record, context.run.now)
@@ -295,7 +295,7 @@ def _clear(choice: Choice, context: WriteContext) -> Decision | None:
     """Return what is changed on the scalable itself where leftovers go, None where nothing is."""
     annotations = choice.subject.scale.written.annotations
     wanted: dict[str, str | None] = {}
-    if choice.subject.fact is ReasonCode.RECORD_STALE:
+    if choice.state is IdleState.RECORD_STALE:
         wanted |= cleared_annotations(annotations)
     if choice.keeps_request:
         wanted[AWAKE_SINCE] = format_time(context.run.now)
@@ -343,14 +343,14 @@ def stays_idle_as_before(cause: Cause, annotations: Mapping[str, str]) -> bool:
 
 def goes_lower(choice: Choice, record: Record) -> bool:
     """Return whether what is idle already goes down to the idled count of `record`, which is a lower one."""
-    is_above = choice.subject.scale.replicas > record.idled_to and choice.subject.fact is not ReasonCode.SCALED_BY_HPA
+    is_above = choice.subject.scale.replicas > record.idled_to and choice.state is not IdleState.SCALED_BY_HPA
     return is_above and _moves(choice, record)
 
 
 def _moves(choice: Choice, record: Record) -> bool:
     """Return whether its replicas move: to another idled count, or back to the one its autoscaler took it from."""
     subject = choice.subject
-    raised = subject.fact is ReasonCode.SCALED_BY_HPA and not subject.scale.is_at_or_below(record.idled_to)
+    raised = subject.state is IdleState.SCALED_BY_HPA and not subject.scale.is_at_or_below(record.idled_to)
     return raised or (choice.record is not None and choice.record.idled_to != record.idled_to)
 
 

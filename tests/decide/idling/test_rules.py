@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from reconciler.decide.idling.change_if import CHANGE_OF
 from reconciler.decide.idling.conditions import CHECKS
 from reconciler.decide.idling.conditions import IdlingCondition as Condition
-from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, Rule, choose
-from reconciler.decide.idling.subjects import IdleState
+from reconciler.decide.idling.rules import KEEP_UP, RULES, IdleAction, choose
+from reconciler.decide.idling.subjects import IDLE_BY_US, LEFTOVERS, IdleState
 from reconciler.decide.idling.verdicts import CriterionResult
-from reconciler.decide.reasons import ReasonCode
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,
@@ -25,38 +24,15 @@ IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
 )
 ASKED = Condition.REQUESTED
 OBSERVED_INSISTS = (Condition.INSISTS, Condition.OBSERVED)
-SCALED_UP = (IdleState.CHANGED, ReasonCode.MANUALLY_SCALED)
-KEPT_DOWN = (IdleState.CHANGED, ReasonCode.TAKEN_OVER)
-BOUNDS_CHANGED = (IdleState.CHANGED, ReasonCode.HPA_CHANGED)
-NOT_HELD = (IdleState.IDLE, ReasonCode.SCALED_BY_HPA)
-WAKE_BEGUN = (IdleState.IDLE, ReasonCode.WAKE_IN_PROGRESS)
-LEFTOVERS = HALF_IDLED, HALF_WOKEN, STALE = tuple(
-    (IdleState.LEFTOVERS, code)
-    for code in (ReasonCode.IDLE_INCOMPLETE, ReasonCode.WAKE_INCOMPLETE, ReasonCode.RECORD_STALE)
-)
-OF_STATE = {
-    IdleState.DOWN: ReasonCode.DOWN_WITHOUT_RECORD,
-    IdleState.CONTESTED: ReasonCode.CONTESTED,
-    IdleState.FOREIGN: ReasonCode.FOREIGN,
-    IdleState.UNPROVEN: ReasonCode.UNPROVEN,
-    IdleState.UNREADABLE: ReasonCode.RECORD_UNREADABLE,
-}
-IDLE_STATES = (IdleState.IDLE, NOT_HELD, WAKE_BEGUN, BOUNDS_CHANGED, KEPT_DOWN)
-STATES = (IdleState.AWAKE, *OF_STATE, *IDLE_STATES, SCALED_UP, *LEFTOVERS)
-State = IdleState | tuple[IdleState, ReasonCode]
+SCALED_UP, KEPT_DOWN = IdleState.MANUALLY_SCALED, IdleState.TAKEN_OVER
+BOUNDS_CHANGED, NOT_HELD, WAKE_BEGUN = IdleState.HPA_CHANGED, IdleState.SCALED_BY_HPA, IdleState.WAKE_IN_PROGRESS
+HALF_IDLED, HALF_WOKEN, STALE = LEFTOVERS
 CONDITIONS = st.frozensets(st.sampled_from(Condition))
-ANY_STATE, RESULTS = st.sampled_from(STATES), st.sampled_from(CriterionResult)
+ANY_STATE, RESULTS = st.sampled_from(IdleState), st.sampled_from(CriterionResult)
 
 
-def chosen(
-    state: State, result: CriterionResult, conditions: Collection[Condition]
-) -> tuple[Rule, IdleAction, Condition | None]:
-    of, fact = state if isinstance(state, tuple) else (state, OF_STATE.get(state))
-    return choose(of, fact, result, frozenset(conditions))
-
-
-def action(state: State, result: CriterionResult, conditions: Collection[Condition]) -> IdleAction:
-    return chosen(state, result, conditions)[1]
+def action(state: IdleState, result: CriterionResult, conditions: Collection[Condition]) -> IdleAction:
+    return choose(state, result, frozenset(conditions))[1]
 
 
 CASES = [
@@ -126,13 +102,13 @@ CASES = [
     ("state", "result", "conditions", "expected"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
 def test_what_is_done_with(
-    state: State, result: CriterionResult, conditions: tuple[Condition, ...], expected: str
+    state: IdleState, result: CriterionResult, conditions: tuple[Condition, ...], expected: str
 ) -> None:
     assert action(state, result, conditions) == expected
 
 
 def test_each_rule_has_a_case() -> None:
-    decided = {id(chosen(state, result, conditions)[0]) for _, state, result, conditions, _ in CASES}
+    decided = {id(choose(state, result, frozenset(conditions))[0]) for _, state, result, conditions, _ in CASES}
 
     assert [rule for rule in RULES if id(rule) not in decided] == []
 
@@ -163,14 +139,14 @@ def test_each_condition_is_looked_for_and_all_changes_it_is_known() -> None:
 
 @given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_every_combination_has_an_action(
-    state: State, result: CriterionResult, conditions: frozenset[Condition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     assert action(state, result, conditions) in IdleAction
 
 
 @given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_nothing_is_newly_idled_that_a_policy_does_not_call_idle_or_that_anything_keeps_up(
-    state: State, result: CriterionResult, conditions: frozenset[Condition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     if action(state, result, conditions) in (IdleAction.IDLE, IdleAction.OBSERVE):
         assert result is IDLE
@@ -180,7 +156,7 @@ def test_nothing_is_newly_idled_that_a_policy_does_not_call_idle_or_that_anythin
 
 @given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_nothing_is_written_on_a_read_only_cluster(
-    state: State, result: CriterionResult, conditions: frozenset[Condition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
     found = action(state, result, conditions | {Condition.READ_ONLY})
 
@@ -190,13 +166,13 @@ def test_nothing_is_written_on_a_read_only_cluster(
 
 
 @given(
-    state=st.sampled_from(IDLE_STATES),
+    state=st.sampled_from(IDLE_BY_US),
     result=RESULTS,
     conditions=CONDITIONS,
     condition=st.sampled_from(Condition),
 )
 def test_a_request_wakes_whatever_else_holds(
-    state: State, result: CriterionResult, conditions: frozenset[Condition], condition: Condition
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition], condition: Condition
 ) -> None:
     assert (
         action(state, result, (conditions | {condition, Condition.REQUESTED}) - {Condition.READ_ONLY})
@@ -206,13 +182,13 @@ def test_a_request_wakes_whatever_else_holds(
 
 @given(state=ANY_STATE, result=RESULTS, conditions=CONDITIONS)
 def test_what_is_not_idle_because_of_us_is_only_woken_by_a_request(
-    state: State, result: CriterionResult, conditions: frozenset[Condition]
+    state: IdleState, result: CriterionResult, conditions: frozenset[Condition]
 ) -> None:
-    if action(state, result, conditions) is IdleAction.WAKE and state not in IDLE_STATES:
+    if action(state, result, conditions) is IdleAction.WAKE and state not in IDLE_BY_US:
         assert state is IdleState.FOREIGN
         assert Condition.REQUESTED in conditions
 
 
 @given(state=st.sampled_from(LEFTOVERS), result=RESULTS, conditions=CONDITIONS)
-def test_leftovers_never_stay(state: State, result: CriterionResult, conditions: frozenset[Condition]) -> None:
+def test_leftovers_never_stay(state: IdleState, result: CriterionResult, conditions: frozenset[Condition]) -> None:
     assert action(state, result, conditions - {Condition.READ_ONLY}) in (IdleAction.IDLE, IdleAction.CLEAR)

@@ -10,7 +10,6 @@ from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.state import classify
-from reconciler.decide.idling.subjects import IdleState
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_cluster, a_fleet, a_run, a_service, a_state, a_workload
@@ -40,8 +39,7 @@ def classified(
     """The state of `web`, behind a Service with the annotations `listed`, beside `others`."""
     state = a_state(a_cluster(services=(a_service(annotations=listed),), workloads=(web, *others)))
     (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), policies or (a_policy(),)))
-    found, fact, record = classify(next(subject for subject in cluster.subjects if subject.ref == web.ref))
-    return (str(fact) if found in (IdleState.CHANGED, IdleState.LEFTOVERS) else found), record
+    return classify(next(subject for subject in cluster.subjects if subject.ref == web.ref))
 
 
 def a_copy(replicas: str) -> Workload:
@@ -52,19 +50,19 @@ def a_copy(replicas: str) -> Workload:
 
 
 LISTED = [
-    pytest.param(3, {}, "IdleIncomplete", None, id="running"),
-    pytest.param(3, {AWAKE_SINCE: BEFORE}, "IdleIncomplete", None, id="woken before"),
-    pytest.param(3, {AWAKE_SINCE: IDLED}, "WakeIncomplete", None, id="woken in the same second"),
-    pytest.param(3, {AWAKE_SINCE: AFTER}, "WakeIncomplete", None, id="woken since"),
+    pytest.param(3, {}, "idle_incomplete", None, id="running"),
+    pytest.param(3, {AWAKE_SINCE: BEFORE}, "idle_incomplete", None, id="woken before"),
+    pytest.param(3, {AWAKE_SINCE: IDLED}, "wake_incomplete", None, id="woken in the same second"),
+    pytest.param(3, {AWAKE_SINCE: AFTER}, "wake_incomplete", None, id="woken since"),
     pytest.param(0, {AWAKE_SINCE: IDLED}, "down", None, id="woken in the same second, and at zero"),
     pytest.param(3, BROKEN, "unreadable", None, id="a broken record, and running"),
     pytest.param(2, BROKEN, "idle", 5, id="a broken record, and at its idled count"),
     pytest.param(0, BROKEN, "idle", 5, id="a broken record, and at zero"),
     pytest.param(2, {}, "unproven", 5, id="at its idled count, and nobody knows by whom"),
     pytest.param(2, RECORD, "idle", 5, id="its own record, and at its idled count"),
-    pytest.param(3, RECORD, "ManuallyScaled", 5, id="its own record, and above its idled count"),
-    pytest.param(3, {**RECORD, AWAKE_SINCE: IDLED}, "ManuallyScaled", 5, id="a record of the second of its last wake"),
-    pytest.param(3, {**RECORD, AWAKE_SINCE: AFTER}, "RecordStale", 5, id="a record older than its last wake"),
+    pytest.param(3, RECORD, "manually_scaled", 5, id="its own record, and above its idled count"),
+    pytest.param(3, {**RECORD, AWAKE_SINCE: IDLED}, "manually_scaled", 5, id="a record of the second of its last wake"),
+    pytest.param(3, {**RECORD, AWAKE_SINCE: AFTER}, "record_stale", 5, id="a record older than its last wake"),
 ]
 
 
@@ -114,7 +112,7 @@ def test_of_two_lists(first, second, replicas):
     ]
     state = a_state(a_cluster(services=services, workloads=(a_workload(replicas=0, annotations=BROKEN),)))
     (cluster,) = idling_clusters(IdlingInputs(a_fleet(), state, a_run(NIGHT), (a_policy(),)))
-    record = classify(cluster.subjects[0])[2]
+    record = classify(cluster.subjects[0])[1]
     assert record is not None
     assert record.replicas == replicas
 
@@ -150,11 +148,11 @@ def test_what_only_a_list_of_oc_idle_names(replicas, state):
 @pytest.mark.parametrize(
     ("other", "policies", "state"),
     [
-        pytest.param(None, (), "RecordStale", id="alone"),
-        pytest.param(0, (), "RecordStale", id="the other one is at zero"),
-        pytest.param(1, (), "ManuallyScaled", id="the other one runs"),
-        pytest.param(None, TWO, "RecordStale", id="selected by a second policy"),
-        pytest.param(None, TWO[1:], "ManuallyScaled", id="selected by another policy"),
+        pytest.param(None, (), "record_stale", id="alone"),
+        pytest.param(0, (), "record_stale", id="the other one is at zero"),
+        pytest.param(1, (), "manually_scaled", id="the other one runs"),
+        pytest.param(None, TWO, "record_stale", id="selected by a second policy"),
+        pytest.param(None, TWO[1:], "manually_scaled", id="selected by another policy"),
     ],
 )
 def test_a_record_that_its_service_would_list_and_does_not_came_back_from_the_past(other, policies, state):
