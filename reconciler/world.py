@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import DEFAULTS, NoMetrics, RequestSettings, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import Cluster, Lock, PodPickerClient
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.annotations import OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reconciler.apply.access import Access
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.events import decrease_event
 from reconciler.apply.outcomes import Outcome
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decisions import Verb
 from reconciler.decide.downscale.every_decrease import RECORD
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, keeper_of, unreachable_text

@@ -30,8 +30,8 @@ from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import strict_json
 
 if TYPE_CHECKING:
-    from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
-    from reconciler.backends.http.resolver import Resolver
+    from reconciler.http.client import HttpClient, HttpRequest, HttpResponse
+    from reconciler.http.resolver import Resolver
 
 SecretReader = Callable[[str, str, str], str]
 """(namespace, name, key) -> the value; raises ClusterError where there is none."""
@@ -65,7 +65,7 @@ class HttpPodPicker:
         Raises:
             PickerError: no usable answer after all attempts. It never holds the value of a header.
         """
-        from reconciler.backends.http.client import HttpRequest
+        from reconciler.http.client import HttpRequest
 
         picker = request.picker
         try:
@@ -116,8 +116,8 @@ class HttpPodPicker:
 
     def _body(self, picker: PodPicker, request: HttpRequest) -> bytes | bytearray:
         """Return the body of the first response with status 200; each attempt has the picker's time limit."""
-        from reconciler.backends.http.client import RetryPolicy, with_retries
-        from reconciler.backends.http.errors import HttpError, TimedOutError
+        from reconciler.http.client import RetryPolicy, with_retries
+        from reconciler.http.errors import HttpError, TimedOutError
 
         policy = RetryPolicy(max(0, picker.max_retries) + 1, _RETRIED, True, _FIRST_PAUSE, _LONGEST_PAUSE)
         tried = 0
@@ -148,8 +148,8 @@ class HttpPodPicker:
 def _client(picker: PodPicker) -> HttpClient:
     import ssl
 
-    from reconciler.backends.http.client import HttpClient
-    from reconciler.backends.http.connections import connections, tls_context
+    from reconciler.http.client import HttpClient
+    from reconciler.http.connections import connections, tls_context
 
     if picker.ca_bundle is not None and not picker.ca_bundle.strip():
         raise Refused("caBundle is empty, expected certificates in PEM")  # OpenSSL would take the system's
@@ -163,7 +163,7 @@ def _client(picker: PodPicker) -> HttpClient:
 @cache
 def _resolver() -> Resolver:
     """Return what looks up the names that policies say, tenants' too: apart from those of the Fleet."""
-    from reconciler.backends.http.resolver import Resolver
+    from reconciler.http.resolver import Resolver
 
     return Resolver(_NAMES, _check_address)
 
@@ -172,8 +172,8 @@ def _check_address(address: str) -> None:
     """Refuse the host for any one of its addresses: another lookup may give them in another order."""
     from ipaddress import ip_address
 
-    from reconciler.backends.http.errors import HttpError
     from reconciler.forbidden_addresses import is_forbidden
+    from reconciler.http.errors import HttpError
 
     if is_forbidden(ip_address(address)):
         raise HttpError(f"the host resolves to {address}, which is a link-local or metadata address")

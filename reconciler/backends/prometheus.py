@@ -17,16 +17,16 @@ import msgspec
 
 from reconciler.backends.credential_sources import secret_in
 from reconciler.backends.decode.decoder import decoded_json
-from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.errors import (
+from reconciler.connection_settings import PrometheusConnection
+from reconciler.credentials import remember_authorization, remember_header, without_credentials
+from reconciler.errors import UnauthorisedError
+from reconciler.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.errors import (
     CertificateError,
     HttpError,
     TimedOutError,
     TooLargeError,
 )
-from reconciler.connection_settings import PrometheusConnection
-from reconciler.credentials import remember_authorization, remember_header, without_credentials
-from reconciler.errors import UnauthorisedError
 from reconciler.messages import cut
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
 from reconciler.time_limit import TimeLimit
@@ -229,7 +229,7 @@ class PrometheusMetrics:
 
 
 def _client(asked: PrometheusConnection) -> HttpClient:
-    from reconciler.backends.http.connections import connections
+    from reconciler.http.connections import connections
 
     try:
         if urlsplit(asked.url).port == 0:
@@ -241,7 +241,7 @@ def _client(asked: PrometheusConnection) -> HttpClient:
 
 
 def _tls(asked: PrometheusConnection) -> ssl.SSLContext:
-    from reconciler.backends.http.connections import tls_context
+    from reconciler.http.connections import tls_context
 
     try:
         context = tls_context(ca_file=asked.ca_file)

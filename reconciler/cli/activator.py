@@ -16,7 +16,6 @@ from reconciler.activator.activator import Activator
 from reconciler.activator.context import ActivatorPod, ActivatorSettings
 from reconciler.activator.publication import Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
-from reconciler.backends.http.server import serve
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli.option_values import seconds, this_second
@@ -25,6 +24,7 @@ from reconciler.cli.output import say
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ExitCode, UsageError
+from reconciler.http.server import serve
 
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})", re.ASCII)
 _MOST = 1_000_000

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.backends.code_host import ReviewRun, github_run, gitlab_run, publish
+from reconciler.cli.code_host import ReviewRun, github_run, gitlab_run, publish
 from reconciler.cli.option_values import seconds
 from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
 from reconciler.cli.output import say, show, workflow_command

@@ -12,7 +12,6 @@ from typing import Any
 
 from reconciler.backends.backend import Opened
 from reconciler.backends.snapshot.cluster import open_snapshot
-from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import days_option, is_on_command_line, option, output_option, verb
 from reconciler.cli.output import Formats, say_each, show
@@ -22,6 +21,7 @@ from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, SnapshotError, UsageError
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
+from reconciler.forecast.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.forecast.replay import replay
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.object_names import object_name

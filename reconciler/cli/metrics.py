@@ -125,7 +125,7 @@ def run_metrics(verb: str, options: RunOptions) -> Iterator[RunMetrics]:
 
 
 def _check_gateway(gateway: str) -> None:
-    from reconciler.backends.deliveries import is_address
+    from reconciler.cli.deliveries import is_address
 
     if not is_address(gateway):
         raise UsageError("--push-gateway: is not an address, expected one like http://push.monitoring:9091")
@@ -160,7 +160,7 @@ def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool, limit: T
 
     Once the run is over, the push has what is left of its grace.
     """
-    from reconciler.backends.deliveries import push
+    from reconciler.cli.deliveries import push
 
     text = render_metrics(replace(found, last_success=time.time() if ended_well else None))
     group = verb if found.shard is None else f"{verb}/shard/{found.shard}"

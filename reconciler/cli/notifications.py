@@ -14,11 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.apply.access import Access
-from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.credential_sources import allowed_file, secret_in
-from reconciler.backends.deliveries import SECONDS, deliver, message_to
-from reconciler.backends.http.client import HttpRequest
 from reconciler.backends.protocols import HISTORY_LABEL
+from reconciler.cli.deliveries import SECONDS, deliver, message_to
 from reconciler.cli.output import say, say_each
 from reconciler.cli.run_options import RunOptions
 from reconciler.connection_settings import CredentialSources
@@ -26,6 +25,7 @@ from reconciler.credentials import remember
 from reconciler.decide.annotations import format_time, json_object, parse_time
 from reconciler.errors import ReconcilerError, UnreachableError, UsageError, reason_of
 from reconciler.history.config_maps import HISTORY_PREFIX, keeper
+from reconciler.http.client import HttpRequest
 from reconciler.model import OUR_LABELS
 from reconciler.pipeline import Applied
 from reconciler.plan.filters import Filters

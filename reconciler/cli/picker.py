@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.backends.http.server import serve
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.cli.option_values import seconds
 from reconciler.cli.options import option, verb
@@ -19,6 +18,7 @@ from reconciler.cli.output import say
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ExitCode, UsageError
+from reconciler.http.server import serve
 from reconciler.messages import nearest
 from reconciler.picker.picker import Picker, ReviewedCluster
 from reconciler.picker.webhook import CertificateFiles, Webhook

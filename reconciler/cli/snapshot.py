@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import PODS
 from reconciler.backends.snapshot.folder import RECORDING_FILE
-from reconciler.backends.snapshot.query_history import recorded_history
 from reconciler.backends.snapshot.recorder import RecordedMetrics, Recorder
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import GENERAL, argument, option, policies_option, verb
@@ -23,6 +22,7 @@ from reconciler.cli.output import say, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ClusterError, ExitCode, UsageError
+from reconciler.forecast.query_history import HISTORY_FILE, recorded_history
 from reconciler.observe.needed_objects import placed_names
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
@@ -114,7 +114,7 @@ def recorded(
     for name, metrics in asked.items():
         queries = [render_query(key) for key in policies.query_keys(name)]
         history = recorded_history(metrics, queries, end - count * step, count, step)
-        recorders[name].history = history
+        recorders[name].beside[HISTORY_FILE] = "".join(history.lines())
         failures |= {f"{name}: history of {query}": said.error for query, said in history.answers.items() if said.error}
         with suppress(ClusterError):
             cluster = sources[name].cluster

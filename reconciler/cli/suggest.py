@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from reconciler.backends.backend import Opened
 from reconciler.backends.protocols import NAMESPACES, SERVICES
-from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.cli.forecast import histories_of, opened_snapshot, past_snapshot
 from reconciler.cli.option_values import LONGEST_PAST, duration
@@ -23,6 +22,7 @@ from reconciler.cli.second_process import in_processes
 from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
+from reconciler.forecast.query_history import QueryHistory
 from reconciler.forecast.replay import replay
 from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of

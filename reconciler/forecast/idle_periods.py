@@ -14,8 +14,8 @@ from statistics import median_low
 from msgspec import Struct
 
 from reconciler.backends.protocols import PODS, Cluster
-from reconciler.backends.snapshot.query_history import average_step
 from reconciler.errors import ClusterError
+from reconciler.forecast.query_history import average_step
 from reconciler.model import ObjectRef
 
 ASSUMED_START = timedelta(seconds=30)

@@ -10,11 +10,11 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spaced
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
+from reconciler.forecast.query_history import QueryHistory
 from reconciler.messages import counted, first_of
 from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
 from reconciler.policy.kinds.fields import parse_duration, render_query, spelt_duration

@@ -18,7 +18,6 @@ from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS, SERVICES,
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.decide.annotations import EXCLUDE, OUR_ANNOTATIONS, WAKE_PORTS, WAKE_REQUESTED_AT, format_time
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.idling.records import awake_since
@@ -47,6 +46,7 @@ from reconciler.forecast.measurements import (
     unanswered_policies,
 )
 from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
+from reconciler.forecast.query_history import QueryHistory
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
 from reconciler.model import NOTHING, ObjectRef, ObservedState

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.backends.config_map_store import entry_write
+from reconciler.apply.config_map_store import entry_write
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL, Cluster
 from reconciler.decide.annotations import format_time
 from reconciler.errors import (

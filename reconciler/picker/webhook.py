@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from reconciler.backends.http.server import response
 from reconciler.errors import UsageError, reason_of
+from reconciler.http.server import response
 from reconciler.model import Write
 from reconciler.picker.picker import Picker, Result, ReviewAnswer
 from reconciler.picker.review import admitted, review_in

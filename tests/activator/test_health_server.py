@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from reconciler.activator.context import ActivatorMetrics
-from reconciler.backends.http.server import MOST_OPEN, serve
+from reconciler.http.server import MOST_OPEN, serve
 from reconciler.report.metrics import open_metrics_text
 from tests.activator.stage import Stage, play
 

@@ -11,9 +11,9 @@ import pytest
 
 from reconciler.activator.context import ActivatorPod
 from reconciler.activator.publication import Publication
-from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiRequest
 from reconciler.errors import ForbiddenError
+from reconciler.http.client import HttpResponse
 
 OLD = {"renewTime": "2026-11-20T00:00:00.000000Z"}
 

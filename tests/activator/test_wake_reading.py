@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from reconciler.activator.wake import Waker, WakeView
-from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
+from reconciler.http.client import HttpResponse
 from reconciler.time_limit import TimeLimit
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.backends.config_map_store import entry_name
+from reconciler.apply.config_map_store import entry_name
 from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value, json_path, mismatches
 from reconciler.backends.decode.objects import model_object, scale_kind_of, shape_of
 from reconciler.backends.decode.shapes import Custom, CustomResourceDefinition

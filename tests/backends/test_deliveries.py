@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.deliveries import SECONDS, deliver, message_to, push
+from reconciler.cli.deliveries import SECONDS, deliver, message_to, push
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.backends.servers import PickerServer, drip, reply, silent
@@ -53,7 +53,7 @@ def test_several_that_hang_take_the_time_of_one(script: Any) -> None:
 
 
 def test_where_there_are_no_threads_all_of_them_have_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.backends.deliveries.WorkerPool", lambda: WorkerPool(0))
+    monkeypatch.setattr("reconciler.cli.deliveries.WorkerPool", lambda: WorkerPool(0))
     with PickerServer(silent) as one, PickerServer(silent) as other:
         limit = TimeLimit(SECONDS, TickingClock())
         assert deliver({"one": to(one), "other": to(other)}, limit) == {"one": LATE, "other": LATE}
@@ -65,7 +65,7 @@ def test_a_thread_that_hears_of_no_limit_is_left_alone(monkeypatch: pytest.Monke
         def submit(self, *_: Any, **__: Any) -> Future[Any]:
             return Future()
 
-    monkeypatch.setattr("reconciler.backends.deliveries.WorkerPool", Stuck)
+    monkeypatch.setattr("reconciler.cli.deliveries.WorkerPool", Stuck)
     request = message_to("http://127.0.0.1:1/hook", "application/json", b"{}")
     begun = time.monotonic()
     assert deliver({"one": request}, TimeLimit(0.2)) == {"one": LATE}

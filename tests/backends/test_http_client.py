@@ -25,18 +25,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import credentials
-from reconciler.backends.http import resolver as http_resolver
-from reconciler.backends.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.connections import _system_tls as system_tls
-from reconciler.backends.http.connections import connections, tls_context
-from reconciler.backends.http.errors import (
+from reconciler.http import resolver as http_resolver
+from reconciler.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.connections import _system_tls as system_tls
+from reconciler.http.connections import connections, tls_context
+from reconciler.http.errors import (
     CertificateError,
     HttpError,
     ReadEnoughError,
     TimedOutError,
     TooLargeError,
 )
-from reconciler.backends.http.resolver import Resolver
+from reconciler.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
 from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, hang, headers_in
 from tests.real.faults import gzipped_zeros
@@ -248,10 +248,10 @@ def test_a_name_for_which_there_is_no_thread_is_an_error_of_its_own_alone(monkey
 
 ABANDONED = """
 import socket, threading
-from reconciler.backends.http.client import HttpClient, HttpRequest
-from reconciler.backends.http.connections import connections
+from reconciler.http.client import HttpClient, HttpRequest
+from reconciler.http.connections import connections
 from reconciler.time_limit import TimeLimit
-from reconciler.backends.http.errors import HttpError
+from reconciler.http.errors import HttpError
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait(60)
 try:
     HttpClient(connections()).exchange(HttpRequest("GET", "http://api.hanging"), TimeLimit(0.3))

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends import pod_picker
-from reconciler.backends.http import resolver as http_resolver
-from reconciler.backends.http.errors import TimedOutError
 from reconciler.backends.pod_picker import HttpPodPicker, Refused, answer_in
 from reconciler.connection_settings import PickerAnswer, PickerHeader, PickerRequest, PodPicker, SecretKey
 from reconciler.errors import ForbiddenError, NotFoundError, PickerError
 from reconciler.forbidden_addresses import is_forbidden
+from reconciler.http import resolver as http_resolver
+from reconciler.http.errors import TimedOutError
 from reconciler.time_limit import TimeLimit
 from tests import builders
 from tests.backends.servers import PickerServer, drip, raw, reply, says, silent

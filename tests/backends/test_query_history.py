@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.snapshot.query_history import (
+from reconciler.errors import SnapshotError
+from reconciler.forecast.query_history import (
     HISTORY_FILE,
     SCRAPES,
     SCRAPES_IN_AN_HOUR,
@@ -18,7 +19,6 @@ from reconciler.backends.snapshot.query_history import (
     read_history,
     recorded_history,
 )
-from reconciler.errors import SnapshotError
 from reconciler.model import RangeAnswer, RangeSeries
 
 START = datetime(2026, 10, 21, tzinfo=UTC)

@@ -16,16 +16,16 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from reconciler import credentials
-from reconciler.backends.code_host import github_run, gitlab_run
-from reconciler.backends.deliveries import push
-from reconciler.backends.http.connections import connections
 from reconciler.backends.kubernetes.client import ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import SERVICES
+from reconciler.cli.code_host import github_run, gitlab_run
+from reconciler.cli.deliveries import push
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.errors import ClusterError, CommentError
+from reconciler.http.connections import connections
 from reconciler.model import Sample
 from reconciler.time_limit import TimeLimit
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig

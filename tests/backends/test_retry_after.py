@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.http.client import HttpResponse
+from reconciler.http.client import HttpResponse
 
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot import object_store
 from reconciler.backends.snapshot.folder import scan

@@ -147,7 +147,7 @@ def test_a_gateway_that_is_not_there_or_hangs_is_a_warning(quickstart: Folder, m
         said = quickstart.plan(NOW, "--push-gateway", url)
     words = "the connection was refused, expected a push gateway"
     assert (said.code, said.err) == (0, f"warning: {url}: {words}\n")
-    monkeypatch.setattr("reconciler.backends.deliveries._PUSH_SECONDS", 0.3)
+    monkeypatch.setattr("reconciler.cli.deliveries._PUSH_SECONDS", 0.3)
     with PickerServer(silent) as server:
         said = quickstart.plan(NOW, "--push-gateway", f"http://127.0.0.1:{server.port}")
     assert said.code == 0

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.run import BATCH, FreezeCheck
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Phase
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_in_force, freezes_text, frozen, read_freezes, scope_of

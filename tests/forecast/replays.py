@@ -10,8 +10,8 @@ from typing import Any
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.snapshot.query_history import QueryHistory
 from reconciler.forecast.idle_periods import ASSUMED_START
+from reconciler.forecast.query_history import QueryHistory
 from reconciler.forecast.replay import replay
 from reconciler.forecast.timelines import Forecast
 from reconciler.policy.types import PolicySet

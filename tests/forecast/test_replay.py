@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.snapshot.query_history import SCRAPES, SCRAPES_IN_AN_HOUR, QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import ASSUMED_START, PolicyReplay
+from reconciler.forecast.query_history import SCRAPES, SCRAPES_IN_AN_HOUR, QueryHistory
 from reconciler.forecast.replay import replay
 from reconciler.forecast.replay_words import compared_replays, replay_lines
 from reconciler.forecast.savings import savings_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from reconciler.backends.snapshot.query_history import QueryHistory
+from reconciler.forecast.query_history import QueryHistory
 from reconciler.model import RangeAnswer, RangeSeries
 from tests.real.prometheus import Series
 

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any, Protocol
 
 from reconciler.apply.access import Access
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.backend import Backend
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import format_time

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from reconciler.backends.credential_sources import allowed_file, check_plugins
-from reconciler.backends.http.client import ByteBudget, HttpClient
-from reconciler.backends.http.errors import TimedOutError, alone
 from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
 from reconciler.connection_settings import ClusterConnection
 from reconciler.credentials import remember_authorization
 from reconciler.errors import UnauthorisedError, UnreachableError
+from reconciler.http.client import ByteBudget, HttpClient
+from reconciler.http.errors import TimedOutError, alone
 from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -158,13 +158,11 @@ class Connection:
 
 def load_libraries() -> None:
     """Import what credentials and connections need: the first time it takes longer than a short request may."""
-    import reconciler.backends.http.connections
-    import reconciler.backends.kubernetes.kubeconfig  # noqa: F401
 
 
 def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
     """Return the endpoint of `access`; no request is sent to it."""
-    from reconciler.backends.http.connections import connections, environment_proxy
+    from reconciler.http.connections import connections, environment_proxy
 
     pool = connections(
         tls=_tls(access) if access.is_secured else None,
@@ -191,7 +189,7 @@ def access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:
 
 
 def _tls(access: ServerAccess) -> ssl.SSLContext:
-    from reconciler.backends.http.connections import tls_context
+    from reconciler.http.connections import tls_context
 
     authority, certificate = access.authority, access.certificate
     with ExitStack() as files:

@@ -17,10 +17,10 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigLoader
 
-from reconciler.backends.http.client import HttpClient, HttpRequest
-from reconciler.backends.http.errors import HttpError, TimedOutError, alone
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
 from reconciler.credentials import remember
+from reconciler.http.client import HttpClient, HttpRequest
+from reconciler.http.errors import HttpError, TimedOutError, alone
 from reconciler.time_limit import TimeLimit
 
 _Package: Any = KubeConfigLoader
@@ -114,7 +114,7 @@ def answer_of_issuer(config: Mapping[str, str], limit: TimeLimit) -> Mapping[str
 
     Source: RFC 6749, sections 2.3.1, 3.2.1 and 6; OpenID Connect Discovery 1.0, section 4.
     """
-    from reconciler.backends.http.connections import connections, environment_proxy, tls_context
+    from reconciler.http.connections import connections, environment_proxy, tls_context
 
     data = config.get("idp-certificate-authority-data")
     tls = tls_context(

@@ -15,12 +15,12 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct, field
 
-from reconciler.backends.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError
+from reconciler.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.errors import HttpError
 from reconciler.model import ServiceAccount
 from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION

@@ -6,8 +6,6 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.decode.decoder import decoded_json
-from reconciler.backends.http.client import HttpResponse
-from reconciler.backends.http.errors import HttpError, ReadEnoughError, TooLargeError
 from reconciler.credentials import without_credentials
 from reconciler.errors import (
     AlreadyExistsError,
@@ -24,6 +22,8 @@ from reconciler.errors import (
     UnauthorisedError,
     UnreachableError,
 )
+from reconciler.http.client import HttpResponse
+from reconciler.http.errors import HttpError, ReadEnoughError, TooLargeError
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: the last two where a text is no UTF-8, or maps are nested a thousand deep."""

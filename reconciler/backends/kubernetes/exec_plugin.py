@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.http.errors import step_of
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError
+from reconciler.http.errors import step_of
 from reconciler.time_limit import TimeLimit
 
 _LONGEST_WORDS = 300

@@ -21,8 +21,8 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.http.errors import alone
 from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
+from reconciler.http.errors import alone
 from reconciler.time_limit import TimeLimit
 from reconciler.yaml.reader import PARSER
 

@@ -11,7 +11,6 @@ import msgspec
 
 from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.decode.wire import Wire, micro_time
-from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.protocols import LEASES
@@ -24,6 +23,7 @@ from reconciler.errors import (
     NotFoundError,
     UnreachableError,
 )
+from reconciler.http.client import HttpResponse
 from reconciler.model import OUR_LABELS
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import started

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -34,6 +33,7 @@ from reconciler.errors import (
     RefusedError,
     StaleError,
 )
+from reconciler.http.client import HttpResponse
 from reconciler.model import FIELD_MANAGER, PatchOperation, ServiceAccount, Write, pointer
 from reconciler.workload_kinds import WorkloadKind
 

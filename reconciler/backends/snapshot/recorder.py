@@ -32,7 +32,6 @@ from reconciler.backends.protocols import (
 )
 from reconciler.backends.snapshot.folder import RECORDING_FILE, read_side_file
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
-from reconciler.backends.snapshot.query_history import HISTORY_FILE, QueryHistory
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer
@@ -178,6 +177,7 @@ class Recorder:
     """Keeps what was read of one cluster, from any thread.
 
     `placed` is namespace and name of the ReplicaSets whose pod templates are compared: only these are kept whole.
+    `beside` are the texts of further files, by name.
     """
 
     def __init__(self, cluster: str, placed: Collection[tuple[str, str]] = ()) -> None:
@@ -189,7 +189,7 @@ class Recorder:
         self._kinds: tuple[WorkloadKind, ...] = ()
         self._objects: dict[Resource[Any], dict[tuple[str, str], Wire]] = {}
         self._answers: dict[str, tuple[str, QueryAnswer]] = {}
-        self.history: QueryHistory | None = None
+        self.beside: dict[str, str] = {}
 
     def objects(self, resource: Resource[Any], read: Sequence[Wire]) -> None:
         """Keep objects as they were decoded; the same one read again is kept as it was last.
@@ -257,10 +257,8 @@ class Recorder:
         results = [result_value(query, answer, at) for _, (query, answer) in sorted(self._answers.items())]
         if results:
             found["metrics.yaml"] = block_text({"results": results})
-        if self.history is not None:
-            found[HISTORY_FILE] = "".join(self.history.lines())
         recording = SnapshotRecording(self.cluster, self._read, self._kinds_error, instant(at).as_datetime())
-        return found | {"recording.yaml": _HEAD + block_text(recording_value(recording))}
+        return found | self.beside | {RECORDING_FILE: _HEAD + block_text(recording_value(recording))}
 
     def _is_namespaced(self, kind: WorkloadKind) -> bool:
         same = (kind.group, kind.kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.config_map_store import ConfigMapStore
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.errors import RefusedError, StaleError
 from tests.backends.contract.conftest import Place

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from reconciler.backends.decode.wire import Object
-from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.errors import AnswerTooLargeError
+from reconciler.http.client import HttpResponse
 
 
 class SizedServer:

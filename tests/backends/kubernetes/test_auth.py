@@ -24,9 +24,6 @@ from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.backends.http.client import HttpRequest
-from reconciler.backends.http.connections import environment_proxy
-from reconciler.backends.http.errors import HttpError
 from reconciler.backends.kubernetes import kubeconfig
 from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.config_node import CredentialError
@@ -35,6 +32,9 @@ from reconciler.backends.live import LiveSettings, open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
+from reconciler.http.client import HttpRequest
+from reconciler.http.connections import environment_proxy
+from reconciler.http.errors import HttpError
 from reconciler.time_limit import TimeLimit
 from tests.backends.clocks import CountingClock
 from tests.backends.kubernetes.kubeconfigs import (

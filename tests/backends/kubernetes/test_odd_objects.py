@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.backends.http.client import HttpResponse
 from reconciler.backends.kubernetes.errors import Operation, refusal_status
 from reconciler.backends.kubernetes.pages import decoded_object
 from reconciler.backends.protocols import NAMESPACES, workloads_of
 from reconciler.errors import MalformedAnswerError
+from reconciler.http.client import HttpResponse
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 from tests.backends.kubernetes.live import opened
 from tests.real import faults

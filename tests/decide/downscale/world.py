@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from reconciler.apply.access import Access
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.run import ActionRuns
 from reconciler.backends.backend import Backend
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store

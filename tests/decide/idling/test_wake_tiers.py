@@ -14,10 +14,10 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.apply.waits import POLL_SECONDS, Readiness
-from reconciler.backends.config_map_store import ConfigMapStore
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.decide.decisions import Phase, Verb

@@ -8,9 +8,9 @@ from concurrent.futures import wait
 from functools import partial
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse
-from reconciler.backends.http.errors import HttpError, TimedOutError
 from reconciler.credentials import remember_authorization, without_credentials
+from reconciler.http.client import HttpClient, HttpRequest, HttpResponse
+from reconciler.http.errors import HttpError, TimedOutError
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 
@@ -52,7 +52,7 @@ def _sent(request: HttpRequest, limit: TimeLimit) -> str:
 
 def _answer(request: HttpRequest, limit: TimeLimit, late: str, expected: str) -> HttpResponse | str:
     """Return the answer, or why there is none. It is sent through the proxy of the environment."""
-    from reconciler.backends.http.connections import connections, environment_proxy
+    from reconciler.http.connections import connections, environment_proxy
 
     try:
         client = HttpClient(connections(proxy=environment_proxy(request.url), kept=1))

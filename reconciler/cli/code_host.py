@@ -12,10 +12,10 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.backends.http.errors import HttpError
 from reconciler.credentials import printable_without_credentials, remember, without_credentials
 from reconciler.errors import CommentError, UsageError
+from reconciler.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.errors import HttpError
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import one_line
 
@@ -41,7 +41,7 @@ class RestApi:
         Raises:
             UsageError: `url` is no address that a token may be sent to, or the proxy for it is none.
         """
-        from reconciler.backends.http.connections import connections, environment_proxy
+        from reconciler.http.connections import connections, environment_proxy
 
         _check(url, variable)
         try:
@@ -93,7 +93,7 @@ class RestApi:
 
 
 def _check(url: str, variable: str) -> None:
-    from reconciler.backends.http.resolver import address_of
+    from reconciler.http.resolver import address_of
 
     try:
         parts = urlsplit(url)

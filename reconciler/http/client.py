@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.backends.http.errors import (
+from reconciler.http.errors import (
     HttpError,
     ReadEnoughError,
     TimedOutError,
@@ -138,7 +138,7 @@ class HttpClient:
         """
         from urllib3.exceptions import HTTPError
 
-        from reconciler.backends.http.connections import within
+        from reconciler.http.connections import within
 
         try:
             with within(limit), self._opened(request) as response:
@@ -156,7 +156,7 @@ class HttpClient:
         """
         from urllib3.exceptions import HTTPError
 
-        from reconciler.backends.http.connections import within
+        from reconciler.http.connections import within
 
         try:
             with within(limit), self._opened(request) as response:

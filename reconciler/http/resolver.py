@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import inf
 from typing import Any
 
-from reconciler.backends.http.errors import HttpError, TimedOutError
+from reconciler.http.errors import HttpError, TimedOutError
 from reconciler.time_limit import TimeLimit
 
 SocketAddress = tuple[Any, Any, int, str, Any]

@@ -1,1 +1,0 @@
-"""The one HTTP client: of API servers, Prometheus, pod pickers and the push gateway."""
