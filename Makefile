@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# The modules that `make mutants` holds to 5 %.
-MUTATED ?= reconciler/decide reconciler/plan
 SEED ?= 0
 
 # More options of pytest for `make test` and `make others`.

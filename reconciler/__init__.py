@@ -6,11 +6,11 @@ policy/      policy files -> validated policies
 observe/     policies and backends -> observed state
 decide/      policies and observed state -> desired state (pure)
 plan/        desired state -> plan, with limits (pure)
-apply/       plan and backends -> outcomes
+apply/       plan and backends -> outcomes; history/: who scaled what, and why, is kept
 report/      plan and outcomes -> text, JSON, Markdown, HTML
 backends/    the world behind five protocols
 yaml/        files below a directory, one reader with limits, a writer: for policies and snapshots
-pipeline.py  the whole way on one screen; saved_plan.py: a saved plan is carried out; world.py: what runs are on
+pipeline.py  the whole way on one screen; saved_plan/: a saved plan is carried out; world.py: what runs are on
 forecast/    policies and a snapshot -> what runs of the coming days do; policy_tests/: what cases expect of them
 importing/   manifests of other tools -> policies
 activator/   traffic wakes idle Services

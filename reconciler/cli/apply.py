@@ -32,7 +32,7 @@ from reconciler.pipeline import Applied, Control, apply, apply_wakes_due
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet, read_fleet_for_wakes, read_policies
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.saved_plan import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
+from reconciler.saved_plan.run import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 
 
 class ApplyOptions(RunOptions):

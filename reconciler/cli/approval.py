@@ -17,9 +17,9 @@ from reconciler.errors import PlanFileError, ReconcilerError
 from reconciler.pipeline import Applied, Control
 from reconciler.plan.build import doable
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.saved_plan_differences import NO_POLICIES, Compared
 from reconciler.report.change_words import what_of
 from reconciler.report.text import change_of, render_changed, render_text
+from reconciler.saved_plan.differences import NO_POLICIES, Compared
 
 DECLINED = "declined at the prompt; nothing was done"
 

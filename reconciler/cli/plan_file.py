@@ -111,8 +111,8 @@ class ShowOptions(RunOptions):
 @verb("show", ShowOptions, *STYLE)
 def show_command(options: ShowOptions) -> None:
     """Show the plan or report saved in FILE."""
-    from reconciler.plan.allowed_changes import check_allowed
     from reconciler.report.json import plan_and_outcomes
+    from reconciler.saved_plan.allowed_changes import check_allowed
 
     plan, outcomes = plan_and_outcomes(json_in_file(options.file), where=options.file)
     check_allowed(plan, options.file, None)

@@ -13,8 +13,8 @@ import pytest
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ClusterError
-from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.json import plan_from_dict
+from reconciler.saved_plan.allowed_changes import check_allowed
 from reconciler.untrusted_text import short
 from tests.pipeline.calls import Folder, Said, Terminal
 from tests.scenarios.running import HERE, Scenario
@@ -147,7 +147,7 @@ NEVER = [
         id="a custom kind that is not there",
     ),
 ]
-"""What is not on the list of changes and kinds is in `tests/plan/test_allowed_changes.py`, case by case."""
+"""What is not on the list of changes and kinds is in `tests/saved_plan/test_allowed_changes.py`, case by case."""
 
 
 @pytest.mark.parametrize(("edit", "words"), NEVER)
@@ -214,7 +214,7 @@ DIFFERENT = [
     pytest.param(without("Service", "api"), ("Deployment", "api"), id="what must be done before is gone"),
     pytest.param(without("ReplicaSet", "web"), ("ReplicaSet", "web"), id="a part of a move is gone"),
 ]
-"""Each part of a change that may differ is in `tests/plan/test_saved_plan_differences.py`."""
+"""Each part of a change that may differ is in `tests/saved_plan/test_differences.py`."""
 
 
 @pytest.mark.parametrize(("edit", "about"), DIFFERENT)

@@ -25,6 +25,7 @@ TESTS = (
     "tests/decide",
     "tests/observe",
     "tests/plan",
+    "tests/saved_plan",
     "tests/report/test_plan_json.py",
     "tests/isolation/test_faulty_clusters.py",
     "tests/activator/test_run_side.py",
@@ -33,7 +34,11 @@ TESTS = (
     "tests/scenarios",
 )
 OPTIONS = ("-m", WHICH, "-n", "0", "-p", "no:randomly", "-p", "no:cacheprovider", "--assert=plain", "--capture=no")
-ROOMS = ("reconciler/decide", "reconciler/plan")
+ROOMS = (
+    "reconciler/decide",
+    "reconciler/plan",
+    *(f"reconciler/saved_plan/{name}.py" for name in ("allowed_changes", "checks", "differences")),
+)
 
 
 def modules(parts: Sequence[str]) -> list[tuple[str, Path]]:

@@ -106,7 +106,7 @@ class Runner:
         self._items = [one for one in session.items if not (self._fast and _is_slow(one))]
         self._watch = _Watch(str(ROOT / "reconciler"))
         session.config.pluginmanager.register(self._watch)
-        self._remembering = remembering(("reconciler.decide", "reconciler.plan"))
+        self._remembering = remembering(("reconciler.decide", "reconciler.plan", "reconciler.saved_plan"))
         gc.freeze()  # or each forked process copies what the collector touches
         covered = self._coverage()
         self.broken = covered is None

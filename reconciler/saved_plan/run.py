@@ -1,16 +1,4 @@
-"""A plan that was saved, and perhaps approved by somebody, is carried out as it is: what changed since is stale.
-
-The file may have been written to by anybody, so it is checked as soon as there is what a check needs:
-
-1. the file alone, in `read_saved`: it is a plan of this version whose changes fit together (`plan/json.py`), it changes
-   what a run may change (`plan/allowed_changes.py`), and it is not too old;
-2. the Fleet, in `check_fleet`: it is of that one, and changes what its switches say;
-3. the clusters, in `SavedPlan.not_doable`: they are those that it was made for, and serve its kinds;
-4. the policies, in `SavedPlan.check_policies`: they state its pod templates (`plan/saved_plan_checks.py`);
-5. the clusters once more, under their locks, in `apply_saved`: a fresh plan makes the same changes
-   (`plan/saved_plan_differences.py`). Of those that it does not, and that somebody approved, none asks for more
-   replicas than there are, or keeps an object awake (`plan/saved_plan_checks.py`).
-"""
+"""A saved plan, checked against its Fleet, its clusters and the policies, and carried out as it is."""
 
 from __future__ import annotations
 
@@ -28,15 +16,15 @@ from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.pipeline import Applied, Control, ProgressCallbacks, RunRequest, Stage, carry_out, plan
-from reconciler.plan.allowed_changes import check_allowed, is_custom
 from reconciler.plan.build import doable
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.saved_plan_checks import check_keeps_awake, check_replicas, check_templates, replicas_of
-from reconciler.plan.saved_plan_differences import Compared, compared
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age
+from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
+from reconciler.saved_plan.checks import check_keeps_awake, check_replicas, check_templates, replicas_of
+from reconciler.saved_plan.differences import Compared, compared
 from reconciler.untrusted_text import short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World

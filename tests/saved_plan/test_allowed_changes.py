@@ -10,7 +10,7 @@ import pytest
 from reconciler.decide.decisions import Decision, FieldChange, Phase, Verb
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
-from reconciler.plan.allowed_changes import check_allowed, is_custom
+from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 from tests.report.plans import a_plan

@@ -38,8 +38,8 @@ from reconciler.model import (
     pointer,
 )
 from reconciler.plan.model import Action, Plan, json_value
-from reconciler.plan.saved_plan_differences import WRITTEN, Compared
 from reconciler.policy.types import PolicySet
+from reconciler.saved_plan.differences import WRITTEN, Compared
 from reconciler.untrusted_text import short, whole_number_in
 from reconciler.workload_kinds import (
     PAUSED_REPLICAS,

@@ -99,7 +99,7 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
         (*_LABELS, VICTIM_LABEL): _is_text,
     },
     **_OF_KIND,
-    ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `saved_plan_checks` holds it against the policies
+    ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `checks` holds it against the policies
         **_OF_KIND["apps", "ReplicaSet"],
         (*_LABELS, "*"): _is_text,
         (*ANNOTATIONS, "*"): _is_text,

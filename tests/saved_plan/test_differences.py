@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of, metadata_changes
 from reconciler.errors import PlanFileError
-from reconciler.plan.allowed_changes import check_allowed
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Plan
-from reconciler.plan.saved_plan_checks import check_templates
-from reconciler.plan.saved_plan_differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
+from reconciler.saved_plan.allowed_changes import check_allowed
+from reconciler.saved_plan.checks import check_templates
+from reconciler.saved_plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
 from tests.builders import a_fleet, a_forecast, a_policy_set, a_ref, said
 from tests.decide.placement.placements import a_federated, a_local
 from tests.plan.decisions import a_decision
