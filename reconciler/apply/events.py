@@ -58,11 +58,10 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
     raised, and it says what holds now.
     """
     about = ObjectRef(cluster, fleet.namespace, "Fleet", fleet.name)
-    unknown = [f"{name}: {why}" for name, why in plan.unknown.items() if "/" not in name]
     conflicts = [notice.text for notice in plan.notices if notice.kind == EQUAL_PRIORITIES]
     messages = {
         "HeldBack": [held.why for held in plan.held_back],
-        "ClusterUnknown": unknown,
+        "ClusterUnknown": [f"{name}: {why}" for name, why in plan.unknown_clusters.items()],
         "PolicyConflict": conflicts,
     }
     for reason, words in messages.items():

@@ -6,7 +6,6 @@ priority are notices, unless --fail-on names them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
@@ -134,10 +133,10 @@ def _why_partial(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 def _unknown(plan: Plan) -> str:
     """Return what is unknown by sort: "1 cluster, 3 queries"; "" for nothing."""
-    sorts = Counter("query" if "/query of " in name else "list" if "/" in name else "cluster" for name in plan.unknown)
-    sorts["query"] += _count(plan, UNKNOWN_QUERY)
-    plurals = {"cluster": "clusters", "list": "lists", "query": "queries"}
-    return ", ".join(counted(sorts[sort], sort, many) for sort, many in plurals.items() if sorts[sort])
+    clusters, unread = len(plan.unknown_clusters), len(plan.unread)
+    queries = len(plan.unknown) - unread + _count(plan, UNKNOWN_QUERY)
+    sorts = ((clusters, "cluster", ""), (unread - clusters, "list", ""), (queries, "query", "queries"))
+    return ", ".join(counted(number, one, many) for number, one, many in sorts if number)
 
 
 def _count(plan: Plan, kind: str) -> int:

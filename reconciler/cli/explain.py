@@ -172,7 +172,6 @@ def check_known(plan: Plan, name: ObjectArgument, subject: str) -> None:
         raise ReconcilerError(
             f"{subject}: cluster {name.cluster} cannot be read: {why}; --snapshot DIR reads a folder instead"
         )
-    unread = {what: why for what, why in plan.unknown.items() if not what.startswith(f"{name.cluster}/query of ")}
-    unknown = [why for what, why in unread.items() if what == name.cluster or what.startswith(f"{name.cluster}/")]
+    unknown = [why for what, why in plan.unread.items() if what.startswith(f"{name.cluster}/")]
     if unknown:
         raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")

@@ -136,7 +136,7 @@ def savings_command(options: SavingsOptions) -> int:
     current_plan = plan(read, world, options.request())
     start = current_plan.made_at - length
     days, failures = read_history(read.fleet, world, (current_plan.made_at - KEPT).astimezone(UTC).date())
-    unread = [f"{what}: {why}" for what, why in current_plan.unknown.items() if "/query of " not in what]
+    unread = [f"{what}: {why}" for what, why in current_plan.unread.items()]
     failures = list(dict.fromkeys((*failures, *unread)))
     say_each("error", map(one_line, failures))
     changes = [change for day in days for change in day.changes]

@@ -52,8 +52,7 @@ def _lines_of(status: FleetStatus, options: StatusOptions) -> Iterable[str]:
     foreign = [idle for idle in status.foreign if name.matches(idle.ref)]
     if found or foreign:
         return idle_lines(found, foreign, status.plan)
-    unknown = (pair for pair in status.plan.unknown.items() if "/query of " not in pair[0])
-    unread = [why for what, why in unknown if what.partition("/")[0] == name.cluster]
+    unread = [why for what, why in status.plan.unread.items() if what.partition("/")[0] == name.cluster]
     what, why = ("Nothing that could be read", f": {'; '.join(unread)}") if unread else ("Nothing", ".")
     return [f"{what} is idle below {subject}{why}"]
 

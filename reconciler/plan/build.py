@@ -31,7 +31,7 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.model import Action, Awake, KeptUp, Plan
+from reconciler.plan.model import QUERY_OF, Action, Awake, KeptUp, Plan
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
 from reconciler.workload_kinds import SCALABLE_KINDS
@@ -290,7 +290,7 @@ def _unknown(state: ObservedState) -> dict[str, str]:
         f"{name}/{what}": why for name, cluster in state.clusters.items() for what, why in cluster.unreadable.items()
     }
     queries = {
-        f"{key.cluster}/query of {key.policy}: {render_query(key)}": answer.error
+        f"{key.cluster}{QUERY_OF}{key.policy}: {render_query(key)}": answer.error
         for key, answer in state.answers.items()
         if answer.error and key.cluster in state.clusters
     }

@@ -75,6 +75,10 @@ class KeptUp(Struct, frozen=True):
     until: datetime | None = None
 
 
+QUERY_OF = "/query of "
+"""What stands in the name of an unknown query between its cluster and its policy."""
+
+
 class Plan(Struct, frozen=True):
     """The whole plan."""
 
@@ -108,6 +112,16 @@ class Plan(Struct, frozen=True):
     without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read
     seen: tuple[SeenReplicas, ...] = ()  # of what a picker reviews, on each cluster that has one
     shard: str = ""  # which part of the Fleet was decided, "2/8"
+
+    @property
+    def unknown_clusters(self) -> Mapping[str, str]:
+        """The clusters that could not be read, with the reason."""
+        return {name: why for name, why in self.unknown.items() if "/" not in name}
+
+    @property
+    def unread(self) -> Mapping[str, str]:
+        """What of `unknown` are clusters and lists of their objects; the rest are queries."""
+        return {name: why for name, why in self.unknown.items() if QUERY_OF not in name}
 
 
 _PLAIN = frozenset((str, bool, int, type(None)))

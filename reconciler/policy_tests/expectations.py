@@ -135,8 +135,8 @@ def _unread(expectation: Expectation, step: Step) -> Iterator[Failure]:
     """Yield the clusters that are meant by a pattern and could not be read: nobody knows what holds there."""
     if given(expectation.fields.object) is not None:
         return  # it is missing then
-    for cluster, why in step.plan.unknown.items():
-        if "/" not in cluster and _is_on(cluster, expectation.fields):
+    for cluster, why in step.plan.unknown_clusters.items():
+        if _is_on(cluster, expectation.fields):
             yield Failure(expectation.place, step.at, f"cluster {cluster}", "a cluster that can be read", why)
 
 

@@ -289,7 +289,7 @@ def _undecided(plan: Plan) -> Block:
 
 
 def _unknown(plan: Plan) -> Block:
-    clusters = [one_line(name) for name in plan.unknown if "/" not in name]
+    clusters = list(map(one_line, plan.unknown_clusters))
     named = [*clusters[:_NAMED], *([f"{len(clusters) - _NAMED} more"] if len(clusters) > _NAMED else [])]
     parts = [f"{counted(len(clusters), 'cluster')} ({', '.join(named)})"] if clusters else []
     if len(plan.unknown) > len(clusters):

@@ -240,7 +240,7 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Family]:
     yield Family(
         "reconciler_unknown_clusters",
         "Clusters that did not answer in the last run.",
-        [({}, sum("/" not in name for name in plan.unknown))],
+        [({}, len(plan.unknown_clusters))],
     )
     yield Family(
         "reconciler_policy_conflicts",

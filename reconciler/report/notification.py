@@ -84,7 +84,7 @@ def facts_of(plan: Plan, outcomes: Sequence[Outcome], fleet: Fleet) -> tuple[Fac
         *(fact for action in plan.actions if action.id in done for fact in _of_action(action, done[action.id], fleet)),
         *(_of_notice(notice, fleet) for notice in plan.notices if notice.kind in _NOTICES),
         *_held_back(plan),
-        *(Fact("Failed", name, f"{name}: {why}") for name, why in plan.unknown.items() if "/" not in name),
+        *(Fact("Failed", name, f"{name}: {why}") for name, why in plan.unknown_clusters.items()),
     ]
     order = list(_WORDS)
     return tuple(sorted(found, key=lambda fact: order.index(fact.on)))
