@@ -9,8 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
-from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved
-from reconciler.cli.notifications import Notifications, notifications_of_run
+from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved, tracked
 from reconciler.cli.option_values import duration, seconds
 from reconciler.cli.options import (
     DEFAULT_PATH,
@@ -24,8 +23,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import FORMATS, failure_lines, say, say_each
 from reconciler.cli.plan_file import is_saved_plan, json_in_file
 from reconciler.cli.policy_source import commit_of
-from reconciler.cli.progress import TrackedRun, tracked_run
-from reconciler.cli.run_limit import cut_by_signals
+from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_wakes_due
@@ -63,44 +61,35 @@ def apply_command(options: ApplyOptions) -> int:
     if saved and options.shard is not None:
         raise UsageError(f"{path}: is a saved plan, which is of the whole Fleet, expected no --shard beside it")
     approval = Approval(options.output, options, ask=not options.auto_approve and not saved)
-    with cut_by_signals(options.limit) as limit:
-        with notifications_of_run(options) as notifications, tracked_run("apply", options) as run:
-            control = replace(
-                approval.control(run.progress),
-                lock_timeout=options.lock_timeout,
-                commit=commit_of((options.policies_path or DEFAULT_PATH) if saved else path),
-                report_dir=options.report_dir,
-            )
-            code = run.ended((_saved if saved else _fresh)(run, control, approval, notifications))
-        return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too
+
+    def work(run: TrackedRun[ApplyOptions]) -> ExitCode:
+        control = replace(
+            approval.control(run.progress),
+            lock_timeout=options.lock_timeout,
+            commit=commit_of((options.policies_path or DEFAULT_PATH) if saved else path),
+            report_dir=options.report_dir,
+        )
+        return (_saved if saved else _fresh)(run, control, approval)
+
+    return tracked("apply", options, work)
 
 
-def _fresh(
-    run: TrackedRun[ApplyOptions], control: Control, approval: Approval, notifications: Notifications
-) -> ExitCode:
+def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) -> ExitCode:
     options = run.options
     try:
         policies = options.policies(partly=True)
-        world = run.world(policies.fleet)
-        applied = apply(policies, world, options.request(), control)
+        applied = apply(policies, run.world(policies.fleet), options.request(), control)
     except (click.ClickException, click.Abort, OSError):
         raise
     except Exception as error:
         if isinstance(error, ReconcilerError) and not isinstance(error, PolicyError):
             raise
-        return _due_only(run, control, approval, notifications, error)
-    notifications.send(applied, policies.fleet, world)
+        return _due_only(run, control, approval, error)
     _report(applied, approval, run)
     return exit_of_apply(applied, options.fail_on)
 
 
-def _due_only(
-    run: TrackedRun[ApplyOptions],
-    control: Control,
-    approval: Approval,
-    notifications: Notifications,
-    problem: Exception,
-) -> ExitCode:
+def _due_only(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, problem: Exception) -> ExitCode:
     """Wake what is due by its own record although the policies cannot be used, whatever is wrong with them.
 
     A bug that some policy brings about must not keep a morning dark either. Only what a wake needs of the Fleet has to
@@ -114,23 +103,19 @@ def _due_only(
     lines = failure_lines(problem)
     say_each("error", lines)
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
-    world = run.world(fleet)
-    applied = apply_wakes_due(fleet, world, options.request(), control)
-    notifications.send(applied, fleet, world, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
+    applied = apply_wakes_due(fleet, run.world(fleet), options.request(), control)
     approval.options = options.replace(nothing="Nothing is due or requested: no policy was compared.")
-    _report(applied, approval, run)
+    _report(applied, approval, run, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(
-    run: TrackedRun[ApplyOptions], control: Control, approval: Approval, notifications: Notifications
-) -> ExitCode:
+def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) -> ExitCode:
     options, file = run.options, run.options.path
     plan = read_saved(json_in_file(file), file, options.now, options.max_plan_age)
     policies, fleet = _policies_at_hand(options.policies_path)
     check_fleet(plan, fleet, file)
     then = options.replace(now=plan.made_at, run_id=plan.run, source_revision=plan.revision)
-    world = run.metrics.opened(then.world(fleet), fleet)
+    world = run.noted(then.world(fleet), fleet)
     saved = SavedPlan(plan, file, fleet, policies, world, then.request())
     not_doable = saved.not_doable(options.now, live=options.live)
     differences = SavedPlanDifferences(plan, file, everything=options.approve_differences)
@@ -143,7 +128,6 @@ def _saved(
 
     control = replace(control, choose=run.progress.counted(allowed))
     applied = apply_saved(saved, control, differences.left, not_doable, options.callbacks)
-    notifications.send(applied, fleet, world)
     _report(applied, approval, run)
     return exit_of_saved(applied, options.fail_on)
 
@@ -166,9 +150,8 @@ def _policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
         raise
 
 
-def _report(applied: Applied, approval: Approval, run: TrackedRun[ApplyOptions]) -> None:
-    run.metrics.decided(applied.plan, applied.outcomes)
-    run.progress.close()
+def _report(applied: Applied, approval: Approval, run: TrackedRun[ApplyOptions], problem: str = "") -> None:
+    run.applied(applied, problem)
     for outcome in applied.outcomes:
         if outcome.picker_failed and not run.options.quiet:
             say(f"warning: {outcome.message}")

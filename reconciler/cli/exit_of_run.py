@@ -6,10 +6,14 @@ priority are notices, unless --fail-on names them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.cli.output import say_each
+from reconciler.cli.output import say, say_each
+from reconciler.cli.progress import TrackedRun, run_progress
+from reconciler.cli.run_limit import cut_by_signals
+from reconciler.cli.run_options import RunOptions
 from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, Decision
 from reconciler.decide.stopped_tenants import STOPPED
 from reconciler.errors import ExitCode, FailOn, first_exit_code
@@ -17,6 +21,8 @@ from reconciler.messages import counted
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan
 from reconciler.report.change_words import is_metadata
+
+O = TypeVar("O", bound=RunOptions)  # noqa: E741
 
 _MEANINGS = {
     ExitCode.MALFORMED: "the policies cannot be used; only wakes that are due or requested were done",
@@ -59,6 +65,36 @@ def exit_of_clusters(done: Sequence[str], failures: Sequence[str]) -> ExitCode:
 def no_cluster_read(plan: Plan) -> bool:
     """Return whether there are clusters, and none of them could be read."""
     return bool(plan.unknown) and not plan.clusters
+
+
+def tracked(verb: str, options: O, work: Callable[[TrackedRun[O]], ExitCode]) -> ExitCode:
+    """Return what a run ends with that does `work`. However it ends, its metrics are published and messages sent then.
+
+    Raises:
+        UsageError: the push gateway's address is none.
+    """
+    run = TrackedRun(options)
+    publishes = options.metrics_file is not None or options.push_gateway is not None
+    if publishes:
+        from reconciler.cli.metrics import check_gateway, publish
+
+        check_gateway(options.push_gateway)
+    with cut_by_signals(options.limit) as limit:
+        try:
+            with run_progress(options) as (run.options, run.progress):
+                run.code = options.limit.ended(work(run))
+                line = exit_line(run.code, run.plan, run.outcomes)
+            if line and not options.quiet:
+                say(line)
+        finally:
+            if publishes:
+                publish(verb, run)
+            if run.to_notify is not None:
+                from reconciler.cli.notifications import notify
+
+                notify(run, *run.to_notify)
+        assert run.code is not None
+        return limit.ended(run.code)  # it may be asked to stop while it pushes its metrics, too
 
 
 def exit_line(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = ()) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,7 +18,7 @@ from reconciler.backends.credential_sources import allowed_file, secret_in
 from reconciler.backends.protocols import HISTORY_LABEL
 from reconciler.cli.deliveries import SECONDS, deliver, message_to
 from reconciler.cli.output import say, say_each
-from reconciler.cli.run_options import RunOptions
+from reconciler.cli.progress import TrackedRun
 from reconciler.connection_settings import CredentialSources
 from reconciler.credentials import remember
 from reconciler.decide.annotations import format_time, json_object, parse_time
@@ -39,55 +38,33 @@ from reconciler.world import World
 T = TypeVar("T")
 
 
-class Notifications:
-    """Keeps what a run has to notify of until its end."""
-
-    def __init__(self) -> None:
-        self.found: tuple[Applied, Fleet, World] | None = None
-        self.problem = ""
-
-    def send(self, applied: Applied, fleet: Fleet, world: World, problem: str = "") -> None:
-        """Send what the run of `fleet` did once it ends.
-
-        `problem`: why it did no more than wake, "" where the policies were used.
-        """
-        if not applied.declined:
-            self.found, self.problem = (applied, fleet, world), problem
-
-
-@contextmanager
-def notifications_of_run(options: RunOptions) -> Iterator[Notifications]:
-    """Yield what keeps what is to be told of a run; at its end, however it ends, that is sent.
+def notify(run: TrackedRun[Any], applied: Applied, problem: str) -> None:
+    """Send what `run` did to the receivers; `problem` is why it did no more than wake, "" where the policies were used.
 
     It says nothing about the run: what was not sent is a warning. All of it takes two seconds at most.
     """
-    kept = Notifications()
     try:
-        yield kept
-    finally:
-        try:
-            say_each("warning", _sent(kept, options))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run did what it could
-            say(f"warning: no notification was sent: {reason_of(error)}")
+        say_each("warning", _sent(run, applied, problem))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run did what it could
+        say(f"warning: no notification was sent: {reason_of(error)}")
 
 
-def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
+def _sent(run: TrackedRun[Any], applied: Applied, problem: str) -> Iterator[str]:
     """Send what there is to send; yield why something was not."""
-    if kept.found is None:
-        return
-    applied, fleet, world = kept.found
+    assert run.opened is not None
+    options, (world, fleet) = run.options, run.opened
     teams = [(receiver, tenant.name) for tenant in fleet.tenants for receiver in tenant.notify]
     receivers = [*((receiver, "") for receiver in fleet.notify), *teams]
     if not receivers:
         return
     plan, limit = applied.plan, options.limit.within(SECONDS, grace=GRACE_SECONDS)
-    wrong = (Fact("Failed", f"Fleet {fleet.name}", kept.problem),) if kept.problem else ()
+    wrong = (Fact("Failed", f"Fleet {fleet.name}", problem),) if problem else ()
     facts = (*wrong, *facts_of(plan, applied.outcomes, fleet))
     read = partial(_notified, plan, fleet, world)
     reading: Future[Notified | None] = world.readers.pool.submit(fleet.home, read, urgent=True)
-    before, problem = _answer(reading, limit.within(SECONDS / 4))
+    before, unread = _answer(reading, limit.within(SECONDS / 4))
     if before is None:
-        yield f"what was sent before is not known, and may be sent again: {problem}"
+        yield f"what was sent before is not known, and may be sent again: {unread}"
     lately = frozenset[str]() if before is None else before.lately(plan.made_at)
     new = tuple(fact for fact in facts if not fact.lasts or fact.key not in lately)
     messages = {
@@ -98,7 +75,7 @@ def _sent(kept: Notifications, options: RunOptions) -> Iterator[str]:
     failed = _failed(messages, options.sources, limit.within(limit.left() - SECONDS / 4))
     yield from (f"{name}{why}" for name, why in failed.items())
     if before is not None:
-        whole = options.filters == Filters() and not (kept.problem or plan.unknown)
+        whole = options.filters == Filters() and not (problem or plan.unknown)
         stay = lately & {fact.key for fact in facts} if whole else lately
         record = partial(before.record, _taken(messages, failed), stay, plan.made_at)
         _, unwritten = _answer(world.readers.pool.submit(fleet.home, record, urgent=True), limit)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reconciler.cli.exit_of_run import exit_of_plan
+from reconciler.cli.exit_of_run import exit_of_plan, tracked
 from reconciler.cli.options import verb
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.plan_file import PlanOptions, check_out, save
-from reconciler.cli.progress import TrackedRun, planned_run
+from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run_options import OF_PLANS, PROGRESS, STYLE, WORLD, RunOptions
 from reconciler.errors import ExitCode, UsageError, first_exit_code
 from reconciler.report.diff import render_diff
@@ -37,7 +37,7 @@ def plan_command(options: PlanOptions) -> int:
         raise UsageError("--base: compares the whole Fleet, expected no --shard beside it")
     if options.out is not None:
         check_out(options.out)
-    return planned_run("plan", options, _planned)
+    return tracked("plan", options, _planned)
 
 
 def _planned(run: TrackedRun[PlanOptions]) -> ExitCode:
@@ -65,4 +65,4 @@ def diff_command(options: RunOptions) -> int:
         show(render_diff(plan, color=options.color), color=options.color)
         return exit_of_plan(plan, options.fail_on, detailed=options.detailed_exitcode)
 
-    return planned_run("diff", options, shown)
+    return tracked("diff", options, shown)

@@ -14,16 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.cli.exit_of_run import exit_line
-from reconciler.cli.metrics import RunMetrics, run_metrics
 from reconciler.cli.output import say, say_json
-from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import RunOptions
 from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode
 from reconciler.messages import counted
 from reconciler.observe.clusters import ReadStep, no_progress
-from reconciler.pipeline import ProgressCallbacks, Stage, plan
+from reconciler.pipeline import Applied, ProgressCallbacks, Stage, plan
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet
 from reconciler.report.change_words import is_metadata, name_of, verb_of
@@ -67,14 +64,24 @@ class Progress:
         self._written = 0
         self._chosen = 0
         self._stage: Stage | None = None
+        self._seconds: dict[str, float] = {}
 
     def stage(self, stage: Stage) -> None:
-        """Note that a stage begins."""
+        """Note that a stage begins, which ends the one before."""
         with self._lock:
+            self._seconds = self.seconds
             self._stage = stage
             self._read = {}
             self._since = time.monotonic()
             self.show_stage(stage)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """How long each stage took until now."""
+        if self._stage is None:
+            return {}
+        so_far = self._seconds.get(self._stage, 0.0) + time.monotonic() - self._since
+        return {**self._seconds, self._stage: so_far}
 
     def reading(self, step: ReadStep) -> None:
         """Note one step of the reading."""
@@ -185,18 +192,13 @@ def reading_words(read: Sequence[ClusterRead]) -> str:
 
 
 @contextmanager
-def run_progress(options: O, stage: Callable[[Stage], None] = lambda _: None) -> Iterator[tuple[O, Progress]]:
-    """Yield `options` with its progress shown as --progress says, and what shows it; `stage` hears of each stage, too.
+def run_progress(options: O) -> Iterator[tuple[O, Progress]]:
+    """Yield `options` with its progress shown as --progress says, and what shows it.
 
     The reading of a snapshot is not shown: it takes no time.
     """
     shown = _chosen("none" if options.quiet else options.progress)
-
-    def begins(begun: Stage) -> None:
-        stage(begun)
-        shown.stage(begun)
-
-    callbacks = ProgressCallbacks(begins, shown.reading if options.snapshot is None else no_progress)
+    callbacks = ProgressCallbacks(shown.stage, shown.reading if options.snapshot is None else no_progress)
     try:
         yield options.replace(callbacks=callbacks), shown
     finally:
@@ -270,51 +272,40 @@ class ProgressBar(Progress):
         self._drawing = None
 
 
-class TrackedRun(Struct, Generic[O], frozen=True):
-    """`options` with somebody looking on."""
+class TrackedRun(Generic[O]):
+    """A run with `options`, shown by `progress`, and what is known of it so far.
 
-    options: O
-    metrics: RunMetrics
-    progress: Progress
+    `to_notify` is what an apply did, and why it did no more than wake, "" where the policies were used.
+    """
+
+    def __init__(self, options: O) -> None:
+        self.options = options
+        self.progress = Progress()
+        self.opened: tuple[World, Fleet] | None = None
+        self.plan: Plan | None = None
+        self.outcomes: Sequence[Outcome] = ()
+        self.code: ExitCode | None = None
+        self.to_notify: tuple[Applied, str] | None = None
 
     def world(self, fleet: Fleet) -> World:
         """Return the clusters of `fleet`; what is exchanged with them counts in the metrics."""
-        return self.metrics.opened(self.options.world(fleet), fleet)
+        return self.noted(self.options.world(fleet), fleet)
+
+    def noted(self, world: World, fleet: Fleet) -> World:
+        """Return `world`, that of `fleet`, which counts in the metrics as if this run had opened it."""
+        self.opened = world, fleet
+        return world
 
     def planned(self, *, call_pickers: bool = False) -> Plan:
         """Return the plan of the policies and clusters that the options name; nothing more of the progress is shown."""
         policies = self.options.policies(partly=True)
         request = replace(self.options.request(), call_pickers=call_pickers)
-        current_plan = plan(policies, self.world(policies.fleet), request)
-        self.metrics.decided(current_plan)
+        self.plan = plan(policies, self.world(policies.fleet), request)
         self.progress.close()
-        return current_plan
+        return self.plan
 
-    def ended(self, code: ExitCode) -> ExitCode:
-        """Return what the run ends with; what that means is said on stderr, unless all is well."""
-        code = self.options.limit.ended(code)
-        self.metrics.ended(code)
-        measured = self.metrics.measured()
-        line = exit_line(code, measured.plan, measured.outcomes)
-        if line and not self.options.quiet:
-            say(line)
-        return code
-
-
-@contextmanager
-def tracked_run(verb: str, options: O) -> Iterator[TrackedRun[O]]:
-    """Yield `options` as a run that is measured and shown, as they say.
-
-    Raises:
-        UsageError: a flag cannot be meant.
-    """
-    with run_metrics(verb, options) as run, run_progress(options, run.stage) as (shown_call, shown):
-        yield TrackedRun(shown_call, run, shown)
-
-
-def planned_run(verb: str, options: O, shown: Callable[[TrackedRun[O]], ExitCode]) -> ExitCode:
-    """Run `shown`, which makes a plan and shows it; return what the run ends with."""
-    with cut_by_signals(options.limit) as limit:
-        with tracked_run(verb, options) as run:
-            code = run.ended(shown(run))
-        return limit.ended(code)  # it may be asked to stop while it pushes its metrics, too
+    def applied(self, applied: Applied, problem: str = "") -> None:
+        """Keep what was done; `problem` is why that was no more than wakes."""
+        self.plan, self.outcomes = applied.plan, applied.outcomes
+        self.to_notify = None if applied.declined else (applied, problem)
+        self.progress.close()

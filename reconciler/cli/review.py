@@ -83,11 +83,10 @@ def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:
     head = options.policies()
     before, problem = _base(options, base, head.only)
     with_fleet = head if before is None or options.fleet_from == "head" else replace(head, fleet=before.fleet)
-    world = run.metrics.opened(_world(options, with_fleet), with_fleet.fleet)
+    world = run.noted(_world(options, with_fleet), with_fleet.fleet)
     asked = replace(options.request(), call_pickers=options.call_pickers)
     state, plan = plan_and_state(with_fleet, world, asked)
-    labels = labels_in(state)
-    run.metrics.decided(plan)
+    labels, run.plan = labels_in(state), plan
     if before is None:
         say(f"warning: {problem}")
         played = _Played(options, (with_fleet,))
