@@ -21,9 +21,8 @@ class Document(Struct):
 
     `text` is its own text: from the start of the file, or its `---`, to where the next document starts; before it stand
     `lines_before` lines. A document that is no YAML of its own has none. `whole` is False where a value could not be
-    read and None stands in its place. `outer` are the marks of its outer mappings, whose lines count from
-    `outer_line`. `mark` reads a text again, with all
-    marks: only who has a problem asks for them.
+    read and None stands in its place. `marked` are its marks, whose lines count from `marked_from`; where it was read
+    without, `mark` reads a text again with them: only who has a problem asks for them.
     """
 
     file: str
@@ -34,10 +33,9 @@ class Document(Struct):
     lines_before: int = 0
     whole: bool = True
     mark: Callable[[str], MarkedValue] | None = None
-    outer: Marks = field(default_factory=dict)
-    outer_line: int = 0
+    marked: MarkedValue | None = None
+    marked_from: int = 0
     taken_out: list[Path] = field(default_factory=list)
-    _marked: MarkedValue | None = None
 
     def take_out(self, path: Path) -> None:
         """Leave out the value at `path`, of which a problem has been reported; in a list None stands in its place."""
@@ -63,26 +61,15 @@ class Document(Struct):
         Where the path leads nowhere (a field that is missing), the place of the innermost value that is there.
         """
         at = (self.line, self.column)
-        if not path or self.mark is None:
-            return at
-        found = self._walked(path, (self.value, self.outer), self.outer_line, key=key)
-        if found is None:
-            self._marked = self._marked or self.mark(self.text)
-            found = self._walked(path, self._marked, self.lines_before, key=key)
-        return found or at
-
-    def _walked(self, path: Path, marked: MarkedValue, line: int, *, key: bool) -> tuple[int, int] | None:
-        """Return what `place` does by these marks, whose lines count from `line`; None where they do not reach."""
-        value, marks = marked
-        at = (self.line, self.column)
+        if path and self.marked is None and self.mark is not None:
+            self.marked, self.marked_from = self.mark(self.text), self.lines_before
+        value, marks = self.marked or (None, {})
         for step in path:
-            if id(value) not in marks:
-                return None if marks is self.outer else at
-            mark = marks[id(value)].get(step)
+            mark = marks.get(id(value), {}).get(step)
             if mark is None:
                 break
             found = mark[0] if key and step == path[-1] else mark[1]
-            at = (line + found.line + 1, found.column + 1)
+            at = (self.marked_from + found.line + 1, found.column + 1)
             value = _inside(value, step)
         return at
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from msgspec import Struct, field
-from yaml import MarkedYAMLError, YAMLError
+from yaml import MarkedYAMLError
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -96,15 +96,14 @@ class Documents(Struct):
     complete: bool = True
 
 
-def read_documents(file: str, text: str, *, most: int | None = None, marked_levels: int = 0) -> Documents:
+def read_documents(file: str, text: str, *, most: int | None = None, marks: bool = False) -> Documents:
     """Return what stands in `text`, the content of `file`; reading ends once there are more than `most` documents.
 
-    The marks of so many levels of mappings are kept: their places are asked for of every document.
+    With `marks` these are kept, for those who ask for places in every document.
     """
     documents = Documents()
     start = 0
-    reader = _Reader(file, text, documents, most=most)
-    reader.levels = marked_levels
+    reader = _Reader(file, text, documents, most=most, marks=marks)
     for _ in range(_MAX_SYNTAX_PROBLEMS):
         stopped_at = reader.read(start)
         if stopped_at is None:
@@ -119,11 +118,8 @@ def read_documents(file: str, text: str, *, most: int | None = None, marked_leve
 
 def marked(text: str) -> MarkedValue:
     """Return the first document of `text` with the marks of all in it; a value of nothing where it cannot be read."""
-    marks: Marks = {}
-    try:
-        return _Reader("", text, Documents(), marks).first(), marks
-    except (_RefusedError, YAMLError):
-        return None, marks
+    read = read_documents("", text, most=0, marks=True).found
+    return (read[0].marked if read else None) or (None, {})
 
 
 class _Anchored(NamedTuple):
@@ -153,21 +149,14 @@ class _RefusedError(Exception):
 
 
 class _Reader:
-    """Reads one file. Limits are for the whole file. `marks`, where given, gets those of every collection, else each
-    document has those of its mappings in the first `levels`, where nothing is merged.
-    """
+    """Reads one file. Limits are for the whole file. With `marks` each document has those of all its collections."""
 
-    levels = 0
-
-    def __init__(
-        self, file: str, text: str, documents: Documents, marks: Marks | None = None, *, most: int | None = None
-    ) -> None:
+    def __init__(self, file: str, text: str, documents: Documents, *, most: int | None, marks: bool) -> None:
         self._most = most
         self._file = file
         self._text = text
         self._documents = documents
-        self._marks = marks
-        self._outer: Marks = {}
+        self._marks: Marks | None = {} if marks else None
         self._start = 0
         self._line = 0
         self._nodes = 0
@@ -197,14 +186,6 @@ class _Reader:
             return len(self._text)
         return None
 
-    def first(self) -> Any:
-        """Return the value of the first document that holds anything."""
-        self._next = PARSER(self._text).get_event
-        while type(event := self._next()) is not StreamEndEvent:
-            if type(event) is DocumentStartEvent and (value := self._node(self._next(), 1)) is not None:
-                return value
-        return None
-
     def _read_all(self) -> None:
         began = self._start
         latest: Document | None = None
@@ -228,7 +209,7 @@ class _Reader:
 
     def _document(self) -> Document | None:
         """Return the document that begins now, None where it holds nothing."""
-        self._anchors, self._outer = {}, {}
+        self._anchors = {}
         known = len(self._documents.problems)
         first = self._next()
         value = self._node(first, 1)
@@ -236,7 +217,9 @@ class _Reader:
             return None
         line, column = self._line + first.start_mark.line + 1, first.start_mark.column + 1
         document = Document(self._file, value, line, column, "", self._line, mark=marked)
-        document.outer, document.outer_line = self._outer, self._line
+        if self._marks is not None:
+            document.marked, document.marked_from = (value, self._marks), self._line
+            self._marks = {}
         document.whole = len(self._documents.problems) == known
         return document
 
@@ -272,7 +255,7 @@ class _Reader:
 
     def _mapping(self, start: Any, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        marks: dict[str | int, tuple[Any, Any]] | None = None if self._marks is None and depth > self.levels else {}
+        marks: dict[str | int, tuple[Any, Any]] | None = None if self._marks is None else {}
         merged: list[Any] = []
         read, scalar, most = self._next, self._scalar, MAX_NODES - self._nodes
         while type(event := read()) is not MappingEndEvent:
@@ -294,8 +277,6 @@ class _Reader:
             self._merge(value, found, marks, start)
         if self._marks is not None and marks is not None:
             self._marks[id(found)] = marks
-        elif marks is not None and not merged:
-            self._outer[id(found)] = marks
         return found
 
     def _merge(self, source: Any, found: dict[str, Any], marks: Any, start: Any) -> None:
