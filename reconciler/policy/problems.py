@@ -36,10 +36,8 @@ def shape_problems(document: Document, kind: str, part: str = "") -> list[Proble
     validator = validator_of(kind, part)
     errors = list(validator.iter_errors(document.value))
     found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, document, validator.schema)]
-    while wrong := [error for error in errors if not _is_known(error, document)]:
-        for error in wrong:
-            _take_out(error, document)
-        errors = list(validator.iter_errors(document.value))
+    for error in errors:
+        _take_out(error, document)
     meant = {_sibling(problem) for problem in found if _MEANT in problem.message}
     return [problem for problem in found if not (problem.field in meant and problem.message.startswith(_MISSING))]
 
@@ -65,14 +63,6 @@ def _sibling(problem: Problem) -> str:
 
 def _is_key(error: Any) -> bool:
     return "propertyNames" in error.absolute_schema_path
-
-
-def _is_known(error: Any, document: Document) -> bool:
-    """Return whether `error` stays although what is wrong was taken out: a gap in a list, a field that is missing."""
-    path = tuple(error.absolute_path)
-    if error.validator == "required":
-        return all(name in error.instance or (*path, name) in document.taken_out for name in error.validator_value)
-    return error.instance is None and path in document.taken_out
 
 
 def _take_out(error: Any, document: Document) -> None:

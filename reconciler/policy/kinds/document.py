@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
@@ -15,8 +15,6 @@ from reconciler.model import NOTHING
 from reconciler.policy.kinds.fields import (
     MOST_DURATION,
     VARIABLES,
-    Duration,
-    Share,
     parse_duration,
     query_fault,
     scalar_of,
@@ -89,7 +87,7 @@ class PolicyDocument:
             from reconciler.policy.problems import shape_problems
 
             self.problems += shape_problems(self.source, kind, part)
-            found: S = self._left(self.source.value, fields, ())
+            found: S = self._left(self.source.value, _type_info(fields), ())
             return found
 
     def get(self, path: Path) -> Any:
@@ -128,32 +126,37 @@ class PolicyDocument:
         if fault is not None:
             self.add(path, fault)
 
-    def _left(self, value: Any, kind: Any, path: tuple[str | int, ...]) -> Any:
+    def _left(self, value: Any, kind: inspect.Type, path: tuple[str | int, ...]) -> Any:
         """Return what is left of `value` as a `kind`, with its default or an empty value where something is missing.
 
         Unlike msgspec it takes 3.0 for 3, as JSON Schema does.
         """
-        base = _plain(kind)
-        if isinstance(base, type) and issubclass(base, msgspec.Struct):
-            return self._struct(value if isinstance(value, dict) else {}, base, path)
-        if base in (Duration, Share):
-            return self._scalar(value, base, path)
-        if get_origin(base) is tuple:
-            return tuple(self._left(inner, get_args(base)[0], (*path, n)) for n, inner in enumerate(value or ()))
-        if get_origin(base) is dict:
-            inside = get_args(base)[1]
-            return {key: self._left(inner, inside, (*path, key)) for key, inner in (value or {}).items()}
+        match kind:
+            case inspect.Metadata(type=inner):
+                return self._left(value, inner, path)
+            case inspect.UnionType(types=types):  # of int and float the latter, and text where it may be one, too
+                stated = [one for one in types if not isinstance(one, inspect.NoneType)]
+                return None if value is None and len(stated) < len(types) else self._left(value, stated[-1], path)
+            case inspect.StructType():
+                return self._struct(value if isinstance(value, dict) else {}, kind, path)
+            case inspect.CustomType(cls=scalar):
+                return self._scalar(value, scalar, path)
+            case inspect.VarTupleType(item_type=inner):
+                return tuple(self._left(entry, inner, (*path, n)) for n, entry in enumerate(value or ()))
+            case inspect.DictType(value_type=inner):
+                return {key: self._left(entry, inner, (*path, key)) for key, entry in (value or {}).items()}
         if value is None:
-            return None if _takes_none(kind) else _EMPTY.get(base, "")
-        return int(value) if base in (int, str) and isinstance(value, float) else value
+            return _EMPTY.get(type(kind), "")
+        whole = isinstance(kind, inspect.IntType | inspect.StrType | inspect.LiteralType)
+        return int(value) if whole and isinstance(value, float) else value
 
-    def _struct(self, value: Mapping[str, Any], kind: type[msgspec.Struct], path: tuple[str | int, ...]) -> Any:
-        found: dict[str, Any] = {}
-        for field in _fields_of(kind):
-            name = field.encode_name
-            if value.get(name) is not None or field.required:
-                found[field.name] = self._left(value.get(name), field.type, (*path, name))
-        return kind(**found)
+    def _struct(self, value: Mapping[str, Any], kind: inspect.StructType, path: tuple[str | int, ...]) -> Any:
+        found = {
+            field.name: self._left(value.get(name), field.type, (*path, name))
+            for field in kind.fields
+            if value.get(name := field.encode_name) is not None or field.required
+        }
+        return kind.cls(**found)
 
     def _scalar(self, value: Any, kind: Any, path: Path) -> Any:
         if value is None:
@@ -165,27 +168,5 @@ class PolicyDocument:
             return kind()
 
 
-_EMPTY: dict[Any, Any] = {int: 0, float: 0, bool: False}
-
-
-@lru_cache(maxsize=128)
-def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(kind)
-
-
-def _plain(kind: Any) -> Any:
-    """Return the type of a field without its description and alternatives: null, and that it is not set."""
-    while True:
-        if get_origin(kind) is Annotated:
-            kind = get_args(kind)[0]
-        elif get_origin(kind) in (Union, UnionType):
-            # of int and float the latter, and text where it may be one, too
-            kind = [one for one in get_args(kind) if one not in (NoneType, msgspec.UnsetType)][-1]
-        else:
-            return str if get_origin(kind) is Literal else kind
-
-
-def _takes_none(kind: Any) -> bool:
-    if get_origin(kind) is Annotated:
-        return _takes_none(get_args(kind)[0])
-    return (get_origin(kind) in (Union, UnionType) and any(map(_takes_none, get_args(kind)))) or kind is NoneType
+_EMPTY: dict[type, Any] = {inspect.IntType: 0, inspect.FloatType: 0, inspect.BoolType: False}
+_type_info = lru_cache(maxsize=128)(inspect.type_info)
