@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, shell_complete
 
-from reconciler.cli.options import Options, argument, verb
-from reconciler.cli.output import report_failure, say, show, show_rows
+from reconciler.cli.output import report_failure, say, show
 from reconciler.cli.streams import flush_streams, mend_streams
 from reconciler.cli.verbs import MODULES, VERBS, VERBS_OF_OTHERS, first_help, help_text, program_name
 from reconciler.errors import ExitCode
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 COMPLETE = "_RECONCILER_COMPLETE"
 """The variable in which a shell's script asks for completions."""
-
-_NAME = "reconciler"
-
-
-class CompletionOptions(Options):
-    shell: str = argument("{bash|zsh|fish}", type=click.Choice(["bash", "zsh", "fish"]))
-
-
-@verb("completion", CompletionOptions)
-def completion_command(options: CompletionOptions) -> None:
-    """Print the script that completes verbs, options and their values in SHELL."""
-    found = get_completion_class(options.shell)
-    assert found is not None
-    script = found(click.Group(_NAME), {}, _NAME, COMPLETE)
-    show(script.source_template % script.source_vars())
 
 
 class _Verbs(click.Group):
@@ -62,6 +48,8 @@ class _Verbs(click.Group):
             raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         verbs = [CompletionItem(verb, help=words) for verb, words in VERBS.items() if verb.startswith(incomplete)]
         return verbs or click.Command.shell_complete(self, ctx, incomplete)
 
@@ -84,42 +72,18 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if COMPLETE in os.environ:
-        return shell_complete(cli, {}, _NAME, COMPLETE, os.environ[COMPLETE])
-    if not arguments:
+    if not arguments and COMPLETE not in os.environ:
         show(first_help())
         return ExitCode.DONE
     try:
-        return int(cli.main(args=list(arguments), prog_name=program_name(), standalone_mode=False) or 0)
+        called = cli.main(list(arguments), program_name(), COMPLETE, standalone_mode=False)
+        return int(called or 0)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
+    except SystemExit as answered:  # a shell that asked
+        return int(answered.code or 0)
     except (KeyboardInterrupt, click.Abort):
         say("error: interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place: a bug is one line too
         return report_failure(error, arguments)
-
-
-# The program kubectl_complete-reconciler: kubectl calls it to complete `kubectl reconciler ...`.
-
-
-_NO_FILES, _FILES, _FOLDERS = 4, 0, 16
-_DIRECTIVES = {"plain": _NO_FILES, "file": _FILES, "dir": _FOLDERS}
-
-
-def kubectl_complete() -> None:
-    """Print what may stand in place of the last argument: a line for each, and what kind of paths else."""
-    mend_streams()
-    *before, begun = sys.argv[1:] or [""]
-    items = ShellComplete(cli, {}, "kubectl reconciler", COMPLETE).get_completions(before, begun)
-    show_rows(_as_cobra_reads(items))
-    flush_streams()
-
-
-def _as_cobra_reads(items: list[CompletionItem]) -> Iterator[Sequence[str]]:
-    """Yield the value of each item, with its description where it has one, and last the number that tells what else."""
-    for item in items:
-        if item.type == "plain":
-            yield (str(item.value), item.help) if item.help else (str(item.value),)
-    directive = next((_DIRECTIVES[item.type] for item in items if item.type != "plain"), _NO_FILES)
-    yield (f":{directive}",)

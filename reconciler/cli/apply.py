@@ -46,7 +46,7 @@ class ApplyOptions(RunOptions):
     live: bool = option("With a PLAN made from a snapshot: apply it to live clusters.", default=False)
 
 
-@verb("apply", ApplyOptions, "path", *WORLD, "fail_on", *FILTERS, "shard", *RUN, "report_dir", *STYLE, *PROGRESS)
+@verb("apply", ApplyOptions, *WORLD, "fail_on", *FILTERS, "shard", *RUN, "report_dir", *STYLE, *PROGRESS)
 def apply_command(options: ApplyOptions) -> int:
     """Apply the policies below PATH, or exactly the saved PLAN.
 

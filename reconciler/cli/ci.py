@@ -14,7 +14,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.code_host import ReviewRun, github_run, gitlab_run, publish
-from reconciler.cli.option_values import seconds
+from reconciler.cli.option_values import seconds, written_as
 from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
 from reconciler.cli.output import say, show, workflow_command
 from reconciler.cli.policies import checked, workflow_commands
@@ -42,8 +42,9 @@ _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR")
 _RUNS = {"github": github_run, "gitlab": gitlab_run}
 
 
+@written_as("never,invalid,held-back,unknown,conflict")
 def _failing(text: str) -> frozenset[str]:
-    """Return the words of what fails the check, with commas between them in `text`; how click reads the flag."""
+    """Return the words of what fails the check, with commas between them in `text`."""
     words = text.split(",")
     if not set(words) <= set(_FAILING) or ("never" in words and len(words) > 1):
         some = ",".join(name for name in _FAILING if name != "never")
@@ -62,7 +63,6 @@ class CiOptions(Options):
         "What fails the check: policies that are invalid or cannot be planned, which all but never contain; what "
         "limits hold back because of the change; what is unknown; policies of equal priority.",
         type=_failing,
-        metavar="never,invalid,held-back,unknown,conflict",
         default="invalid,held-back",
     )
     comment: str = option(
@@ -74,7 +74,7 @@ class CiOptions(Options):
     plan_timeout: float = option("How long the plan may take.", type=seconds, default=300.0)
 
 
-@verb("ci", CiOptions, "path")
+@verb("ci", CiOptions)
 def ci_command(options: CiOptions) -> int:
     """Review the policies below PATH in a pipeline of GitHub or GitLab.
 

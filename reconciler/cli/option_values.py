@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -21,24 +21,25 @@ _LONGEST_WAIT = 86_400.0
 _HIGHEST_RATE = 100_000.0
 _RUN_ID = r"(?a)[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 LONGEST_PAST = timedelta(days=92)
 """How far back a replay may begin."""
 
 
-def _written_as(metavar: str) -> Callable[[F], F]:
-    """Return a decorator for how click reads values: `metavar` stands for one in the help."""
+def written_as(metavar: str) -> Callable[[Callable[[str], Any]], Callable[[Any], Any]]:
+    """Return a decorator for what reads the text of a value, for which `metavar` stands in the help."""
 
-    def decorate(reader: F) -> F:
-        reader.metavar = metavar  # type: ignore[attr-defined]
-        return reader
+    def decorate(read: Callable[[str], Any]) -> Callable[[Any], Any]:
+        def value(given: Any) -> Any:
+            return read(given) if isinstance(given, str) else given  # a default
+
+        value.metavar = metavar  # type: ignore[attr-defined]
+        return value
 
     return decorate
 
 
-@_written_as("RATE")
-def rate(text: str | float) -> float:
+@written_as("RATE")
+def rate(text: str) -> float:
     """Return a number of writes a second, 0 for no limit."""
     found = _number(text)
     if found == 0 or 0.01 <= found <= _HIGHEST_RATE:
@@ -46,8 +47,8 @@ def rate(text: str | float) -> float:
     raise click.BadParameter(f'"{text}" is not a rate, expected 0 for no limit, or up to {_HIGHEST_RATE:g}')
 
 
-@_written_as("SECONDS")
-def seconds(text: str | float) -> float:
+@written_as("SECONDS")
+def seconds(text: str) -> float:
     """Return a number of seconds, finite and not negative."""
     found = _number(text)
     if 0 <= found <= _LONGEST_WAIT:
@@ -55,20 +56,20 @@ def seconds(text: str | float) -> float:
     raise click.BadParameter(f'"{text}" is not a number of seconds, expected one from 0 to {_LONGEST_WAIT:g}')
 
 
-def _number(text: str | float) -> float:
+def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         return math.nan
 
 
-def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) -> Callable[[str | timedelta], timedelta]:
+def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) -> Callable[[Any], Any]:
     """Return how a duration is read: it must be one also where it is not used."""
     bounds = f"{f'from {spelt_duration(least)} to' if least else 'at most'} {spelt_duration(most)}"
 
-    @_written_as("DURATION")
-    def read(text: str | timedelta) -> timedelta:
-        found = text if isinstance(text, timedelta) else parse_duration(text)
+    @written_as("DURATION")
+    def read(text: str) -> timedelta:
+        found = parse_duration(text)
         if found is None or not least <= found <= most:
             problem = "is not a duration" if found is None else "is out of range"
             raise click.BadParameter(f'"{text}" {problem}, expected something like 90s, 30m, 1h30m or 2d, {bounds}')
@@ -77,20 +78,18 @@ def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) ->
     return read
 
 
-def fail_on(text: str | Iterable[FailOn]) -> frozenset[FailOn]:
+@written_as(",".join(FailOn))
+def fail_on(text: str) -> frozenset[FailOn]:
     """Return what a run fails on, from words with commas between them."""
-    words = text.split(",") if isinstance(text, str) else text
     try:
-        return frozenset(map(FailOn, filter(None, words)))
+        return frozenset(map(FailOn, filter(None, text.split(","))))
     except ValueError:
         raise click.BadParameter(f'"{text}" is not what runs fail on, expected some of {",".join(FailOn)}') from None
 
 
-@_written_as("INDEX/COUNT")
-def shard(text: str | tuple[int, int]) -> tuple[int, int]:
+@written_as("INDEX/COUNT")
+def shard(text: str) -> tuple[int, int]:
     """Return the index of a shard and how many there are."""
-    if not isinstance(text, str):
-        return text
     found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text, re.ASCII)
     index, count = (int(found[1]), int(found[2])) if found else (0, 0)
     if index < count:
@@ -103,17 +102,17 @@ def this_second() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-@_written_as("RFC3339")
-def moment(text: str | datetime) -> datetime:
+@written_as("RFC3339")
+def moment(text: str) -> datetime:
     """Return the run's one `now`: UTC, whole seconds."""
-    at = text if isinstance(text, datetime) else parse_time(text)
+    at = parse_time(text)
     if at is None:
         years = f"a year from {FIRST_YEAR} to {LAST_YEAR}"
         raise UsageError(f'--now: "{text}" is not a time, expected RFC 3339 with a zone and {years}, like {_EXAMPLE}')
     return at.replace(microsecond=0)
 
 
-@_written_as("ID")
+@written_as("ID")
 def run_id(text: str) -> str:
     """Return the id given to --run-id. It becomes a label's value and part of names.
 
@@ -125,7 +124,7 @@ def run_id(text: str) -> str:
     raise UsageError(f'--run-id: "{text}" is not an id, expected at most 40 lower-case letters, digits and -')
 
 
-@_written_as("NAME[=N]")
+@written_as("NAME[=N]")
 def exceeding(text: str) -> tuple[str, int | None]:
     """Return the policy that --allow-exceed names, and its bound, None where it has none.
 
@@ -139,14 +138,14 @@ def exceeding(text: str) -> tuple[str, int | None]:
     return name, number if equals else None
 
 
-@_written_as("LABELS")
-def label_selector(text: str | LabelSelector) -> LabelSelector:
+@written_as("LABELS")
+def label_selector(text: str) -> LabelSelector:
     """Return the label selector `a=b,c!=d,e in (f,g),!h`.
 
     Raises:
         UsageError: it cannot be read.
     """
     try:
-        return text if isinstance(text, LabelSelector) else parse_label_selector(text)
+        return parse_label_selector(text)
     except ValueError as error:
         raise UsageError(f"--selector: {error}") from error

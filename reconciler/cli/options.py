@@ -11,9 +11,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.cli.option_values import moment, rate, seconds, this_second
 from reconciler.cli.verbs import FORMATS_OF_OTHERS, OPTIONS_OF_OTHERS, example_lines, one_dash
@@ -42,7 +40,7 @@ _VARIABLES = (
     "--request-timeout), and PATH has RECONCILER_POLICIES (--policies of test has none); what is given on the command "
     "line wins."
 )
-_PATHS = {"DIR": "dir", "FILE": "file", "PATH": "file"}
+_PATHS = {"DIR": click.Path(file_okay=False), "FILE": click.Path(), "PATH": click.Path()}
 """What a shell completes for a parameter with this metavar."""
 
 
@@ -52,7 +50,6 @@ class Field(Struct, frozen=True):
     default: Any
     settings: Mapping[str, Any] | None = None  # None: it stands on no command line
     flags: tuple[str, ...] | None = None  # None: it is an argument
-    shared: bool = False
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -63,11 +60,14 @@ class Options:
     """
 
     fields: ClassVar[Mapping[str, Field]] = {}
+    shared: ClassVar[frozenset[str]] = frozenset()
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, shared: bool = False) -> None:
+        """`shared`: its options belong only to the verbs that name them."""
         own = {name: value for name, value in vars(cls).items() if name in cls.__annotations__}
         made = {name: value if isinstance(value, Field) else Field(value) for name, value in own.items()}
         cls.fields = {**cls.fields, **made}
+        cls.shared = frozenset(made) if shared else cls.shared - made.keys()
 
     def __init__(self, **values: Any) -> None:
         for name, field in self.fields.items():
@@ -105,11 +105,6 @@ def option(help: str, *flags: str, default: Any = None, **settings: Any) -> Any:
     return Field(default, {"help": help, **given}, flags)
 
 
-def shared(words: str, *flags: str, **settings: Any) -> Any:
-    """Return the field of an option that belongs only to the verbs that name it."""
-    return replace(option(words, *flags, **settings), shared=True)
-
-
 def argument(metavar: str, **settings: Any) -> Any:
     """Return the field of an argument, which stands on the command line without a flag; `settings` are those of click.
 
@@ -124,8 +119,8 @@ def unread(default: Callable[[], object]) -> Any:
 
 
 def path_argument(metavar: str = "[PATH]") -> Any:
-    """Return the shared field of the policy directory, of a verb without an OBJECT."""
-    return replace(argument(metavar, default=DEFAULT_PATH, type=click.Path(), envvar=_POLICIES), shared=True)
+    """Return the field of the policy directory, of a verb without an OBJECT."""
+    return argument(metavar, default=DEFAULT_PATH, type=click.Path(), envvar=_POLICIES)
 
 
 def policies_option(words: str = "The policy directory.", **settings: Any) -> Any:
@@ -146,9 +141,9 @@ def output_option(*formats: str) -> Any:
 
 
 def now_option() -> Any:
-    """Return the shared field of the time to decide for."""
+    """Return the field of the time to decide for."""
     words = "the time of this machine"
-    return shared("The time to decide for.", type=moment, default=this_second, default_words=words)
+    return option("The time to decide for.", type=moment, default=this_second, default_words=words)
 
 
 def days_option(words: str, most: int = 31) -> Any:
@@ -173,7 +168,7 @@ def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], in
     Arguments come first. Of shared options it takes those that `takes` name, in their order.
     """
     fields = options.fields
-    own = [one for one, field in fields.items() if field.settings is not None and not field.shared]
+    own = [one for one, field in fields.items() if field.settings is not None and one not in options.shared]
     names = sorted((*own, *takes), key=lambda one: fields[one].flags is not None)
     parameters = {one: _parameter(one, fields[one]) for one in names}
 
@@ -191,7 +186,7 @@ def _parameter(name: str, field: Field) -> click.Parameter:
     """Return what click reads the option or argument `name` with."""
     settings = dict(field.settings or {})
     if settings.get("metavar") in _PATHS:
-        settings = {"shell_complete": _files, **settings}
+        settings = {"shell_complete": _PATHS[settings["metavar"]].shell_complete, **settings}
     if field.flags is None:
         return click.Argument([name], **settings)
     flags = field.flags or (f"--{name.replace('_', '-')}",)
@@ -312,15 +307,9 @@ class _Option(click.Option):
         return found
 
 
-def offering(
-    names: Callable[[str], Iterable[str]],
-) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+def offering(names: Callable[[str], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """Return what offers to a shell those of `names` that begin with what was typed, which `names` is called with."""
-    return lambda _, __, begun: [CompletionItem(name) for name in names(begun) if name.startswith(begun)]
-
-
-def _files(_: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    return [CompletionItem(begun, type=_PATHS[str(parameter.metavar)])]
+    return lambda _, __, begun: [name for name in names(begun) if name.startswith(begun)]
 
 
 def is_on_command_line(flag: str) -> bool:

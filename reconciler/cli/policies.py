@@ -107,7 +107,7 @@ class ValidateOptions(Options):
     now: datetime = now_option()
 
 
-@verb("validate", ValidateOptions, "path", "now")
+@verb("validate", ValidateOptions)
 def validate_command(options: ValidateOptions) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
@@ -170,7 +170,7 @@ class CompileOptions(Options):
     output: str = output_option("yaml", "json")
 
 
-@verb("compile", CompileOptions, "path")
+@verb("compile", CompileOptions)
 def compile_command(options: CompileOptions) -> None:
     """Print the policies below PATH with all defaults filled in. No cluster is read."""
     rules = compile_policies(read_policies(options.path))

@@ -18,6 +18,7 @@ from reconciler.backends.kubernetes.rights import (
     secret_right,
     token_right,
 )
+from reconciler.cli.option_values import written_as
 from reconciler.cli.options import GENERAL, Options, option, path_argument, verb
 from reconciler.cli.output import say, show
 from reconciler.errors import UsageError
@@ -39,10 +40,9 @@ def activator_option() -> Any:
     return option("With the rights that runs need where activators are.", default=False)
 
 
-def custom_kind(text: str | WorkloadKind) -> WorkloadKind:
-    """Return the kind that KIND=PLURAL.GROUP says; how click reads the value of a flag."""
-    if isinstance(text, WorkloadKind):
-        return text
+@written_as("KIND=PLURAL.GROUP")
+def custom_kind(text: str) -> WorkloadKind:
+    """Return the kind that KIND=PLURAL.GROUP says."""
     found = _KIND.fullmatch(text)
     if found is None:
         raise click.BadParameter(f'"{text}" is not a kind, expected KIND=PLURAL.GROUP, WebApp=webapps.example.com')
@@ -61,14 +61,13 @@ class RbacOptions(Options):
         "--kind",
         type=custom_kind,
         multiple=True,
-        metavar="KIND=PLURAL.GROUP",
     )
     activator: bool = activator_option()
     own_token: bool = option("With the right to renew its own token, for `connect --rotate`.", default=False)
     no_keda: bool = option("Without the rights on ScaledObjects, which no cluster has.", default=False)
 
 
-@verb("rbac", RbacOptions, "path")
+@verb("rbac", RbacOptions)
 def rbac_command(options: RbacOptions) -> None:
     """Print the least rights that plan and apply need with the policies below PATH. No cluster is read.
 

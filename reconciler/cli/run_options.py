@@ -26,7 +26,6 @@ from reconciler.cli.options import (
     output_option,
     path_argument,
     policies_option,
-    shared,
     text_width,
     unread,
 )
@@ -64,87 +63,86 @@ _OUR_LEASES = ",".join(f"{key}={value}" for key, value in OUR_LABELS.items())
 O = TypeVar("O", bound="RunOptions")  # noqa: E741
 
 
-class RunOptions(Options):
+class RunOptions(Options, shared=True):
     """The options that verbs share, with those of one verb in a class below this one; each verb names what it takes."""
 
     path: str = path_argument()
-    context: str | None = shared("A context of the kubeconfig, in place of a Fleet.", metavar="NAME")
-    snapshot: str | None = shared("A snapshot, in place of live clusters.", metavar="DIR")
-    request_timeout: float = shared("Deadline of one request to a live cluster.", type=seconds, default=30.0)
-    timeout: float | None = shared(
+    context: str | None = option("A context of the kubeconfig, in place of a Fleet.", metavar="NAME")
+    snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR")
+    request_timeout: float = option("Deadline of one request to a live cluster.", type=seconds, default=30.0)
+    timeout: float | None = option(
         "Run deadline: after it no write begins, and nothing is waited for.", type=seconds, default_words="none"
     )
-    qps: float = shared("Writes per second to each live cluster; 0 is no limit.", type=rate, default=DEFAULTS.qps)
-    credentials_dir: tuple[str, ...] = shared(
+    qps: float = option("Writes per second to each live cluster; 0 is no limit.", type=rate, default=DEFAULTS.qps)
+    credentials_dir: tuple[str, ...] = option(
         "Where files that a Fleet names must be; may be repeated.",
         multiple=True,
         type=click.Path(),
         metavar="DIR",
         default_words="/var/run/secrets, ~/.kube",
     )
-    no_exec: bool = shared("Refuse kubeconfigs that run a program to get credentials.", default=False)
+    no_exec: bool = option("Refuse kubeconfigs that run a program to get credentials.", default=False)
     now: datetime = now_option()
-    tick: timedelta = shared(
+    tick: timedelta = option(
         "How often the cron runs, in the days that are played on a snapshot.",
         type=duration(timedelta(minutes=1), timedelta(days=1)),
         default=timedelta(minutes=10),
     )
-    policy: tuple[str, ...] = shared("Filter by policy; may be repeated.", multiple=True, metavar="GLOB")
-    cluster: tuple[str, ...] = shared("Filter by cluster; may be repeated.", multiple=True, metavar="GLOB")
-    namespace: tuple[str, ...] = shared(
+    policy: tuple[str, ...] = option("Filter by policy; may be repeated.", multiple=True, metavar="GLOB")
+    cluster: tuple[str, ...] = option("Filter by cluster; may be repeated.", multiple=True, metavar="GLOB")
+    namespace: tuple[str, ...] = option(
         "Filter by namespace; may be repeated.", "-n", "--namespace", multiple=True, metavar="GLOB"
     )
-    selector: LabelSelector = shared(
+    selector: LabelSelector = option(
         "Filter by labels, as kubectl does.", "-l", "--selector", type=label_selector, default=LabelSelector()
     )
-    shard: tuple[int, int] | None = shared(
+    shard: tuple[int, int] | None = option(
         "Decide only this one of COUNT parts of the Fleet, counted from 0.", type=shard
     )
-    tenant: str | None = shared(
+    tenant: str | None = option(
         "Look at the namespaces of one tenant of the Fleet only; rights there are enough.", metavar="NAME"
     )
-    allow_exceed: tuple[tuple[str, int | None], ...] = shared(
+    allow_exceed: tuple[tuple[str, int | None], ...] = option(
         "Lift the limits of a policy once, or let it exceed them up to N; may be repeated.",
         multiple=True,
         type=exceeding,
     )
-    allow_removed: bool = shared(
+    allow_removed: bool = option(
         "Wake what policies idled that are gone, however many are gone at once.", default=False
     )
-    run_id: str | None = shared(
+    run_id: str | None = option(
         "The id of the run, in annotations and Events.",
         type=run_id,
         default_words="a digest of policies, inputs and time",
     )
-    source_revision: str | None = shared("The revision of the policies, for the records.", metavar="REV")
-    report_dir: str | None = shared(
+    source_revision: str | None = option("The revision of the policies, for the records.", metavar="REV")
+    report_dir: str | None = option(
         "Also write the history of this run to a new file of JSON lines in DIR.", type=click.Path(), metavar="DIR"
     )
-    detailed_exitcode: bool = shared("Exit with 2 where changes are pending or held back.", default=False)
-    fail_on: frozenset[FailOn] = shared(
+    detailed_exitcode: bool = option("Exit with 2 where changes are pending or held back.", default=False)
+    fail_on: frozenset[FailOn] = option(
         "Fail where something is held back (4), or unknown or in conflict (6), which else is a notice.",
         type=fail_on,
-        metavar=",".join(FailOn),
         default=frozenset(),
         elsewhere=lambda text: set(text.split(",")) <= _OF_REVIEWS,
     )
-    color_choice: str = shared(
+    color_choice: str = option(
         "Colours on stdout; auto is on a terminal, unless NO_COLOR is set.",
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
     )
-    verbose: bool = shared("Show metadata updates, and every field that changes.", "-v", "--verbose", default=False)
-    summary: bool = shared("Show headings with counts only, for 500 objects and more.", default=False)
-    quiet: bool = shared("Print no progress and no warnings on stderr.", "-q", "--quiet", default=False)
-    progress: str = shared(
+    verbose: bool = option("Show metadata updates, and every field that changes.", "-v", "--verbose", default=False)
+    summary: bool = option("Show headings with counts only, for 500 objects and more.", default=False)
+    quiet: bool = option("Print no progress and no warnings on stderr.", "-q", "--quiet", default=False)
+    progress: str = option(
         "Progress on stderr. plain: a line every ten seconds; json: a line for each cluster read and each change; "
         "auto: a bar on a terminal, else plain.",
         type=click.Choice(["auto", "plain", "json", "none"]),
         default="auto",
     )
-    metrics_file: str | None = shared("Write metrics of the run there, for a textfile collector.", metavar="FILE")
-    push_gateway: str | None = shared("Push metrics of the run there.", metavar="URL")
+    metrics_file: str | None = option("Write metrics of the run there, for a textfile collector.", metavar="FILE")
+    push_gateway: str | None = option("Push metrics of the run there.", metavar="URL")
 
     limit: RunLimit = unread(RunLimit)
     callbacks: ProgressCallbacks = ProgressCallbacks()

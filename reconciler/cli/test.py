@@ -40,7 +40,7 @@ class TestOptions(Options):
     output: str = output_option(*FORMATS)
 
 
-@verb("test", TestOptions, "path")
+@verb("test", TestOptions)
 def test_command(options: TestOptions) -> int:
     """Run the tests of policies (*_test.yaml) below PATH against the policies there.
 

@@ -58,7 +58,6 @@ FIRST = ("validate", "plan", "apply", "status")
 MODULES = {
     "adopt": "other_tools",
     "calendar": "forecast",
-    "completion": "app",
     "diff": "plan",
     "unfreeze": "freeze",
     "history": "status",

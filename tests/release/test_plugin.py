@@ -17,7 +17,7 @@ from tests.real.binaries import binary
 from tests.real.fixtures import missing_part_skips
 from tests.release import krew_manifest
 
-SCRIPTS = (("reconciler.__main__", "main"), ("reconciler.cli.app", "kubectl_complete"))
+SCRIPTS = (("reconciler.__main__", "main"), ("reconciler.cli.completion", "kubectl_complete"))
 
 
 def start_of(program: str) -> str:
