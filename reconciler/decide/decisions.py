@@ -6,7 +6,7 @@ What a saved plan has of them is described field by field, here where it has jus
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.change_codes import ChangeIf, ChangeIfWhenAsked
-from reconciler.decide.reasons import ReasonCode, Reasons, text_of
+from reconciler.decide.reasons import Reasons, text_of
 from reconciler.messages import first_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
@@ -347,11 +347,10 @@ class HeldBack(Struct, frozen=True):
     limits: tuple[LimitUse, ...] = ()
 
 
-Ending = tuple[ReasonCode, datetime]
-"""What ends last of all that keeps a workload from being idled, and when."""
-
-WITHOUT_END = datetime.max.replace(tzinfo=UTC)
-"""When it ends for what is not idled by then either: its criteria say something else at that time."""
+Ending = tuple[str, datetime | None]
+"""What ends last of all that keeps a workload from being idled, and when; None for what is not idled by then either:
+its criteria say something else at that time.
+"""
 
 
 class PolicyExplanation(_Reasoned, Struct, frozen=True):

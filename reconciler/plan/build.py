@@ -14,11 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, read_time
-from reconciler.decide.decisions import WITHOUT_END, Decision, DesiredState, Notice, Phase, Verb, policy_title
+from reconciler.decide.decisions import Decision, DesiredState, Notice, Phase, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
-from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.placement.home import unknown_since
-from reconciler.decide.reasons import ReasonCode
 from reconciler.model import (
     NOTHING,
     HorizontalPodAutoscaler,
@@ -171,22 +169,15 @@ def _not_served(policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
                 yield Notice("notServed", policy_title(job, policy.name), f"{text} with its scale, also in a snapshot")
 
 
-_PASSING = {condition.code: condition.name for condition in TIMED_CONDITIONS} | {
-    ReasonCode.ROLLOUT_IN_PROGRESS: "a rollout"
-}
-
-
 def _kept_up(
     desired: DesiredState, filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
 ) -> Iterator[KeptUp]:
     """Yield each workload that only time or a rollout keeps from being idled, and that the filters leave."""
     found: dict[ObjectRef, KeptUp] = {}
     for explanation in desired.explanations:
-        last, until = explanation.until or (None, None)
-        if last not in _PASSING:
-            continue
-        if filters.keep(explanation.policy, explanation.ref, labels.get(explanation.ref, NOTHING)):
-            found[explanation.ref] = KeptUp(_PASSING[last], None if until == WITHOUT_END else until)
+        at = labels.get(explanation.ref, NOTHING)
+        if explanation.until is not None and filters.keep(explanation.policy, explanation.ref, at):
+            found[explanation.ref] = KeptUp(*explanation.until)
     yield from found.values()
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.decide.decisions import WITHOUT_END, DesiredState, Phase, PolicyExplanation, Verb
+from reconciler.decide.decisions import DesiredState, Ending, Phase, PolicyExplanation, Verb
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
@@ -225,30 +225,16 @@ def test_a_policy_may_select_what_cannot_be_read():
 OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("code", "until", "expected"),
-    [
-        pytest.param(ReasonCode.MIN_AGE, OLD_ENOUGH, KeptUp("minAge", OLD_ENOUGH), id="too young"),
-        pytest.param(ReasonCode.MIN_AWAKE, OLD_ENOUGH, KeptUp("minAwake", OLD_ENOUGH), id="woken lately"),
-        pytest.param(ReasonCode.KEPT_AWAKE, WITHOUT_END, KeptUp("reconciler/awake-until"), id="without end"),
-        pytest.param(ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END, KeptUp("a rollout"), id="in a rollout"),
-        pytest.param(ReasonCode.MIN_AGE, None, None, id="not time alone"),
-        pytest.param(ReasonCode.FROZEN, OLD_ENOUGH, None, id="not kept up by its age"),
-        pytest.param(None, OLD_ENOUGH, None, id="no reason"),
-    ],
-)
-def test_what_only_time_or_a_rollout_keeps_from_being_idled_is_named(
-    code: ReasonCode | None, until: datetime | None, expected: KeptUp | None
-) -> None:
-    assert kept_up(a_policy_set(), code, until) == ([] if expected is None else [expected])
+@pytest.mark.parametrize("until", [("minAge", OLD_ENOUGH), ("a rollout", None), None], ids=str)
+def test_what_only_time_or_a_rollout_keeps_from_being_idled_is_named(until: Ending | None) -> None:
+    assert kept_up(a_policy_set(), until) == ([] if until is None else [KeptUp(*until)])
 
 
-def kept_up(policies, code, until, filters=None):
+def kept_up(policies, until, filters=None):
     """What the plan says of one workload that two policies select, and of another that nothing keeps up."""
-    ends = None if code is None or until is None else (code, until)
     web, api = (a_workload(name, labels={"app": name}) for name in ("web", "api"))
     explanations = [
-        PolicyExplanation(web.ref, "idling", name, "stays awake", (), until=ends) for name in ("nights", "weekends")
+        PolicyExplanation(web.ref, "idling", name, "stays awake", (), until=until) for name in ("nights", "weekends")
     ]
     explanations.insert(0, PolicyExplanation(api.ref, "idling", "nights", "stays idle", (reason(ReasonCode.IDLE),)))
     desired = DesiredState(explanations=tuple(explanations))
@@ -258,5 +244,5 @@ def kept_up(policies, code, until, filters=None):
 
 @pytest.mark.parametrize(("app", "count"), [("web", 1), ("api", 0)])
 def test_what_the_filters_leave_out_waits_for_nothing(app, count):
-    found = kept_up(a_policy_set(), ReasonCode.MIN_AGE, OLD_ENOUGH, Filters(labels=LabelSelector((("app", app),))))
+    found = kept_up(a_policy_set(), ("minAge", OLD_ENOUGH), Filters(labels=LabelSelector((("app", app),))))
     assert len(found) == count

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_UNTIL, parse_time
+from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import (
     ChangeIf,
     ChangeIfCode,
-    after,
     all_changes,
     all_known,
     change_if,
     field_is,
     is_time,
-    joint_change,
 )
-from reconciler.decide.decisions import WITHOUT_END, Ending
-from reconciler.decide.freeze import change_if_restricted
-from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, unnamed_kind
-from reconciler.decide.idling.contested import excluding_contest
-from reconciler.decide.idling.rules import KEEP_UP, Choice, IdleAction, Rule, choice_of, choose
+from reconciler.decide.decisions import Ending
+from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
+from reconciler.decide.idling.rules import Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import CriterionResult, PolicyVerdict
-from reconciler.decide.reasons import ReasonCode
-from reconciler.decide.removal_guard import REMOVED_FLAG
+from reconciler.decide.idling.verdicts import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult
 from reconciler.decide.schedule import is_open, open_until, opens_next
-from reconciler.decide.selectors import named_by
 from reconciler.model import ObjectRef
 
 Choices = Mapping[ObjectRef, Choice]
 
 _A_WAKE_REQUEST = change_if(ChangeIfCode.WAKE_REQUEST)
-_UNCONTESTED = change_if(ChangeIfCode.UNCONTESTED)
 _ANOTHER_CLUSTER_STATE = change_if(ChangeIfCode.CLUSTER_STATE)
 _OF_STATE = {
     IdleState.UNREADABLE: change_if(ChangeIfCode.RECORD_READABLE),
@@ -68,24 +60,26 @@ def kept_up_until(choice: Choice) -> Ending | None:
     """Return what ends last of all that keeps `choice` up by itself, and when; None where more than time or a rollout
     does.
 
-    It is `WITHOUT_END` for a rollout, and where its criteria no longer call it idle by then.
+    There is no time for a rollout, and where its criteria no longer call it idle by then.
     """
-    condition = choice.condition
-    if condition is None or choice.action is not IdleAction.LEAVE:
+    because = choice.fact
+    if because is None or choice.action is not IdleAction.LEAVE:
         return None
-    if condition.until is None and condition.name is not IdlingCondition.ROLLOUT:
+    if because.until is None and choice.because is not IdlingCondition.ROLLOUT:
         return None
-    found = (choice.conditions.get(name) for name in KEEP_UP if name not in _NOT_OWN)
-    ends = {condition.why[0].code: condition.until for condition in found if condition is not None}
-    endless = {code for code, until in ends.items() if until is None}
+    own = {name: held for name in KEEP_UP if name not in _NOT_OWN and (held := choice.conditions.get(name))}
+    ends = {name: held.until for name, held in own.items() if held.until is not None}
+    endless = own.keys() - ends.keys()
     if endless:
-        return (ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END) if endless == {ReasonCode.ROLLOUT_IN_PROGRESS} else None
-    last = max(ends, key=lambda code: ends[code] or WITHOUT_END)
+        return (IdlingCondition.ROLLOUT.value, None) if endless == {IdlingCondition.ROLLOUT} else None
+    last = max(ends, key=ends.__getitem__)
+    if last is IdlingCondition.REQUESTED:  # one for a time to come is no wait
+        return None
     change = _together((choice,))
     if change is None or change.code is ChangeIfCode.ANNOTATION_REMOVED:
-        return last, WITHOUT_END
+        return last.value, None
     at = parse_time(str(change.values["at"])) if is_time(change) else None
-    return None if at is None else (last, at)
+    return None if at is None else (last.value, at)
 
 
 def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
@@ -107,8 +101,8 @@ def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
 
 
 def _neighbours(name: IdlingCondition, choice: Choice) -> tuple[ObjectRef, ...]:
-    condition = choice.conditions.get(name)
-    return () if condition is None else condition.neighbours
+    held = choice.conditions.get(name)
+    return () if held is None else held.neighbours
 
 
 def _together(choices: Sequence[Choice]) -> ChangeIf | None:
@@ -121,18 +115,12 @@ def _together(choices: Sequence[Choice]) -> ChangeIf | None:
 
 def _changes_of_other(other: Choice, cluster: str) -> Iterator[ChangeIf | None]:
     """Yield what lets `other` go idle, each with its name, as it is called on `cluster`."""
-    ref = other.subject.scale.runs.ref
-    named = f"{_name(other)}{'' if ref.cluster == cluster else f' on {ref.cluster}'}"
+    named = f"{other.subject.name}{'' if other.ref.cluster == cluster else f' on {other.ref.cluster}'}"
     if other.state in (IdleState.FOREIGN, IdleState.UNREADABLE):
         found = _without_its_record(other, named)
     else:  # a request wakes it: nothing else would go idle
         found = iter((None,)) if other.state in _OF_STATE else _changes(other)
     yield from (None if change is None else change.of(named) for change in found)
-
-
-def _name(choice: Choice) -> str:
-    ref = choice.subject.scale.runs.ref
-    return f"{ref.kind}/{ref.name}"
 
 
 def _without_its_record(choice: Choice, name: str) -> Iterator[ChangeIf | None]:
@@ -144,8 +132,9 @@ def _without_its_record(choice: Choice, name: str) -> Iterator[ChangeIf | None]:
     if state is IdleState.FOREIGN:  # by the record of its Service, which is named as what keeps it up
         state, record = IdleState.AWAKE, None
     without = choice_of(replace(subject, state=state, record=record), choice.conditions.guards, choice.conditions.now)
-    for condition in filter(None, map(choice.conditions.get, _OF_NEIGHBOURS)):
-        without = without.with_condition(condition)
+    for condition in _OF_NEIGHBOURS:
+        held = choice.conditions.get(condition)
+        without = without if held is None else without.with_condition(condition, held)
     yield from _changes_of_causes(replace(without, action=choice.action))
 
 
@@ -155,7 +144,7 @@ def _changes(choice: Choice) -> Iterator[ChangeIf | None]:
     None where nothing that is known does. What others are the cause of is left out: they are asked by themselves.
     """
     if choice.state is IdleState.FOREIGN and not choice.subject.is_at_idled_count:  # no request counts
-        return _without_its_record(choice, _name(choice))
+        return _without_its_record(choice, choice.subject.name)
     return _changes_of_causes(choice)
 
 
@@ -174,12 +163,12 @@ def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
             yield from (_OF_STATE[state], _ANOTHER_CLUSTER_STATE) if read_only else (_OF_STATE[state],)
             return
         if name is not None:
-            condition = choice.conditions.get(name)
-            yield None if condition is None else _change_of(condition, choice)
+            because = choice.conditions.get(name)
+            yield None if because is None else because.change_if
             held.remove(name)
             result = _not_busy(choice) if name is IdlingCondition.BUSY else result
         elif state is IdleState.CONTESTED:
-            yield _UNCONTESTED
+            yield UNCONTESTED
             state = IdleState.AWAKE
         elif state is IdleState.AWAKE and result is not CriterionResult.IDLE:
             yield _change_to_idle(choice)
@@ -193,16 +182,16 @@ def _last(choice: Choice, rule: Rule, held: Set[IdlingCondition]) -> Iterator[Ch
     """Yield what makes another action where neither state nor conditions are the cause."""
     verdict = choice.subject.verdict
     if choice.state is IdleState.DOWN:
-        yield _more_replicas(choice)
+        yield more_replicas(choice.subject)
     elif rule.why is not None:
         yield None
     elif rule.action is IdleAction.WAKE:
         yield change_if(ChangeIfCode.POLICY)
     elif rule.action is not IdleAction.KEEP:
-        yield all_known(change_of_criteria(said, NOT_IDLE) for said in verdict.deciding)
+        yield verdict.change_if(NOT_IDLE)
     else:
         is_woken = verdict.result is not CriterionResult.BUSY and not verdict.wakes_on_requests_only
-        waking = (change_of_criteria(said, ONLY_BUSY) for said in verdict.won if said.wakes)
+        waking = (said.change_if(ONLY_BUSY) for said in verdict.won if said.wakes)
         yield all_known(waking) if is_woken else _A_WAKE_REQUEST
         if IdlingCondition.READ_ONLY in held:
             yield _ANOTHER_CLUSTER_STATE
@@ -210,20 +199,15 @@ def _last(choice: Choice, rule: Rule, held: Set[IdlingCondition]) -> Iterator[Ch
 
 def _change_to_idle(choice: Choice) -> ChangeIf | None:
     said = (verdict for verdict in choice.subject.verdict.won if verdict.result is not CriterionResult.IDLE)
-    return all_known(change_of_criteria(verdict, ONLY_IDLE) for verdict in said)
+    return all_known(verdict.change_if(ONLY_IDLE) for verdict in said)
 
 
 def _not_busy(choice: Choice) -> CriterionResult:
     """Return the result where no policy that wakes automatically calls it busy."""
-    said = {verdict.result for verdict in choice.subject.verdict.won if verdict not in _busy(choice)}
+    verdict = choice.subject.verdict
+    said = {own.result for own in verdict.won if own not in verdict.busy}
     found = (result for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN) if result in said)
     return next(found, CriterionResult.IDLE)
-
-
-def _busy(choice: Choice) -> list[PolicyVerdict]:
-    return [
-        verdict for verdict in choice.subject.verdict.won if verdict.wakes and verdict.result is CriterionResult.BUSY
-    ]
 
 
 def _end(choice: Choice) -> datetime | None:
@@ -239,173 +223,3 @@ def _end(choice: Choice) -> datetime | None:
     ]
     ends = (open_until(calendar, max(starts, default=choice.conditions.now)) for calendar in calendars)
     return min((end for end in ends if end is not None), default=None)
-
-
-def _more_replicas(choice: Choice) -> ChangeIf | None:
-    scale = choice.subject.scale
-    if scale.written.switch is not None and not scale.hpa_field:
-        if scale.replicas > 0:
-            return field_is("idleReplicas", "0")
-        return None if scale.written.switch.finished else change_if(ChangeIfCode.SWITCHED_ON)
-    if scale.hpa_field and scale.runs.spec_replicas > 0:
-        return field_is("minReplicas", f"more than {choice.subject.idle_replicas}")
-    return change_if(ChangeIfCode.MORE_REPLICAS, replicas=choice.subject.idle_replicas)
-
-
-# What would change what the criteria say.
-
-ONLY_IDLE = frozenset({CriterionResult.IDLE})
-NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN})
-ONLY_BUSY = frozenset({CriterionResult.BUSY})
-NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
-
-
-def change_of_criteria(verdict: PolicyVerdict, wanted: Set[CriterionResult]) -> ChangeIf | None:
-    """Return the smallest change that makes the result of `verdict` a `wanted` one, None where none is known."""
-    if not verdict.parts:
-        return _change_of_criterion(verdict, wanted)
-    changes = [change_of_criteria(part, wanted) for part in verdict.parts if part.result not in wanted]
-    any_is_enough = verdict.is_any is (CriterionResult.IDLE in wanted)
-    return joint_change(ChangeIfCode.ANY, changes) if any_is_enough else all_known(changes)
-
-
-_SCHEDULES = {
-    ReasonCode.OUTSIDE_UPTIME: (ChangeIfCode.WINDOW, "uptime"),
-    ReasonCode.IN_UPTIME: (ChangeIfCode.END, "uptime"),
-    ReasonCode.UPTIME_EXCEPTION: (ChangeIfCode.END, "uptime"),
-    ReasonCode.IN_DOWNTIME: (ChangeIfCode.END, "schedule"),
-    ReasonCode.OUTSIDE_DOWNTIME: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
-    ReasonCode.DOWNTIME_OVER: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
-}
-
-
-def _change_of_criterion(verdict: PolicyVerdict, wanted: Container[CriterionResult]) -> ChangeIf | None:
-    """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
-    to_idle, said = CriterionResult.IDLE in wanted, next(iter(verdict.reasons), None)
-    if verdict.threshold is not None:
-        name = "" if said is None else str(said.values.get("name", ""))
-        name = "" if name == "metric" else name
-        if verdict.result is CriterionResult.UNKNOWN:
-            bounds = {"atMost" if to_idle else "above": verdict.threshold}
-            return change_if(ChangeIfCode.METRIC_KNOWN, name=name, **bounds)
-        code = ChangeIfCode.METRIC_AT_MOST if to_idle else ChangeIfCode.METRIC_ABOVE
-        return change_if(code, name=name, bound=verdict.threshold)
-    if said is None or said.code not in _SCHEDULES:
-        return None
-    if "until" in said.values:
-        return change_if(ChangeIfCode.AT, at=said.values["until"], timeZone=said.values["timeZone"])
-    code, stated = _SCHEDULES[said.code]
-    return change_if(code, calendar=f"{stated} {said.values['calendar']}")
-
-
-# What ends one condition.
-
-
-def _change_of(condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    found = CHANGE_OF.get(condition.name)
-    return found(condition, choice) if callable(found) else found
-
-
-def _of_time(condition: MetCondition, _choice: Choice) -> ChangeIf | None:
-    annotation = AWAKE_UNTIL if condition.name is IdlingCondition.KEPT_AWAKE else ""
-    return None if condition.until is None else after(condition.until, annotation)
-
-
-def _of_exclusion(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    """Return what ends every exclusion; the object that has it is named where it is not the one in question."""
-    subject = choice.subject
-    ends = [
-        exclusion.change_if.of(exclusion.on)
-        if exclusion.change_if is not None and exclusion.on not in ("", _name(choice))
-        else exclusion.change_if
-        for exclusion in subject.exclusions
-    ]
-    if excluding_contest(subject) is not None:
-        ends.append(_UNCONTESTED)
-    return all_known(ends)
-
-
-def _of_busy(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    return all_known(change_of_criteria(verdict, NOT_BUSY) for verdict in _busy(choice))
-
-
-def _of_wake_when(condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    """Return that no `wakeWhen` holds, or with MAY_WAKE that none may hold."""
-    wakes = condition.name is IdlingCondition.WAKE_WHEN
-    said = [verdict.wake_when for verdict in choice.subject.verdict.won if verdict.wakes or not wakes]
-    above = [{"bound": bound} for wake_when in said for bound in wake_when.above]
-    unknown = [{"atMost": bound} for wake_when in said for bound in wake_when.unknown if not wakes]
-    codes = ((ChangeIfCode.METRIC_AT_MOST, above), (ChangeIfCode.METRIC_KNOWN, unknown))
-    return all_known(change_if(code, field="wakeWhen", **bounds) for code, found in codes for bounds in found)
-
-
-def _of_observing(_condition: MetCondition, choice: Choice) -> ChangeIf | None:
-    return all_known(change_of_criteria(said, NOT_IDLE) for said in choice.subject.verdict.deciding)
-
-
-def custom_kind_selector(choice: Choice) -> str:
-    """Return the part of a selector that names what is of a custom kind that none of its policies names."""
-    ref = unnamed_kind(choice.subject)
-    return "" if ref is None else f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
-
-
-def _of_custom_kind(condition: MetCondition, choice: Choice) -> ChangeIf:
-    return change_if(
-        ChangeIfCode.NAMED, selector=custom_kind_selector(choice), policies=condition.why[0].values["policies"]
-    )
-
-
-def _of_reason(condition: MetCondition, _choice: Choice) -> ChangeIf | None:
-    """Return what ends a condition that may have several reasons, by the one it has."""
-    first = condition.why[0]
-    if first.code in _OF_SERVICE:
-        return change_if(_OF_SERVICE[first.code], object=f"Service/{first.values['service']}")
-    if first.code is ReasonCode.SET_BY_OTHERS:
-        return change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=first.values["annotation"])
-    return _OF_REASON.get(first.code)
-
-
-_OF_SERVICE = {
-    ReasonCode.SERVICE_RECORD_UNREADABLE: ChangeIfCode.RECORD_READABLE,
-    ReasonCode.SERVICE_FOREIGN: ChangeIfCode.RECORD_REMOVED,
-}
-_OF_REASON = {
-    ReasonCode.UNREADABLE: change_if(ChangeIfCode.READABLE),
-    ReasonCode.NOT_SCALABLE: change_if(ChangeIfCode.MANIFEST_CORRECTED),
-    ReasonCode.KEDA_LEFT: field_is("autoscalers.keda", "Pause"),
-    ReasonCode.HPA_LEFT: field_is("autoscalers.hpa", "Idle"),
-    ReasonCode.HPA_WITHOUT_ZERO: field_is("idleReplicas", "at least 1"),
-}
-
-
-CHANGE_OF: Mapping[IdlingCondition, ChangeIf | Callable[[MetCondition, Choice], ChangeIf | None]] = {
-    IdlingCondition.REQUESTED: _of_time,
-    IdlingCondition.EXCLUDED: _of_exclusion,
-    IdlingCondition.BUSY: _of_busy,
-    IdlingCondition.WAKE_WHEN: _of_wake_when,
-    IdlingCondition.IDLE_REPLICAS: lambda condition, _choice: field_is(
-        "idleReplicas", f"below {condition.why[0].values['replicas']}"
-    ),
-    IdlingCondition.GUARDED: lambda condition, choice: joint_change(
-        ChangeIfCode.ANY, (change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG), _of_time(condition, choice))
-    ),
-    IdlingCondition.PROTECTED: change_if(ChangeIfCode.UNPROTECTED),
-    IdlingCondition.BOUNDS: change_if(ChangeIfCode.FLAG, flag="--context in place of the Fleet"),
-    IdlingCondition.INSISTS: lambda _condition, choice: field_is(
-        "onRevert", f"Yield in {choice.subject.verdict.policies[0].name}"
-    ),
-    IdlingCondition.PRODUCTION: lambda _condition, choice: named_by(choice.subject.left_out_by),
-    IdlingCondition.RESTRICTED: lambda _condition, choice: change_if_restricted(choice.subject.cluster),
-    IdlingCondition.EQUAL_PRIORITIES: change_if(ChangeIfCode.DIFFERENT_PRIORITIES),
-    IdlingCondition.UNREADABLE: _of_reason,
-    IdlingCondition.CUSTOM_KIND: _of_custom_kind,
-    IdlingCondition.AUTOSCALED: _of_reason,
-    IdlingCondition.AT_IDLE_REPLICAS: lambda _condition, choice: _more_replicas(choice),
-    IdlingCondition.TIME_UNREADABLE: change_if(ChangeIfCode.TIME_READABLE),
-    IdlingCondition.MIN_AWAKE: _of_time,
-    IdlingCondition.KEPT_AWAKE: _of_time,
-    IdlingCondition.MIN_AGE: _of_time,
-    IdlingCondition.ROLLOUT: change_if(ChangeIfCode.ROLLOUT_ENDS),
-    IdlingCondition.MAY_WAKE: _of_wake_when,
-    IdlingCondition.OBSERVED: _of_observing,
-}

@@ -1,4 +1,5 @@
-"""The conditions that the rules name: what holds of one scalable besides its state and the verdict of its policies.
+"""The conditions that the rules name: what holds of one scalable besides its state and the verdict of its policies, why
+it does, and what would end it.
 
 Here is what meets each of them by itself; what its neighbours say is in `idle_groups.py`.
 """
@@ -7,104 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from enum import StrEnum, auto
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
-from reconciler.decide.freeze import restriction
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, all_known, change_if, field_is, joint_change
+from reconciler.decide.facts import Fact, fact
+from reconciler.decide.freeze import change_if_restricted, restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
+from reconciler.decide.idling.verdicts import NOT_BUSY, NOT_IDLE, Verdict
 from reconciler.decide.idling.wake_requests import counting_request
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
-from reconciler.decide.removal_guard import PATIENCE, FleetGuards
-from reconciler.decide.selectors import left_out, names_kind
+from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
+from reconciler.decide.selectors import left_out, named_by, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import IdlingPolicy, Writes
 from reconciler.workload_kinds import SCALABLE_KINDS
-
-
-class IdlingCondition(StrEnum):
-    REQUESTED = auto()  # somebody asked for it since it was idled
-    EXCLUDED = auto()  # it, its Service, its namespace or its cluster opts out, or it is contested
-    DUE = auto()  # its wake-due has passed
-    PRODUCTION_DUE = auto()  # its wake-due has passed, and it is production that its policies leave out
-    BUSY = auto()  # a policy that wakes automatically calls it busy
-    WAKE_WHEN = auto()  # a wakeWhen of a policy that wakes automatically holds
-    IDLE_REPLICAS = auto()  # idleReplicas is at or above what it had
-    GUARDED = auto()  # its policy was removed, and so are too many others
-    PROTECTED = auto()  # its namespace is one that the Fleet protects
-    BOUNDS = auto()  # another Fleet than the one that idled it holds its autoscaler at idleReplicas
-    INSISTS = auto()  # its policy idles again what another tool scales up
-    READ_ONLY = auto()  # nothing may be written on its cluster
-
-    # what keeps it up
-    PRODUCTION = auto()  # it is production, and one of its policies does not say production: true
-    RESTRICTED = auto()  # its cluster or its namespace is frozen, or not all may be written there
-    EQUAL_PRIORITIES = auto()
-    UNREADABLE = auto()  # something that idling it would need could not be read, or is somebody else's
-    CUSTOM_KIND = auto()  # no policy names its kind, and nobody else knows what its scale means
-    ITSELF = auto()  # it is the reconciler
-    AUTOSCALED = auto()  # an autoscaler has the say
-    AT_IDLE_REPLICAS = auto()
-    TIME_UNREADABLE = auto()  # it says since when or until when it is awake, in no way that can be read
-    MIN_AWAKE = auto()
-    KEPT_AWAKE = auto()
-    MIN_AGE = auto()
-    TERMINATING = auto()
-    ROLLOUT = auto()
-    MAY_WAKE = auto()  # a wakeWhen holds or is unknown, of any policy
-
-    # what its neighbours say
-    CLUSTER_UNREAD = auto()  # its federated ReplicaSet may run on a cluster that did not answer
-    FEDERATED_PAUSED = auto()
-    RUNS_ELSEWHERE = auto()  # its federated ReplicaSet runs on another cluster
-    SERVICE_RUNS = auto()  # something else behind one of its Services stays up
-    PODS_UNREAD = auto()  # the pods behind one of its Services were not read yet
-    OBSERVED = auto()  # a policy that only observes has a say, here or for what goes idle with it
-
-
-class MetCondition(Struct, frozen=True):
-    """A condition that is met, and why. `until` it ends by itself; None: not by time.
-
-    `neighbours` are the other scalables that it holds because of: it ends when they are decided otherwise.
-    """
-
-    name: IdlingCondition
-    why: Reasons
-    until: datetime | None = None
-    neighbours: tuple[ObjectRef, ...] = ()
-
-
-def met(name: IdlingCondition, code: ReasonCode, /, *, until: datetime | None = None, **values: Any) -> MetCondition:
-    """Return that the condition is met, for one reason."""
-    return MetCondition(name, (reason(code, **values),), until)
-
-
-class TimedCondition(Struct, frozen=True):
-    """A condition that ends by itself: when the time in the annotation `since` and what `wait` says are over.
-
-    Without `since` it is the time when the object was created. `name` is what people know it by. `strictly`: it is met
-    in the very second of that time, whatever the wait.
-    """
-
-    code: ReasonCode
-    name: str
-    since: str
-    wait: Callable[[IdlingPolicy], timedelta]
-    strictly: bool = False
-
-
-TIMED_CONDITIONS = (
-    TimedCondition(ReasonCode.MIN_AGE, "minAge", "", lambda policy: policy.min_age),
-    TimedCondition(ReasonCode.MIN_AWAKE, "minAwake", AWAKE_SINCE, lambda policy: policy.min_awake, strictly=True),
-    TimedCondition(ReasonCode.KEPT_AWAKE, AWAKE_UNTIL, AWAKE_UNTIL, lambda _policy: timedelta()),
-)
-"""Forecasts look at when they end, and the summary of a plan says what waits for them."""
 
 
 class Conditions:
@@ -117,15 +43,15 @@ class Conditions:
         subject: Subject,
         guards: FleetGuards,
         now: datetime,
-        known: Mapping[IdlingCondition, MetCondition] = NOTHING,
+        known: Mapping[IdlingCondition, Fact] = NOTHING,
     ) -> None:
         self.subject = subject
         self.guards = guards
         self.now = now
         self._known = known
 
-    def get(self, name: IdlingCondition) -> MetCondition | None:
-        """Return the condition `name` as it is met, None where it is not."""
+    def get(self, name: IdlingCondition) -> Fact | None:
+        """Return why the condition `name` is met, None where it is not."""
         return self._known.get(name) if name in self else None
 
     def __contains__(self, name: Any) -> bool:
@@ -137,95 +63,115 @@ class Conditions:
         for name in names:
             if name in known:
                 return False
-            check = CHECKS.get(name)
-            found = None if check is None else check(self)
+            found = None if name.check is None else name.check(self)
             if found is not None:  # what is not met is not kept: most of all that is asked for
                 self._known = {**known, name: found}
                 return False
         return True
 
-    def adding(self, found: MetCondition) -> Conditions:
-        """Return the conditions with `found` among them."""
-        return Conditions(self.subject, self.guards, self.now, {**self._known, found.name: found})
+    def adding(self, name: IdlingCondition, found: Fact) -> Conditions:
+        """Return the conditions with `name` among them, because of `found`."""
+        return Conditions(self.subject, self.guards, self.now, {**self._known, name: found})
 
 
 # What wakes what is idle, or idles it again.
 
 
-def _requested(case: Conditions) -> MetCondition | None:
+def _requested(case: Conditions) -> Fact | None:
     request = counting_request(case.subject, case.now)
     if request is None:
         return None
     wakes = case.subject.is_idle or case.subject.state is IdleState.FOREIGN or request.at <= case.now
-    return MetCondition(IdlingCondition.REQUESTED, (request.reason,), None if wakes else request.at)
+    return Fact((request.reason,)) if wakes else Fact((request.reason,), after(request.at), request.at)
 
 
-def _excluded(case: Conditions) -> MetCondition | None:
+UNCONTESTED = change_if(ChangeIfCode.UNCONTESTED)
+
+
+def _excluded(case: Conditions) -> Fact | None:
+    """Every exclusion ends it together; the object that has one is named where it is not the one in question."""
     subject = case.subject
     if subject.verdict.without_policies:
         return None
-    found = subject.exclusion
+    found, contest = subject.exclusion, excluding_contest(subject)
+    if found is None and contest is None:
+        return None
+    ends = [
+        one.change_if.of(one.on) if one.change_if is not None and one.on not in ("", subject.name) else one.change_if
+        for one in subject.exclusions
+    ]
+    lift = all_known(ends if contest is None else (*ends, UNCONTESTED))
     if found is not None:
-        return MetCondition(IdlingCondition.EXCLUDED, (reason(ReasonCode.EXCLUDED, object=found.on), found.reason))
-    contest = excluding_contest(subject)
-    return None if contest is None else met(IdlingCondition.EXCLUDED, ReasonCode.CONTESTED, by=contest.by)
+        return Fact((reason(ReasonCode.EXCLUDED, object=found.on), found.reason), lift)
+    return fact(ReasonCode.CONTESTED, lift, by="" if contest is None else contest.by)
 
 
-def _due(case: Conditions) -> MetCondition | None:
+def _due(case: Conditions) -> Fact | None:
     record = case.subject.record
     due = None if record is None or case.subject.verdict.wakes_on_requests_only else record.wake_due
     if due is None or due > case.now or not case.subject.is_at_idled_count:
         return None
-    return met(IdlingCondition.DUE, ReasonCode.WAKE_DUE, due=due)
+    return fact(ReasonCode.WAKE_DUE, due=due)
 
 
-def _production_due(case: Conditions) -> MetCondition | None:
+def _production_due(case: Conditions) -> Fact | None:
     """Return that it is due, where none of its policies may idle it again, whatever their criteria say."""
-    due = _due(case) if case.subject.left_out_by else None
-    return None if due is None else MetCondition(IdlingCondition.PRODUCTION_DUE, due.why)
+    return _due(case) if case.subject.left_out_by else None
 
 
-def _busy(case: Conditions) -> MetCondition | None:
+def _busy(case: Conditions) -> Fact | None:
     busy = case.subject.verdict.busy
-    return None if busy is None else MetCondition(IdlingCondition.BUSY, busy.reasons)
+    return Fact(busy[0].reasons, lambda: all_known(said.change_if(NOT_BUSY) for said in busy)) if busy else None
 
 
-def _wake_when(case: Conditions) -> MetCondition | None:
-    waking = case.subject.verdict.wake_when
-    return None if waking is None else MetCondition(IdlingCondition.WAKE_WHEN, waking.wake_when.reasons)
+def _wake_when(case: Conditions) -> Fact | None:
+    verdict, waking = case.subject.verdict, case.subject.verdict.wake_when
+    return None if waking is None else Fact(waking.wake_when.reasons, partial(_wake_when_ends, verdict, wakes=True))
 
 
-def _idle_replicas(case: Conditions) -> MetCondition | None:
+def _wake_when_ends(verdict: Verdict, *, wakes: bool) -> ChangeIf | None:
+    """Return that no `wakeWhen` holds of a policy that `wakes`, or without that, that none of any policy may hold."""
+    said = [own.wake_when for own in verdict.won if own.wakes or not wakes]
+    above = [{"bound": bound} for wake_when in said for bound in wake_when.above]
+    unknown = [{"atMost": bound} for wake_when in said for bound in wake_when.unknown if not wakes]
+    codes = ((ChangeIfCode.METRIC_AT_MOST, above), (ChangeIfCode.METRIC_KNOWN, unknown))
+    return all_known(change_if(code, field="wakeWhen", **bounds) for code, found in codes for bounds in found)
+
+
+def _idle_replicas(case: Conditions) -> Fact | None:
     idle_replicas, record = case.subject.idle_replicas, case.subject.record
     if record is None or idle_replicas < record.replicas:
         return None
+    lift = field_is("idleReplicas", f"below {record.replicas}")
     code = ReasonCode.IDLE_REPLICAS_TOO_HIGH
-    return met(IdlingCondition.IDLE_REPLICAS, code, idleReplicas=idle_replicas, replicas=record.replicas)
+    return fact(code, lift, idleReplicas=idle_replicas, replicas=record.replicas)
 
 
-def _guarded(case: Conditions) -> MetCondition | None:
+def _guarded(case: Conditions) -> Fact | None:
     guard, record = case.guards.of(case.subject.ref.namespace), case.subject.record
     if record is None or not guard.holds(record.policy, record.orphaned_since, case.now):
         return None
     until = (record.orphaned_since or case.now) + PATIENCE
-    return MetCondition(IdlingCondition.GUARDED, (case.guards.together.reason,), until)
+    lift = joint_change(ChangeIfCode.ANY, (change_if(ChangeIfCode.FLAG, flag=REMOVED_FLAG), after(until)))
+    return Fact((case.guards.together.reason,), lift, until)
 
 
-def _protected(case: Conditions) -> MetCondition | None:
+def _protected(case: Conditions) -> Fact | None:
     why = case.subject.protected
-    return None if why is None else MetCondition(IdlingCondition.PROTECTED, (why,))
+    return None if why is None else Fact((why,), change_if(ChangeIfCode.UNPROTECTED))
 
 
-def _bounds(case: Conditions) -> MetCondition | None:
+def _bounds(case: Conditions) -> Fact | None:
     """Return that a wake would not last: another Fleet than the one that idled it holds its autoscaler."""
     autoscaler = case.subject.pinned
     if autoscaler is None or not autoscaler.holder or not autoscaler.gets_back:
         return None
     name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
-    return met(IdlingCondition.BOUNDS, ReasonCode.HPA_PINNED_BY_FLEET, fleet=autoscaler.holder, autoscaler=name)
+    lift = change_if(ChangeIfCode.FLAG, flag="--context in place of the Fleet")
+    return fact(ReasonCode.HPA_PINNED_BY_FLEET, lift, fleet=autoscaler.holder, autoscaler=name)
 
 
-def _insists(case: Conditions) -> MetCondition | None:
+def _insists(case: Conditions) -> Fact | None:
     """Return that what a tool scaled up is idled again.
 
     None where a person did, where a policy yields, or where somebody put the bounds of its autoscaler back: that raises
@@ -238,11 +184,12 @@ def _insists(case: Conditions) -> MetCondition | None:
     undo = undo_of(subject, record, case.now)
     if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
         return None
-    return met(IdlingCondition.INSISTS, ReasonCode.INSISTED, by=undo.by, replicas=subject.scale.replicas)
+    lift = field_is("onRevert", f"Yield in {policies[0].name}")
+    return fact(ReasonCode.INSISTED, lift, by=undo.by, replicas=subject.scale.replicas)
 
 
-def _read_only(case: Conditions) -> MetCondition | None:
-    return MetCondition(IdlingCondition.READ_ONLY, ()) if case.subject.cluster.writes is Writes.NOTHING else None
+def _read_only(case: Conditions) -> Fact | None:
+    return Fact(()) if case.subject.cluster.writes is Writes.NOTHING else None
 
 
 # What keeps up what its policies call idle.
@@ -250,47 +197,50 @@ def _read_only(case: Conditions) -> MetCondition | None:
 _OUR_NAME = ("app.kubernetes.io/name", "reconciler")
 
 
-def _production(case: Conditions) -> MetCondition | None:
+def _production(case: Conditions) -> Fact | None:
     policies = case.subject.left_out_by
-    return (
-        MetCondition(IdlingCondition.PRODUCTION, (left_out(case.subject.production, policies),)) if policies else None
-    )
+    return Fact((left_out(case.subject.production, policies),), named_by(policies)) if policies else None
 
 
-def _restricted(case: Conditions) -> MetCondition | None:
+def _restricted(case: Conditions) -> Fact | None:
     why = restriction(case.subject.cluster, case.subject.ref.namespace)
-    return None if why is None else MetCondition(IdlingCondition.RESTRICTED, (why,))
+    return None if why is None else Fact((why,), change_if_restricted(case.subject.cluster))
 
 
-def _equal_priorities(case: Conditions) -> MetCondition | None:
+def _equal_priorities(case: Conditions) -> Fact | None:
     policies = case.subject.verdict.equal_policies
-    return met(IdlingCondition.EQUAL_PRIORITIES, ReasonCode.EQUAL_PRIORITIES, policies=policies) if policies else None
+    if not policies:
+        return None
+    return fact(ReasonCode.EQUAL_PRIORITIES, change_if(ChangeIfCode.DIFFERENT_PRIORITIES), policies=policies)
 
 
-def _unreadable(case: Conditions) -> MetCondition | None:
-    name = IdlingCondition.UNREADABLE
-    if case.subject.unknown:
-        is_own = case.subject.unknown == case.subject.scale.written.no_place
-        code = ReasonCode.NOT_SCALABLE if is_own else ReasonCode.UNREADABLE
-        return met(name, code, problem=case.subject.unknown)
+def _unreadable(case: Conditions) -> Fact | None:
+    unknown = case.subject.unknown
+    if unknown and unknown == case.subject.scale.written.no_place:
+        return fact(ReasonCode.NOT_SCALABLE, change_if(ChangeIfCode.MANIFEST_CORRECTED), problem=unknown)
+    if unknown:
+        return fact(ReasonCode.UNREADABLE, change_if(ChangeIfCode.READABLE), problem=unknown)
     for service in case.subject.services:
-        which = service.ref.name
+        which, on = service.ref.name, f"Service/{service.ref.name}"
         if service.problem:
-            return met(name, ReasonCode.SERVICE_RECORD_UNREADABLE, service=which)
+            lift = change_if(ChangeIfCode.RECORD_READABLE, object=on)
+            return fact(ReasonCode.SERVICE_RECORD_UNREADABLE, lift, service=which)
         if service.is_foreign:
             by = who_idled("" if service.foreign is None else service.foreign.fleet)
-            return met(name, ReasonCode.SERVICE_FOREIGN, service=which, by=by)
+            lift = change_if(ChangeIfCode.RECORD_REMOVED, object=on)
+            return fact(ReasonCode.SERVICE_FOREIGN, lift, service=which, by=by)
         if service.is_selected and service.found.undecided:
-            return met(name, ReasonCode.SERVICE_TARGETS_UNKNOWN, service=which, problem=service.found.undecided)
+            return fact(ReasonCode.SERVICE_TARGETS_UNKNOWN, service=which, problem=service.found.undecided)
     return None
 
 
-def _custom_kind(case: Conditions) -> MetCondition | None:
-    ref, policies = unnamed_kind(case.subject), case.subject.verdict.policies
+def _custom_kind(case: Conditions) -> Fact | None:
+    ref = unnamed_kind(case.subject)
     if ref is None:
         return None
-    names = [policy.name for policy in policies]
-    return met(IdlingCondition.CUSTOM_KIND, ReasonCode.CUSTOM_KIND, kind=ref.kind, policies=names)
+    names = [policy.name for policy in case.subject.verdict.policies]
+    lift = change_if(ChangeIfCode.NAMED, selector=kind_selector(ref), policies=names)
+    return fact(ReasonCode.CUSTOM_KIND, lift, kind=ref.kind, policies=names)
 
 
 def unnamed_kind(subject: Subject) -> ObjectRef | None:
@@ -306,44 +256,48 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
     return None
 
 
-def _itself(case: Conditions) -> MetCondition | None:
-    is_ours = _OUR_NAME in case.subject.scale.runs.labels.items()
-    return met(IdlingCondition.ITSELF, ReasonCode.RECONCILER_ITSELF) if is_ours else None
+def kind_selector(ref: ObjectRef) -> str:
+    """Return the part of a selector that names `ref`, which is of a custom kind."""
+    return f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
 
 
-def _autoscaled(case: Conditions) -> MetCondition | None:
+def _itself(case: Conditions) -> Fact | None:
+    return fact(ReasonCode.RECONCILER_ITSELF) if _OUR_NAME in case.subject.scale.runs.labels.items() else None
+
+
+def _autoscaled(case: Conditions) -> Fact | None:
     subject, policies = case.subject, case.subject.verdict.policies
     if subject.controller:
-        why: Reason | None = reason(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
-    elif subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
-        why = reason(ReasonCode.KEDA_LEFT)
-    elif subject.scale.paused_by:
-        why = reason(ReasonCode.SET_BY_OTHERS, annotation=subject.scale.paused_by)
-    elif subject.keda_rivals:
-        names = _names((subject.scale.written, *subject.keda_rivals))
-        why = reason(ReasonCode.SEVERAL_SCALED_OBJECTS, autoscalers=names)
-    elif subject.is_held_by_rivals and not _leaves_horizontal(subject):
+        return fact(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
+    if subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
+        return fact(ReasonCode.KEDA_LEFT, field_is("autoscalers.keda", "Pause"))
+    if subject.scale.paused_by:
+        lift = change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=subject.scale.paused_by)
+        return fact(ReasonCode.SET_BY_OTHERS, lift, annotation=subject.scale.paused_by)
+    if subject.keda_rivals:
+        return fact(
+            ReasonCode.SEVERAL_SCALED_OBJECTS, autoscalers=_names((subject.scale.written, *subject.keda_rivals))
+        )
+    if subject.is_held_by_rivals and not _leaves_horizontal(subject):
         held = subject.scale.hpa if subject.autoscaler is None else subject.autoscaler.hpa
         names = _names(hpa for hpa in (*subject.rivals, held) if hpa is not None)
-        why = reason(ReasonCode.SEVERAL_HPAS, autoscalers=names)
-    else:
-        why = _horizontally(subject)
-    return None if why is None else MetCondition(IdlingCondition.AUTOSCALED, (why,))
+        return fact(ReasonCode.SEVERAL_HPAS, autoscalers=names)
+    return _horizontally(subject)
 
 
-def _horizontally(subject: Subject) -> Reason | None:
+def _horizontally(subject: Subject) -> Fact | None:
     """Return why its HorizontalPodAutoscaler has the say, None where it has not."""
     if subject.scale.hpa_field == "Minimum":
-        name = f"HorizontalPodAutoscaler/{subject.ref.name}"
-        return reason(ReasonCode.HPA_WITHOUT_ZERO, autoscaler=name) if subject.lacks_zero else None
+        name, lift = f"HorizontalPodAutoscaler/{subject.ref.name}", field_is("idleReplicas", "at least 1")
+        return fact(ReasonCode.HPA_WITHOUT_ZERO, lift, autoscaler=name) if subject.lacks_zero else None
     if subject.autoscaler is None:
         return None
     hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem
     if _leaves_horizontal(subject):
-        return reason(ReasonCode.HPA_LEFT, autoscaler=hpa)
+        return fact(ReasonCode.HPA_LEFT, field_is("autoscalers.hpa", "Idle"), autoscaler=hpa)
     if subject.verdict.lowers_minimum:
         problem = problem or "its minimum is not lowered before its workload is woken"
-    return reason(ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=problem) if problem else None
+    return fact(ReasonCode.HPA_UNREADABLE, autoscaler=hpa, problem=problem) if problem else None
 
 
 def _leaves_horizontal(subject: Subject) -> bool:
@@ -354,18 +308,38 @@ def _names(autoscalers: Iterable[HorizontalPodAutoscaler | Workload]) -> list[st
     return sorted(f"{one.ref.kind}/{one.ref.name}" for one in autoscalers)
 
 
-def _at_idle_replicas(case: Conditions) -> MetCondition | None:
+def _at_idle_replicas(case: Conditions) -> Fact | None:
     subject = case.subject
     is_down = subject.target_is_idle or subject.is_down
-    return met(IdlingCondition.AT_IDLE_REPLICAS, ReasonCode.AT_IDLE_REPLICAS) if is_down else None
+    return Fact((at_rest(subject, ReasonCode.AT_IDLE_REPLICAS),), more_replicas(subject)) if is_down else None
 
 
-def _time_unreadable(case: Conditions) -> MetCondition | None:
+def at_rest(subject: Subject, code: ReasonCode) -> Reason:
+    """Return why what is down already is left alone: `code`, or that it is switched off, as it has no replicas then."""
+    switch = subject.scale.written.switch
+    if switch is not None and not subject.scale.hpa_field and subject.scale.replicas == 0:
+        code = ReasonCode.FINISHED if switch.finished else ReasonCode.SWITCHED_OFF
+    return reason(code)
+
+
+def more_replicas(subject: Subject) -> ChangeIf | None:
+    """Return what lets `subject` be idled, which is down already; None for what has finished."""
+    scale = subject.scale
+    if scale.written.switch is not None and not scale.hpa_field:
+        if scale.replicas > 0:
+            return field_is("idleReplicas", "0")
+        return None if scale.written.switch.finished else change_if(ChangeIfCode.SWITCHED_ON)
+    if scale.hpa_field and scale.runs.spec_replicas > 0:
+        return field_is("minReplicas", f"more than {subject.idle_replicas}")
+    return change_if(ChangeIfCode.MORE_REPLICAS, replicas=subject.idle_replicas)
+
+
+def _time_unreadable(case: Conditions) -> Fact | None:
     annotations = case.subject.scale.written.annotations
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
         if key in annotations and read_time(annotations.get(key)) is None:
-            code, expected = ReasonCode.ANNOTATION_UNREADABLE, "a time as in RFC 3339"
-            return met(IdlingCondition.TIME_UNREADABLE, code, annotation=key, value=annotations[key], expected=expected)
+            code, lift, expected = ReasonCode.ANNOTATION_UNREADABLE, ChangeIfCode.TIME_READABLE, "a time as in RFC 3339"
+            return fact(code, change_if(lift), annotation=key, value=annotations[key], expected=expected)
     return None
 
 
@@ -374,81 +348,121 @@ def _latest(case: Conditions, annotation: str) -> datetime | None:
     return max((at for at in times if at is not None), default=None)
 
 
-def _min_awake(case: Conditions) -> MetCondition | None:
+def _min_awake(case: Conditions) -> Fact | None:
     since, least = _latest(case, AWAKE_SINCE), case.subject.verdict.min_awake
     if since is None or (since < case.now and since + least <= case.now):
         return None
-    return met(
-        IdlingCondition.MIN_AWAKE, ReasonCode.MIN_AWAKE, until=since + least, since=since, least=spelt_duration(least)
-    )
+    why = reason(ReasonCode.MIN_AWAKE, since=since, least=spelt_duration(least))
+    return Fact((why,), after(since + least), since + least)
 
 
-def _kept_awake(case: Conditions) -> MetCondition | None:
+def _kept_awake(case: Conditions) -> Fact | None:
     until = _latest(case, AWAKE_UNTIL)
     if until is None or until <= case.now:
         return None
-    return MetCondition(IdlingCondition.KEPT_AWAKE, (reason(ReasonCode.KEPT_AWAKE, until=until),), until)
+    return Fact((reason(ReasonCode.KEPT_AWAKE, until=until),), after(until, AWAKE_UNTIL), until)
 
 
-def _min_age(case: Conditions) -> MetCondition | None:
+def _min_age(case: Conditions) -> Fact | None:
     scale, least = case.subject.scale, case.subject.verdict.min_age
     times = (scale.written.created_at, scale.runs.created_at)
     created = max((at for at in times if at is not None), default=None)
     if created is None or created + least <= case.now:
         return None
-    return met(
-        IdlingCondition.MIN_AGE, ReasonCode.MIN_AGE, until=created + least, at=created, least=spelt_duration(least)
-    )
+    why = reason(ReasonCode.MIN_AGE, at=created, least=spelt_duration(least))
+    return Fact((why,), after(created + least), created + least)
 
 
-def _terminating(case: Conditions) -> MetCondition | None:
+def _terminating(case: Conditions) -> Fact | None:
     scale = case.subject.scale
-    is_going = scale.written.terminating or scale.runs.terminating
-    return met(IdlingCondition.TERMINATING, ReasonCode.TERMINATING) if is_going else None
+    return fact(ReasonCode.TERMINATING) if scale.written.terminating or scale.runs.terminating else None
 
 
-def _rollout(case: Conditions) -> MetCondition | None:
+def _rollout(case: Conditions) -> Fact | None:
     is_rolling = in_rollout(case.subject.scale.runs)
-    return met(IdlingCondition.ROLLOUT, ReasonCode.ROLLOUT_IN_PROGRESS) if is_rolling else None
+    return fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS)) if is_rolling else None
 
 
-def _may_wake(case: Conditions) -> MetCondition | None:
+def _may_wake(case: Conditions) -> Fact | None:
     found = case.subject.verdict.wake_when_blocker
-    return None if found is None else MetCondition(IdlingCondition.MAY_WAKE, found.reasons)
+    return None if found is None else Fact(found.reasons, partial(_wake_when_ends, case.subject.verdict, wakes=False))
 
 
-def _observed(case: Conditions) -> MetCondition | None:
+def _observed(case: Conditions) -> Fact | None:
     verdict = case.subject.verdict
-    return MetCondition(IdlingCondition.OBSERVED, verdict.reasons) if verdict.is_observed else None
+    return Fact(verdict.reasons, partial(verdict.change_if, NOT_IDLE)) if verdict.is_observed else None
 
 
-CHECKS: Mapping[IdlingCondition, Callable[[Conditions], MetCondition | None]] = {
-    IdlingCondition.REQUESTED: _requested,
-    IdlingCondition.EXCLUDED: _excluded,
-    IdlingCondition.DUE: _due,
-    IdlingCondition.PRODUCTION_DUE: _production_due,
-    IdlingCondition.BUSY: _busy,
-    IdlingCondition.WAKE_WHEN: _wake_when,
-    IdlingCondition.IDLE_REPLICAS: _idle_replicas,
-    IdlingCondition.GUARDED: _guarded,
-    IdlingCondition.PROTECTED: _protected,
-    IdlingCondition.BOUNDS: _bounds,
-    IdlingCondition.INSISTS: _insists,
-    IdlingCondition.READ_ONLY: _read_only,
-    IdlingCondition.PRODUCTION: _production,
-    IdlingCondition.RESTRICTED: _restricted,
-    IdlingCondition.EQUAL_PRIORITIES: _equal_priorities,
-    IdlingCondition.UNREADABLE: _unreadable,
-    IdlingCondition.CUSTOM_KIND: _custom_kind,
-    IdlingCondition.ITSELF: _itself,
-    IdlingCondition.AUTOSCALED: _autoscaled,
-    IdlingCondition.AT_IDLE_REPLICAS: _at_idle_replicas,
-    IdlingCondition.TIME_UNREADABLE: _time_unreadable,
-    IdlingCondition.MIN_AWAKE: _min_awake,
-    IdlingCondition.KEPT_AWAKE: _kept_awake,
-    IdlingCondition.MIN_AGE: _min_age,
-    IdlingCondition.TERMINATING: _terminating,
-    IdlingCondition.ROLLOUT: _rollout,
-    IdlingCondition.MAY_WAKE: _may_wake,
-    IdlingCondition.OBSERVED: _observed,
-}
+class IdlingCondition(StrEnum):
+    """A condition, and what looks for it; None: its neighbours say it."""
+
+    check: Callable[[Conditions], Fact | None] | None
+
+    def __new__(cls, name: str, check: Callable[[Conditions], Fact | None] | None = None) -> IdlingCondition:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.check = check
+        return member
+
+    # what becomes of what is idle, or of what is not ours
+    DUE = "due", _due  # its wake-due has passed
+    PRODUCTION_DUE = "production due", _production_due  # the same, of production that its policies leave out
+    BUSY = "busy", _busy  # a policy that wakes automatically calls it busy
+    IDLE_REPLICAS = "idle replicas", _idle_replicas  # idleReplicas is at or above what it had
+    GUARDED = "guarded", _guarded  # its policy was removed, and so are too many others
+    PROTECTED = "protected", _protected  # its namespace is one that the Fleet protects
+    BOUNDS = "bounds", _bounds  # another Fleet than the one that idled it holds its autoscaler at idleReplicas
+    INSISTS = "insists", _insists  # its policy idles again what another tool scales up
+    READ_ONLY = "read-only", _read_only  # nothing may be written on its cluster
+
+    # what keeps up what its policies call idle: of several the first is the reason
+    PRODUCTION = "production", _production  # it is production, and one of its policies does not say production: true
+    REQUESTED = "requested", _requested  # somebody asked for it since it was idled
+    EXCLUDED = "excluded", _excluded  # it, its Service, its namespace or its cluster opts out, or it is contested
+    RESTRICTED = "restricted", _restricted  # its cluster or namespace is frozen, or not all may be written there
+    EQUAL_PRIORITIES = "equal priorities", _equal_priorities
+    UNREADABLE = "unreadable", _unreadable  # what idling it would need could not be read, or is somebody else's
+    CUSTOM_KIND = "custom kind", _custom_kind  # no policy names its kind, and nobody else knows what its scale means
+    ITSELF = "itself", _itself  # it is the reconciler
+    AUTOSCALED = "autoscaled", _autoscaled  # an autoscaler has the say
+    AT_IDLE_REPLICAS = "at idleReplicas", _at_idle_replicas
+    TIME_UNREADABLE = "time unreadable", _time_unreadable  # since or until when it is awake
+    MIN_AWAKE = "minAwake", _min_awake
+    KEPT_AWAKE = AWAKE_UNTIL, _kept_awake
+    MIN_AGE = "minAge", _min_age
+    TERMINATING = "terminating", _terminating
+    ROLLOUT = "a rollout", _rollout
+    MAY_WAKE = "may wake", _may_wake  # a wakeWhen holds or is unknown, of any policy
+    CLUSTER_UNREAD = "cluster unread"  # its federated ReplicaSet may run on a cluster that did not answer
+    FEDERATED_PAUSED = "federated ReplicaSet paused"
+    WAKE_WHEN = "wakeWhen", _wake_when  # a wakeWhen of a policy that wakes automatically holds
+    RUNS_ELSEWHERE = "runs elsewhere"  # its federated ReplicaSet runs on another cluster
+    SERVICE_RUNS = "Service runs"  # something else behind one of its Services stays up
+    PODS_UNREAD = "pods unread"  # the pods behind one of its Services were not read yet
+
+    OBSERVED = "observed", _observed  # a policy that only observes has a say, here or for what goes idle with it
+
+
+_ALL = tuple(IdlingCondition)
+KEEP_UP = _ALL[_ALL.index(IdlingCondition.PRODUCTION) : _ALL.index(IdlingCondition.OBSERVED)]
+"""What keeps up what the criteria call idle; of several the first is the reason."""
+
+
+class TimedCondition(Struct, frozen=True):
+    """A condition that ends by itself: when the time in the annotation `since` and what `wait` says are over.
+
+    Without `since` it is the time when the object was created. `strictly`: it is met in the very second of that time,
+    whatever the wait.
+    """
+
+    since: str
+    wait: Callable[[IdlingPolicy], timedelta]
+    strictly: bool = False
+
+
+TIMED_CONDITIONS = (
+    TimedCondition("", lambda policy: policy.min_age),
+    TimedCondition(AWAKE_SINCE, lambda policy: policy.min_awake, strictly=True),
+    TimedCondition(AWAKE_UNTIL, lambda _policy: timedelta()),
+)
+"""Forecasts look at when they end."""

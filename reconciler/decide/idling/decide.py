@@ -253,7 +253,7 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
     deciding = deciding_names(choice)
     if policy in choice.subject.left_out_by:
         why = left_out(choice.subject.production, (policy,))
-        return (why,) if choice.because_of(IdlingCondition.PRODUCTION) else (*choice.reasons, why)
+        return (why,) if choice.because is IdlingCondition.PRODUCTION else (*choice.reasons, why)
     if not deciding or policy in deciding:
         return choice.reasons
     verdicts = choice.subject.verdict.won

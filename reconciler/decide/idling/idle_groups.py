@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import placement_owner
 from reconciler.decide.decisions import group_name
-from reconciler.decide.idling.conditions import IdlingCondition, MetCondition, met
+from reconciler.decide.facts import Fact, fact
+from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
@@ -50,10 +51,9 @@ def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]
     """
     services = _services(choices.values())
     result = dict(choices)
-    for find in (_running, _not_known):
-        _spread(
-            {ref: found for ref, backends in services.items() if (found := find(backends, result))}, services, result
-        )
+    for name, find in ((IdlingCondition.SERVICE_RUNS, _running), (IdlingCondition.PODS_UNREAD, _not_known)):
+        found = {ref: held for ref, backends in services.items() if (held := find(backends, result)) is not None}
+        _spread(name, found, services, result)
     return result
 
 
@@ -69,40 +69,39 @@ def _services(choices: Collection[Choice]) -> dict[ObjectRef, ServiceBackends]:
 
 
 def _spread(
-    reasons: dict[ObjectRef, MetCondition],
+    name: IdlingCondition,
+    reasons: dict[ObjectRef, Fact],
     services: Mapping[ObjectRef, ServiceBackends],
     choices: dict[ObjectRef, Choice],
 ) -> None:
-    """Add the condition of each Service in `reasons` to all that goes idle behind it and those that share it."""
+    """Add the condition `name` of each Service in `reasons` to all that goes idle behind it and those that share it."""
     waiting = deque(reasons)
     while waiting:
         current = waiting.popleft()
         found = reasons[current]
         behind = (choices[ref] for ref in services[current].refs)
         for choice in [one for one in behind if one.action in _GOES_IDLE and not one.subject.scale.hpa_field]:
-            choices[choice.ref] = choice.with_condition(found)
+            choices[choice.ref] = choice.with_condition(name, found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))
             waiting.extend(others)
 
 
-def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
+def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
     """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
     up = next((choices[ref] for ref in service.refs if choices[ref].holds_others_up), None)
     if up is None:
         return None
-    ref, code = up.subject.scale.runs.ref, ReasonCode.SERVICE_RUNS
-    if up.action is IdleAction.WAKE:
-        code = ReasonCode.SERVICE_WAKES
-    why = reason(code, object=f"{ref.kind}/{ref.name}", service=service.service.ref.name)
+    code = ReasonCode.SERVICE_WAKES if up.action is IdleAction.WAKE else ReasonCode.SERVICE_RUNS
+    why = reason(code, object=up.subject.name, service=service.service.ref.name)
     because = up.subject.verdict.excluded if up.action is IdleAction.OBSERVE else up.reasons
-    return MetCondition(IdlingCondition.SERVICE_RUNS, (why, *because), neighbours=(up.ref,))
+    return Fact((why, *because), neighbours=(up.ref,))
 
 
-def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> MetCondition | None:
+def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> Fact | None:
     if service.service.found.question is None:
         return None
-    return met(IdlingCondition.PODS_UNREAD, ReasonCode.PODS_UNREAD, service=service.service.ref.name)
+    return fact(ReasonCode.PODS_UNREAD, service=service.service.ref.name)
 
 
 def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingCluster]) -> tuple[PodsQuestion, ...]:
@@ -128,7 +127,7 @@ class FederatedMembers(Struct, frozen=True):
     refs: tuple[ObjectRef, ...]
     all: tuple[ObjectRef, ...]
     running: tuple[str, ...] = ()
-    held: MetCondition | None = None
+    held: tuple[IdlingCondition, Fact] | None = None
 
 
 def federated_members(
@@ -172,9 +171,9 @@ def _members(
     ruled = {ref.cluster for ref in refs}
     preferred = [(name, federated.preference(name)) for name in sorted(state.unreachable)]
     unread = next((name for name, own in preferred if own is not None and (own.weight or own.min_replicas)), "")
-    held = met(IdlingCondition.CLUSTER_UNREAD, ReasonCode.CLUSTER_UNREAD, cluster=unread) if unread else None
+    held = (IdlingCondition.CLUSTER_UNREAD, fact(ReasonCode.CLUSTER_UNREAD, cluster=unread)) if unread else None
     if federated.paused:
-        held = met(IdlingCondition.FEDERATED_PAUSED, ReasonCode.FEDERATED_PAUSED, policy=federated.name)
+        held = IdlingCondition.FEDERATED_PAUSED, fact(ReasonCode.FEDERATED_PAUSED, policy=federated.name)
     running = tuple(ref.cluster for ref, replicas in local.items() if ref.cluster not in ruled and replicas > 0)
     return FederatedMembers(tuple(refs), tuple(local), running, held)
 
@@ -190,19 +189,17 @@ def _federated_together(
         up = [
             choice.ref
             for choice in inside
-            if choice.holds_others_up and not choice.because_of(IdlingCondition.RUNS_ELSEWHERE)
+            if choice.holds_others_up and choice.because is not IdlingCondition.RUNS_ELSEWHERE
         ]
         clusters = {*members.running, *(ref.cluster for ref in up)}
         for choice in inside:
             elsewhere = min(clusters - {choice.ref.cluster}, default="")
             if elsewhere:
                 others = () if members.running else tuple(ref for ref in up if ref != choice.ref)
-                why = reason(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere)
-                result[choice.ref] = choice.with_condition(
-                    MetCondition(IdlingCondition.RUNS_ELSEWHERE, (why,), neighbours=others)
-                )
+                because = Fact((reason(ReasonCode.RUNS_ELSEWHERE, cluster=elsewhere),), neighbours=others)
+                result[choice.ref] = choice.with_condition(IdlingCondition.RUNS_ELSEWHERE, because)
             elif members.held is not None and not choice.subject.is_idle:
-                result[choice.ref] = choice.with_condition(members.held)
+                result[choice.ref] = choice.with_condition(*members.held)
     return result
 
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.decisions import FOREIGN_RECORD, UNKNOWN_QUERY, Notice, Overridden, Undecided
-from reconciler.decide.idling.change_if import custom_kind_selector
-from reconciler.decide.idling.conditions import IdlingCondition
+from reconciler.decide.idling.conditions import IdlingCondition, kind_selector, unnamed_kind
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
@@ -127,21 +126,22 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
-    for service in choice.subject.behind if choice.because_of(IdlingCondition.SERVICE_RUNS) else ():
+    for service in choice.subject.behind if choice.because is IdlingCondition.SERVICE_RUNS else ():
         words = f": no workload behind it is idled: {choice.why}"
         yield _about(service.ref, "heldTogether", words, service.verdict.won[0].policy.name, choice.reasons)
 
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.because_of(IdlingCondition.CUSTOM_KIND):
-        selector, policies = custom_kind_selector(choice), " and ".join(choice.reasons[0].values["policies"])
+    ref = unnamed_kind(choice.subject) if choice.because is IdlingCondition.CUSTOM_KIND else None
+    if ref is not None:
+        selector, policies = kind_selector(ref), " and ".join(choice.reasons[0].values["policies"])
         words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
         yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
 
 
 def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
     autoscaler = choice.subject.pinned
-    if choice.condition is not None and choice.condition.why[0].code in _BY_AUTOSCALER:
+    if choice.because is IdlingCondition.AUTOSCALED and choice.reasons[0].code in _BY_AUTOSCALER:
         ref, words = choice.subject.scale.runs.ref, f": {choice.why}"
         yield _about(ref, "autoscaler", words, owner_policy(choice), choice.reasons)
     if autoscaler is not None and autoscaler.problem:
@@ -156,7 +156,7 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
         why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
         words = f" is {why}; {_advice(choice, contest.by, contest.autoscaler)}"
         yield _about(choice.ref, "contested", words, owner_policy(choice), (why,))
-    last, insists = insisted(written), choice.because_of(IdlingCondition.INSISTS)
+    last, insists = insisted(written), choice.because is IdlingCondition.INSISTS
     if last is not None and choice.stays_idle and not insists:
         words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
@@ -278,7 +278,7 @@ def undecided(choices: Iterable[Choice], services: Iterable[ServiceState]) -> It
         verdict, scale = choice.subject.verdict, choice.subject.scale
         if verdict.policy is None or choice.action not in (IdleAction.LEAVE, IdleAction.KEEP):
             continue
-        if choice.because_of(IdlingCondition.PRODUCTION):
+        if choice.because is IdlingCondition.PRODUCTION:
             continue
         if verdict.result is CriterionResult.UNKNOWN:
             unknown = next(own_verdict for own_verdict in verdict.won if own_verdict.result is CriterionResult.UNKNOWN)

@@ -11,13 +11,14 @@ from enum import StrEnum, auto
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.idling.conditions import Conditions, IdlingCondition, MetCondition
+from reconciler.decide.facts import Fact
+from reconciler.decide.idling.conditions import KEEP_UP, Conditions, IdlingCondition, at_rest
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
+from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import FleetGuards, removal_guards
-from reconciler.model import ObjectRef, Run, Switch
+from reconciler.model import ObjectRef, Run
 from reconciler.policy.types import PolicySet
 
 
@@ -67,32 +68,6 @@ _SAYS_IDLE = (CriterionResult.IDLE,)
 _NOT_SELECTED = (CriterionResult.NOT_SELECTED,)
 _NOT_IDLE = (CriterionResult.BUSY, CriterionResult.UNKNOWN, CriterionResult.NOT_SELECTED)
 
-KEEP_UP = (
-    IdlingCondition.PRODUCTION,
-    IdlingCondition.REQUESTED,
-    IdlingCondition.EXCLUDED,
-    IdlingCondition.RESTRICTED,
-    IdlingCondition.EQUAL_PRIORITIES,
-    IdlingCondition.UNREADABLE,
-    IdlingCondition.CUSTOM_KIND,
-    IdlingCondition.ITSELF,
-    IdlingCondition.AUTOSCALED,
-    IdlingCondition.AT_IDLE_REPLICAS,
-    IdlingCondition.TIME_UNREADABLE,
-    IdlingCondition.MIN_AWAKE,
-    IdlingCondition.KEPT_AWAKE,
-    IdlingCondition.MIN_AGE,
-    IdlingCondition.TERMINATING,
-    IdlingCondition.ROLLOUT,
-    IdlingCondition.MAY_WAKE,
-    IdlingCondition.CLUSTER_UNREAD,
-    IdlingCondition.FEDERATED_PAUSED,
-    IdlingCondition.WAKE_WHEN,
-    IdlingCondition.RUNS_ELSEWHERE,
-    IdlingCondition.SERVICE_RUNS,
-    IdlingCondition.PODS_UNREAD,
-)
-"""What keeps up what the criteria call idle; of several the first is the reason."""
 _STAYS_UP = (*KEEP_UP, IdlingCondition.OBSERVED)
 
 # The first rule that holds decides, so the order is the rule: requests before exclusions before what criteria say, and
@@ -174,14 +149,19 @@ _STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleActio
 class Choice(Struct, frozen=True):
     """What is done with one scalable.
 
-    `condition` is the one that is the reason, if one is; `own_reasons` are () where the criteria say why.
+    `because` is the condition that is the reason, if one is; `own_reasons` are () where the criteria say why.
     """
 
     subject: Subject
     conditions: Conditions
     action: IdleAction
     own_reasons: Reasons = ()
-    condition: MetCondition | None = None
+    because: IdlingCondition | None = None
+
+    @property
+    def fact(self) -> Fact | None:
+        """Why the condition holds that is the reason, None where it is another one."""
+        return None if self.because is None else self.conditions.get(self.because)
 
     @property
     def ref(self) -> ObjectRef:
@@ -251,17 +231,13 @@ class Choice(Struct, frozen=True):
         released = self.action in (IdleAction.RELEASE, IdleAction.WAKE) and self.gets_bounds_back
         return 0 < replicas < (autoscaler.own_bounds if released else autoscaler.bounds).least
 
-    def because_of(self, name: IdlingCondition) -> bool:
-        """Return whether the condition `name` is the reason."""
-        return self.condition is not None and self.condition.name is name
-
-    def with_condition(self, condition: MetCondition) -> Choice:
-        """Return the choice where `condition` holds too."""
-        return self if self.conditions.get(condition.name) == condition else _chosen(self.conditions.adding(condition))
+    def with_condition(self, name: IdlingCondition, because: Fact) -> Choice:
+        """Return the choice where the condition `name` holds too."""
+        return self if self.conditions.get(name) == because else _chosen(self.conditions.adding(name, because))
 
     def doing(self, action: IdleAction, reasons: Reasons) -> Choice:
         """Return the choice of another action, for `reasons` that no rule has."""
-        return replace(self, action=action, own_reasons=reasons, condition=None)
+        return replace(self, action=action, own_reasons=reasons, because=None)
 
 
 def choice_of(subject: Subject, guards: FleetGuards, now: datetime) -> Choice:
@@ -276,17 +252,9 @@ def _chosen(conditions: Conditions) -> Choice:
     reasons = () if because is None else because.why
     if because is None and rule.why is not None:
         by = who_idled("" if record is None else record.fleet) if subject.state is IdleState.FOREIGN else None
-        reasons = (reason(rule.why, by=by),)
-    if subject.scale.kind.is_switch and not subject.scale.hpa_field and subject.scale.replicas == 0:
-        reasons = tuple(_of_switch(why, subject.scale.written.switch) for why in reasons)
-    return Choice(subject, conditions, action, reasons, because)
-
-
-def _of_switch(why: Reason, switch: Switch | None) -> Reason:
-    """Return why what has a switch is left alone where it is off: it has no replicas."""
-    if switch is None or why.code not in (ReasonCode.AT_IDLE_REPLICAS, ReasonCode.DOWN_WITHOUT_RECORD):
-        return why
-    return reason(ReasonCode.FINISHED if switch.finished else ReasonCode.SWITCHED_OFF)
+        why = at_rest(subject, rule.why) if subject.state is IdleState.DOWN else reason(rule.why, by=by)
+        reasons = (why,)
+    return Choice(subject, conditions, action, reasons, name)
 
 
 def choices_of(subjects: Iterable[Subject], guards: FleetGuards, now: datetime) -> dict[ObjectRef, Choice]:
@@ -365,24 +333,20 @@ def idled_by(choice: Choice) -> str:
 def deciding_names(choice: Choice) -> tuple[str, ...]:
     """Return the names of the policies whose criteria are the reason, () where the reason is another one."""
     combined = choice.subject.verdict
-    if choice.because_of(IdlingCondition.BUSY) and combined.busy is not None:
-        return (combined.busy.policy.name,)
-    if choice.because_of(IdlingCondition.WAKE_WHEN) and combined.wake_when is not None:
+    if choice.because is IdlingCondition.BUSY:
+        return (combined.busy[0].policy.name,)
+    if choice.because is IdlingCondition.WAKE_WHEN and combined.wake_when is not None:
         return (combined.wake_when.policy.name,)
-    deciding = () if choice.condition is not None or choice.own_reasons else combined.deciding
+    deciding = () if choice.because is not None or choice.own_reasons else combined.deciding
     return tuple(dict.fromkeys(verdict.policy.name for verdict in deciding))
 
 
 def waking_policy(choice: Choice) -> str:
     """Return the name of the policy whose own words wake it, "" where the reason is no policy's."""
-    combined, condition = choice.subject.verdict, choice.condition
-    if choice.action is not IdleAction.WAKE or condition is None:
+    if choice.action is not IdleAction.WAKE:
         return ""
-    found = None
-    if condition.name is IdlingCondition.BUSY:
-        found = combined.busy
-    elif condition.name is IdlingCondition.WAKE_WHEN:
-        found = combined.wake_when
-    elif condition.name is IdlingCondition.IDLE_REPLICAS:
-        found = max(combined.won, key=lambda verdict: verdict.policy.idle_replicas, default=None)
-    return "" if found is None else found.policy.name
+    if choice.because is IdlingCondition.IDLE_REPLICAS:
+        won = choice.subject.verdict.won
+        return max(won, key=lambda verdict: verdict.policy.idle_replicas).policy.name if won else ""
+    by_policy = choice.because in (IdlingCondition.BUSY, IdlingCondition.WAKE_WHEN)
+    return deciding_names(choice)[0] if by_policy else ""

@@ -330,6 +330,11 @@ class Subject(Struct, frozen=True):
         return self.scale.written.ref
 
     @property
+    def name(self) -> str:
+        """What runs, as people know it: "Deployment/web"."""
+        return f"{self.scale.runs.ref.kind}/{self.scale.runs.ref.name}"
+
+    @property
     def exclusion(self) -> Exclusion | None:
         """What excludes it, the first of several; None where nothing does."""
         return self.exclusions[0] if self.exclusions else None

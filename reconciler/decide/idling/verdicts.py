@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache, cached_property
@@ -11,6 +11,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
 from reconciler.decide.query_answers import Answers, Series, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
@@ -33,6 +34,12 @@ class CriterionResult(StrEnum):
     BUSY = "busy"
     UNKNOWN = "unknown"
     NOT_SELECTED = "not selected"
+
+
+ONLY_IDLE = frozenset({CriterionResult.IDLE})
+NOT_IDLE = frozenset({CriterionResult.BUSY, CriterionResult.UNKNOWN})
+ONLY_BUSY = frozenset({CriterionResult.BUSY})
+NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
 
 
 class WakeWhen(Struct, frozen=True):
@@ -78,6 +85,43 @@ class PolicyVerdict(Struct, frozen=True):
     def wakes(self) -> bool:
         """Whether what it says wakes: not with `wake: OnSignal`."""
         return self.policy.wake == "Automatic"
+
+    def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
+        """Return the smallest change that makes the result a `wanted` one, None where none is known."""
+        if not self.parts:
+            return _change_of_criterion(self, wanted)
+        changes = [part.change_if(wanted) for part in self.parts if part.result not in wanted]
+        any_is_enough = self.is_any is (CriterionResult.IDLE in wanted)
+        return joint_change(ChangeIfCode.ANY, changes) if any_is_enough else all_known(changes)
+
+
+_SCHEDULES = {
+    ReasonCode.OUTSIDE_UPTIME: (ChangeIfCode.WINDOW, "uptime"),
+    ReasonCode.IN_UPTIME: (ChangeIfCode.END, "uptime"),
+    ReasonCode.UPTIME_EXCEPTION: (ChangeIfCode.END, "uptime"),
+    ReasonCode.IN_DOWNTIME: (ChangeIfCode.END, "schedule"),
+    ReasonCode.OUTSIDE_DOWNTIME: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
+    ReasonCode.DOWNTIME_OVER: (ChangeIfCode.ANOTHER_WINDOW, "schedule"),
+}
+
+
+def _change_of_criterion(verdict: PolicyVerdict, wanted: Container[CriterionResult]) -> ChangeIf | None:
+    """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
+    to_idle, said = CriterionResult.IDLE in wanted, next(iter(verdict.reasons), None)
+    if verdict.threshold is not None:
+        name = "" if said is None else str(said.values.get("name", ""))
+        name = "" if name == "metric" else name
+        if verdict.result is CriterionResult.UNKNOWN:
+            bounds = {"atMost" if to_idle else "above": verdict.threshold}
+            return change_if(ChangeIfCode.METRIC_KNOWN, name=name, **bounds)
+        code = ChangeIfCode.METRIC_AT_MOST if to_idle else ChangeIfCode.METRIC_ABOVE
+        return change_if(code, name=name, bound=verdict.threshold)
+    if said is None or said.code not in _SCHEDULES:
+        return None
+    if "until" in said.values:
+        return change_if(ChangeIfCode.AT, at=said.values["until"], timeZone=said.values["timeZone"])
+    code, stated = _SCHEDULES[said.code]
+    return change_if(code, calendar=f"{stated} {said.values['calendar']}")
 
 
 Evaluator = Callable[[str, str | None], PolicyVerdict]
@@ -296,10 +340,14 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         """Whether policies select it, and all of them have `wake: OnSignal`."""
         return bool(self.won) and not any(verdict.wakes for verdict in self.won)
 
+    def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
+        """Return what makes the result of all that decide a `wanted` one, None where that is not known."""
+        return all_known(verdict.change_if(wanted) for verdict in self.deciding)
+
     @cached_property
-    def busy(self) -> PolicyVerdict | None:
-        """The first verdict of a policy that wakes automatically and calls it busy, None where none does."""
-        return next((verdict for verdict in self.won if verdict.wakes and verdict.result is CriterionResult.BUSY), None)
+    def busy(self) -> tuple[PolicyVerdict, ...]:
+        """The verdicts of policies that wake automatically and call it busy."""
+        return tuple([verdict for verdict in self.won if verdict.wakes and verdict.result is CriterionResult.BUSY])
 
     @cached_property
     def wake_when(self) -> PolicyVerdict | None:

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, all_changes, change_if, joint_change
-from reconciler.decide.decisions import WITHOUT_END
-from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObservedState, QueryAnswer, QueryKey
 from reconciler.policy.types import (
     AllOf,
@@ -296,23 +294,23 @@ AWAKE_LATER = {"reconciler/awake-until": format_time(NIGHT + timedelta(hours=5))
 @pytest.mark.parametrize(
     ("workload", "until"),
     [
-        pytest.param({"annotations": WOKEN_NOW}, (ReasonCode.MIN_AWAKE, NIGHT + timedelta(minutes=110)), id="minAwake"),
+        pytest.param({"annotations": WOKEN_NOW}, ("minAwake", NIGHT + timedelta(minutes=110)), id="minAwake"),
         pytest.param(
             {"annotations": WOKEN_NOW | AWAKE_LATER},
-            (ReasonCode.KEPT_AWAKE, NIGHT + timedelta(hours=5)),
+            ("reconciler/awake-until", NIGHT + timedelta(hours=5)),
             id="minAwake, and longer by an annotation",
         ),
         pytest.param({"annotations": WOKEN_NOW, "terminating": True}, None, id="minAwake, and it is deleted"),
-        pytest.param(ROLLING, (ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END), id="a rollout"),
+        pytest.param(ROLLING, ("a rollout", None), id="a rollout"),
         pytest.param(
             ROLLING | {"annotations": WOKEN_NOW},
-            (ReasonCode.ROLLOUT_IN_PROGRESS, WITHOUT_END),
+            ("a rollout", None),
             id="minAwake, and a rollout",
         ),
         pytest.param(ROLLING | {"annotations": {"reconciler/exclude": "true"}}, None, id="a rollout, and an exclusion"),
         pytest.param(
             {"annotations": {"reconciler/awake-until": ENDS}},
-            (ReasonCode.KEPT_AWAKE, WITHOUT_END),
+            ("reconciler/awake-until", None),
             id="until its hours end",
         ),
         pytest.param({"annotations": {"reconciler/exclude": "true"}}, None, id="an exclusion"),

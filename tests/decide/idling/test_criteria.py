@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.change_if import change_of_criteria
 from reconciler.decide.idling.verdicts import CriterionResult, PolicyVerdict, evaluator_of, joined
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
@@ -153,7 +152,7 @@ def test_a_schedule(now, result, words, at, until):
     evaluation = judged(a_policy(), now=now)
     assert (evaluation.result, evaluation.until) == (result, until)
     assert text_of(evaluation.reasons) == f"schedule office-hours-off {words} {at}"
-    assert str(change_of_criteria(evaluation, OTHER[result])) == f"it is {at} or later"
+    assert str(evaluation.change_if(OTHER[result])) == f"it is {at} or later"
 
 
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
@@ -209,7 +208,7 @@ def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, change
     evaluation = judged(a_policy("idle-dev", ScheduleCriterion(calendar)), now=now)
     ends = "{}" in words
     assert (evaluation.result, text_of(evaluation.reasons)) == (result, words.format(change))
-    assert str(change_of_criteria(evaluation, OTHER[result])) == (f"it is {change} or later" if ends else change)
+    assert str(evaluation.change_if(OTHER[result])) == (f"it is {change} or later" if ends else change)
     assert ("timeZone" in evaluation.reasons[0].values) is ends
 
 
@@ -244,7 +243,7 @@ def test_criteria_nest_and_tell_what_decided():
         == "requests 0 at most 0 in 30m, schedule office-hours-off until 2026-11-23T06:00:00Z"
     )
     assert (
-        str(change_of_criteria(evaluation, OTHER[evaluation.result]))
+        str(evaluation.change_if(OTHER[evaluation.result]))
         == "the metric requests is above 0 or it is 2026-11-23T06:00:00Z or later"
     )
     busy = judged(policy, {**answers(("web", 0)), **answers(("web", 3), window="5m")}, NOON)
@@ -310,7 +309,7 @@ IDLE_METRIC, BUSY_METRIC, NO_METRIC = (PolicyVerdict(POLICY, one, (), threshold=
     ],
 )
 def test_what_criteria_change_to_is_said(evaluation, wanted, expected):
-    assert str(change_of_criteria(evaluation, wanted)) == expected
+    assert str(evaluation.change_if(wanted)) == expected
 
 
 def test_each_query_that_cannot_be_used_is_told_once():
