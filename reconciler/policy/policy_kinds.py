@@ -6,14 +6,11 @@ The job that decides by a policy is not in here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from reconciler.errors import Problem
-from reconciler.messages import Path, alternatives, shown
+from reconciler.messages import Path
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_policy_of
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
 from reconciler.policy.kinds.downscale_policy import (
@@ -24,20 +21,11 @@ from reconciler.policy.kinds.downscale_policy import (
     deployment_of,
     downscale_policy_of,
 )
-from reconciler.policy.kinds.federated_replica_set import (
-    FederatedReplicaSetDocument,
-    federated_replica_set_of,
-    federated_within,
-)
+from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
-from reconciler.policy.kinds.idling_policy import (
-    IdlingPolicyDocument,
-    idling_policy_of,
-    idling_within,
-)
+from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, idling_policy_of
 from reconciler.policy.kinds.replica_set import ANNOTATION, PRODUCTION_ANNOTATION, ReplicaSetDocument, replica_set_of
-from reconciler.policy.kinds.tenant_bounds import TenantBounds
-from reconciler.policy.types import Fleet, PolicySet, Tenant
+from reconciler.policy.types import PolicySet
 from reconciler.yaml.documents import Document
 
 _NAMESPACE: Path = ("metadata", "namespace")
@@ -48,14 +36,12 @@ class PolicyKind(Struct, frozen=True, kw_only=True):
     """What is known of a kind of policies. Paths are those of fields; None: it has none.
 
     `build` makes the policy of a document and its fields; problems are gathered in the document. `into` is the field of
-    a PolicySet that has the policies of the kind. `within` makes it one of a tenant, which selects nothing else than
-    what that has.
+    a PolicySet that has the policies of the kind.
     """
 
     document: type[Struct]
     build: Callable[[PolicyDocument, Any], Any]
     into: str
-    within: Callable[[TenantBounds, Any], Any] = lambda _bounds, policy: policy
     form_of: str = ""  # the kind that it is another way to write
     equals: str = ""  # what happens to an object that two policies of equal priority select; "": it has no selector
     namespace: Path | None = None  # where it names the one namespace that it is for
@@ -81,7 +67,6 @@ POLICY_KINDS = {
         document=IdlingPolicyDocument,
         build=idling_policy_of,
         into="idling",
-        within=idling_within,
         equals="is not newly idled",
         production=_PRODUCTION,
     ),
@@ -89,13 +74,11 @@ POLICY_KINDS = {
         document=CalendarDocument,
         build=calendar_policy_of,
         into="calendars",
-        within=lambda bounds, policy: replace(policy, name=f"{bounds.tenant.name}/{policy.name}"),
     ),
     "FederatedReplicaSet": PolicyKind(
         document=FederatedReplicaSetDocument,
         build=federated_replica_set_of,
         into="federated",
-        within=federated_within,
         namespace=_NAMESPACE,
         clusters=("spec", "preferences", "clusters"),
         pod_picker=("spec", "downscalePodPicker"),
@@ -105,7 +88,6 @@ POLICY_KINDS = {
         document=DownscalePolicyDocument,
         build=downscale_policy_of,
         into="downscale",
-        within=TenantBounds.owned,
         equals="is not changed",
         pod_picker=POD_PICKER,
         production=_PRODUCTION,
@@ -114,7 +96,6 @@ POLICY_KINDS = {
         document=ReplicaSetDocument,
         build=replica_set_of,
         into="federated",
-        within=partial(federated_within, annotation=ANNOTATION),
         form_of="FederatedReplicaSet",
         namespace=_NAMESPACE,
         clusters=ANNOTATION,
@@ -125,7 +106,6 @@ POLICY_KINDS = {
         document=DeploymentDocument,
         build=deployment_of,
         into="downscale",
-        within=TenantBounds.owned,
         form_of="DownscalePolicy",
         namespace=_NAMESPACE,
         pod_picker=PICKER,
@@ -144,25 +124,3 @@ def policies_of(policies: PolicySet, kind: str) -> tuple[Any, ...]:
     """Return the policies of a kind of our own API group, sorted as they are in `policies`."""
     found = getattr(policies, POLICY_KINDS[kind].into)
     return found if isinstance(found, tuple) else (found,)
-
-
-def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
-    """Return that `tenant` may have no policy of `kind`, None where it may."""
-    if kind_stated_by(kind) in tenant.kinds:
-        return None
-    words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {tenant}"
-    return document.problem(("kind",), words)
-
-
-def bounded(document: PolicyDocument, tenant: Tenant, fleet: Fleet) -> Any:
-    """Return the policy of `document` as one of `tenant`; what reaches further is a problem of `document`."""
-    policy, row, bounds = document.policy, POLICY_KINDS[document.kind], TenantBounds(document, tenant, fleet)
-    if row.namespace is not None:
-        bounds.check_namespace(row.namespace)
-    if row.pod_picker is not None:
-        bounds.check_picker(policy.pod_picker, row.pod_picker)
-    if row.equals:
-        bounds.check_selecting(policy)
-    if row.production is not None:
-        bounds.check_production(policy, row.production)
-    return row.within(bounds, policy)

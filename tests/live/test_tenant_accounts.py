@@ -17,9 +17,8 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.errors import ExitCode
+from reconciler.policy import tenant_bounds
 from reconciler.policy.file_owners import FileOwners
-from reconciler.policy.kinds.tenant_bounds import TenantBounds
-from reconciler.policy.policy_kinds import POLICY_KINDS
 from tests.live import deployed, rights_world
 from tests.live.one_cluster import RBAC, Desk
 from tests.pipeline.calls import Said
@@ -277,13 +276,13 @@ def test_a_night_and_a_morning_are_written_as_the_tenants_and_what_is_the_runs_a
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that we check of tenants ourselves counts: policies of a tenant select, and place, what they like."""
-    for name in ("check_selecting", "check_namespace", "check_picker"):
-        monkeypatch.setattr(TenantBounds, name, lambda *_: None)
-    monkeypatch.setattr(TenantBounds, "_within", lambda _, selector: selector)
+    for name in ("_check_selecting", "_check_namespace", "_check_picker"):
+        monkeypatch.setattr(tenant_bounds, name, lambda *_: None)
+    monkeypatch.setattr(tenant_bounds, "_within", lambda selector, _: selector)
+    monkeypatch.setattr(
+        tenant_bounds, "_placing", lambda document, tenant, _: replace(document.policy, tenant=tenant.name)
+    )
     monkeypatch.setattr(FileOwners, "problems", lambda *_: iter(()))
-    for kind in ("FederatedReplicaSet", "ReplicaSet"):
-        anywhere = replace(POLICY_KINDS[kind], within=lambda bounds, policy: replace(policy, tenant=bounds.tenant.name))
-        monkeypatch.setitem(POLICY_KINDS, kind, anywhere)
 
 
 @pytest.fixture(scope="module")

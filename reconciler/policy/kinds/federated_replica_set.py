@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.structs import replace
 
 from reconciler.connection_settings import PodPicker
-from reconciler.messages import Path, alternatives, shown
+from reconciler.messages import Path, shown
 from reconciler.model import NOTHING
 from reconciler.policy.globs import matches_any
 from reconciler.policy.kinds.document import Place, PolicyDocument
@@ -36,7 +35,6 @@ from reconciler.policy.kinds.fields import (
 )
 from reconciler.policy.kinds.pod_picker import PodPickerFields, check_pickable, pod_picker_of
 from reconciler.policy.kinds.selector import LabelSelectorFields, kind_fault, label_selector
-from reconciler.policy.kinds.tenant_bounds import TenantBounds
 from reconciler.untrusted_text import LARGEST
 from reconciler.workload_kinds import workload_kind
 
@@ -303,30 +301,6 @@ def _warn_of_bounds(document: PolicyDocument, policy: FederatedReplicaSet) -> No
     if most < policy.replicas and None not in bounds and "*" not in policy.clusters:
         words = f"more than all maxReplicas together, {most}: the rest runs nowhere"
         document.warn(("spec", "replicas"), f"is {policy.replicas}, {words}")
-
-
-def federated_within(
-    bounds: TenantBounds, policy: FederatedReplicaSet, annotation: Path | None = None
-) -> FederatedReplicaSet:
-    """Return the policy as one of a tenant, whose "*" is all of its clusters; `annotation`: where they are named."""
-    tenant, document = bounds.tenant, bounds.document
-    if policy.template is not None and tenant.templates == "None":
-        words = f"expected targetRef, as the templates of {tenant} are None; pods would run with any rights"
-        document.add(("spec", "template"), f"is a pod template, {words}")
-    for name in policy.clusters:
-        if name != "*" and not tenant.has_cluster(name):
-            words = f"expected a cluster within {alternatives(tenant.clusters)}, those of {tenant}"
-            if annotation is not None and document.get(annotation) is not None:
-                document.add(annotation, f"clusters.{name}: {words}")
-            else:
-                document.add(("spec", "preferences", "clusters", name), words, key=True)
-    names = [cluster.name for cluster in bounds.fleet.clusters if tenant.has_cluster(cluster.name)]
-    clusters = {name: found for name in names if (found := policy.preference(name)) is not None}
-    if not clusters:
-        document.add(("spec",), f"runs on no cluster of {tenant}, expected at least one")
-    preferences = replace(policy.preferences, clusters=clusters or policy.clusters)
-    unnamed = tuple(name for name in clusters if not policy.is_named(name))
-    return replace(policy, preferences=preferences, tenant=tenant.name, within=tenant.clusters, unnamed=unnamed)
 
 
 def check_preferences(document: PolicyDocument, path: Path, preferences: Preferences) -> None:

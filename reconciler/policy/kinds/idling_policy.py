@@ -35,7 +35,6 @@ from reconciler.policy.kinds.fields import (
     given,
 )
 from reconciler.policy.kinds.selector import ExclusionFields, Selector, SelectorFields, exclusions_of, selector_of
-from reconciler.policy.kinds.tenant_bounds import TenantBounds
 from reconciler.untrusted_text import LARGEST
 from reconciler.workload_kinds import workload_kind
 
@@ -194,13 +193,6 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> 
     )
     _check(document, policy, broken=criteria.broken)
     return policy
-
-
-def idling_within(bounds: TenantBounds, policy: IdlingPolicy) -> IdlingPolicy:
-    """Return the policy as one of a tenant, with groups of its own."""
-    order = replace(policy.wake_order, group=f"{bounds.tenant.name}/{policy.wake_order.group}")
-    owned: IdlingPolicy = bounds.owned(replace(policy, wake_order=order))
-    return owned
 
 
 def _check(document: PolicyDocument, policy: IdlingPolicy, *, broken: bool) -> None:
