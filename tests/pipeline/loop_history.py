@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.pipeline.loop_world import CLUSTERS, ROWS, SERVICES
+from tests.pipeline.loop_world import CLUSTERS, REVISED, ROWS, SERVICES
 
 Step = tuple[Any, ...]
 History = tuple[Step, ...]
@@ -44,6 +45,11 @@ def _scale(chance: random.Random) -> Step:
     return ("scale", *chance.choice([*SCALED, *PLACED]), chance.randint(0, 6), by)
 
 
+def _meddle(chance: random.Random) -> Step:
+    scaled = (*chance.choice([*SCALED, *PLACED]), chance.randint(0, 6))
+    return ("meddle", chance.choice(WAITS), chance.randint(0, 8), *scaled)
+
+
 def _down(chance: random.Random) -> Step:
     return ("down", chance.choice([(), (), *((name,) for name in CLUSTERS), ("east", "west")]))
 
@@ -74,7 +80,7 @@ def _exclude(chance: random.Random) -> Step:
 
 
 def _traffic(chance: random.Random) -> Step:
-    return ("traffic", chance.choice(SERVICES), chance.choice([0.0, 0.0, 5.0, None]))
+    return ("traffic", chance.choice(SERVICES), chance.choice([0.0, 0.0, 5.0, None, math.nan]))
 
 
 def _rollout(chance: random.Random) -> Step:
@@ -141,6 +147,10 @@ _DRAWS: tuple[tuple[int, Draw], ...] = (
     (1, lambda chance: ("alone", chance.randint(1, 15))),
     (1, lambda chance: ("fight", *chance.choice(SCALED), chance.randint(1, 5))),
     (1, lambda chance: ("rename", chance.choice("ab"), chance.choice("de"))),
+    (3, _meddle),
+    (3, lambda chance: ("undo", chance.choice(REVISED))),
+    (2, lambda chance: ("oc_idle", chance.choice(["web", "api", "batch"]))),
+    (2, lambda chance: ("need_pods", chance.choice(CLUSTERS), chance.choice(SERVICES))),
     (1, lambda chance: ("fleet", chance.choice(["production", "staging"]))),
 )
 

@@ -21,11 +21,12 @@ from reconciler.policy.types import (
     PolicySet,
     Selector,
     TargetRef,
+    WakeMetric,
     WakeOrder,
     WorkloadSelector,
 )
 from tests.builders import NO_LIMITS, a_downscale_policy, a_fleet, a_policy_set, fleet_limits
-from tests.decide.idling.idling_policies import a_metric, a_policy, a_schedule
+from tests.decide.idling.idling_policies import REQUESTS, a_metric, a_policy, a_schedule
 from tests.decide.placement.placements import a_federated
 from tests.pipeline.loop_world import CLUSTERS
 
@@ -41,7 +42,7 @@ _IDLING: tuple[dict[str, Any], ...] = (
     {"selector": SERVICES, "idle_when": AllOf((a_schedule(), a_metric()))},
     {"selector": WORKLOADS},
     {"selector": NAMED, "idle_replicas": 1},
-    {"selector": BOTH, "wake": "OnSignal"},
+    {"selector": BOTH, "wake": "OnSignal", "wake_when": (WakeMetric(REQUESTS, 0, "5m"),)},
     {"selector": SERVICES, "mode": "Observe"},
     {"selector": WORKLOADS, "wake_order": WakeOrder("shop", per_run=2)},
     {"selector": SERVICES, "idle_when": AllOf((AnyOf((a_schedule(), a_metric())),))},

@@ -54,6 +54,11 @@ class ClosedLoop(Laws):
         self.world.now += timedelta(minutes=minutes)
         self.run(Faults(refused=places))
 
+    def step_meddle(self, minutes: int, place: int, cluster: str, kind: str, name: str, count: int) -> None:
+        """Somebody scales a workload before that write of a run."""
+        self.world.now += timedelta(minutes=minutes)
+        self.run(Faults(meanwhile={place: lambda: self.step_scale(cluster, kind, name, count, "argocd-controller")}))
+
     def step_blind(self) -> None:
         """The policies cannot be read."""
         policies = PolicySet(self.git.fleet)
@@ -121,20 +126,44 @@ class ClosedLoop(Laws):
             if at.cluster == ref.cluster and LISTED in texts
             for one in json.loads(texts[LISTED])
         ]
-        return ref not in self.had and entry in lists
+        recorded = IDLED_AT in self.world.annotations(ref)
+        return ref not in self.had and (entry in lists or recorded)
+
+    def step_oc_idle(self, name: str) -> None:
+        """Somebody runs `oc idle` on something that runs."""
+        ref, service = ref_of("east", "Deployment", name), ref_of("east", "Service", name)
+        count = self.world.replicas(ref)
+        if count and ref not in self.had and not self._is_doubtful(ref) and "east" not in self.world.down:
+            entry = {"name": name, "kind": "Deployment", "replicas": count}
+            self.step_scale("east", "Deployment", name, 0, "oc")
+            self.world.annotate(service, "idling.alpha.openshift.io/idled-at", self.world.now.isoformat())
+            self.world.annotate(service, "idling.alpha.openshift.io/unidle-targets", json.dumps([entry]))
+            self.foreign[ref] = count
+
+    def step_undo(self, name: str) -> None:
+        ref = ref_of("east", "Deployment", name)
+        if "east" not in self.world.down and self.world.revision(ref, -2) is not None:
+            self.world.undo(ref)
+            self.doubtful.add(ref)
+
+    def step_need_pods(self, cluster: str, service: str) -> None:
+        self.world.need_pods(cluster, service)
 
     def step_recreate(self, cluster: str, kind: str, name: str, count: int) -> None:
         ref = ref_of(cluster, kind, name)
         if cluster not in self.world.down:
-            self.had.pop(ref, None)
-            self.placed.pop(ref, None)
+            self._forget(ref)
             self.world.create(cluster, a_manifest(kind, name, count, ""))
 
     def step_delete(self, cluster: str, kind: str, name: str) -> None:
         if cluster not in self.world.down:
-            self.had.pop(ref_of(cluster, kind, name), None)
-            self.placed.pop(ref_of(cluster, kind, name), None)
+            self._forget(ref_of(cluster, kind, name))
             self.world.delete(ref_of(cluster, kind, name))
+
+    def _forget(self, ref: ObjectRef) -> None:
+        for known in (self.had, self.foreign, self.placed):
+            known.pop(ref, None)
+        self.doubtful.discard(ref)
 
     def step_keda(self, what: str) -> None:
         if "east" in self.world.down:
@@ -191,6 +220,7 @@ class ClosedLoop(Laws):
         image = f"{name}:{self.world.now.timestamp():.0f}"
         containers = [{"name": "main", "image": image}]
         self.world.patch(ref, {("spec", "template", "spec", "containers"): containers})
+        self.world.revise(ref)
         if not over and found.spec_replicas:
             self.world.patch(ref, {("status", "updatedReplicas"): 0})
 

@@ -4,10 +4,12 @@ there: people, GitOps, autoscalers. What is written, and by whom, is told to a w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.apply.config_map_store import ConfigMapStore
@@ -64,6 +66,7 @@ GROUPS = {
     "ScaledObject": "keda.sh",
 }
 SERVICES = ("web", "api", "queue", "front", "spread", "all")
+REVISED = ("web", "api")  # Deployments in east whose ReplicaSets are there, with the copies of their annotations
 
 
 def ref_of(cluster: str, kind: str, name: str) -> ObjectRef:
@@ -107,6 +110,14 @@ def a_service(name: str, uid: str = "") -> dict[str, Any]:
             "spec": {"selector": selector, "ports": [{"port": 80}]}}  # fmt: skip
 
 
+def a_revision(name: str, number: int, replicas: int, owner_uid: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+    """A ReplicaSet of a Deployment."""
+    made = a_manifest("ReplicaSet", f"{name}-{number}", replicas, f"uid-{name}-{number}", **annotations)
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": owner_uid, "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
 def an_autoscaler() -> dict[str, Any]:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
     return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
@@ -121,7 +132,9 @@ def _at_first(cluster: str) -> MemoryCluster:
                        ("kube-system", "shop", "reconciler")]  # fmt: skip
     made += [a_manifest(kind, name, count, f"uid-{name}") for at, kind, name, count in ROWS if at == cluster]
     made += [a_service(name) for name in SERVICES]
-    made += [an_autoscaler()] if cluster == "east" else []
+    if cluster == "east":
+        counts = {name: count for at, kind, name, count in ROWS if (at, kind) == ("east", "Deployment")}
+        made += [an_autoscaler(), *(a_revision(name, 0, counts[name], f"uid-{name}", {}) for name in REVISED)]
     return MemoryCluster.of_manifests(cluster, made, victim_order(lambda: datetime.min))
 
 
@@ -133,16 +146,25 @@ class Watch(Protocol):
 
 class Faults:
     """What goes wrong in one run: after `crash` writes nothing is written any more; `refused` are places of writes that
-    the server says no to; `lost` those that are done and not answered.
+    the server says no to; `lost` those that are done and not answered; before each write of `meanwhile` somebody does
+    that.
     """
 
-    def __init__(self, crash: int | None = None, refused: Sequence[int] = (), lost: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        crash: int | None = None,
+        refused: Sequence[int] = (),
+        lost: Sequence[int] = (),
+        meanwhile: Mapping[int, Callable[[], None]] | None = None,
+    ) -> None:
         self.crash, self.refused, self.lost = crash, frozenset(refused), frozenset(lost)
+        self._meanwhile = dict(meanwhile or {})
         self.writes = 0
 
     def before(self, write: Write) -> bool:
         """Raise where the write is not done; return whether its answer is lost."""
         place, self.writes = self.writes, self.writes + 1
+        self._meanwhile.pop(place, lambda: None)()
         if self.crash is not None and place >= self.crash:
             raise UnreachableError(f"{write.ref}: we are dead")
         if place in self.refused:
@@ -171,6 +193,7 @@ class Guarded:
         cluster = self._loop.clusters[self.name]
         before = cluster.workload(write.ref)
         cluster.write(write)
+        self._loop.copy_annotations(write.ref)
         self._loop.watch.wrote(write, before, cluster.workload(write.ref))
         if lost:
             raise UnreachableError(f"{write.ref}: the answer was lost")
@@ -218,6 +241,7 @@ class LoopWorld:
         self.desired: DesiredState = DesiredState()
         self.seen: ObservedState = ObservedState({})
         self._made = 0
+        self._revisions: dict[ObjectRef, list[int]] = {}  # of a Deployment the numbers of its ReplicaSets, newest last
         guarded = {name: Guarded(self, name) for name in CLUSTERS}
         self._world = World(
             {name: Backend(name, one, Requests(self)) for name, one in guarded.items()},
@@ -303,6 +327,7 @@ class LoopWorld:
             return False
         operations = [one for path, value in values.items() for one in _operations(manifest, path, value)]
         cluster.write(Write("patch", ref, "", patch=tuple(operations)))
+        self.copy_annotations(ref)
         return True
 
     def scale(self, ref: ObjectRef, count: int, by: str = "kubectl") -> None:
@@ -317,6 +342,10 @@ class LoopWorld:
     def delete(self, ref: ObjectRef) -> None:
         if ref.cluster not in self.down and ref in self.workloads() | dict.fromkeys(self.annotated()):
             self.clusters[ref.cluster].write(Write("delete", ref, ""))
+            if ref.kind == "Deployment":  # what it owns goes with it
+                for number in self._revisions.setdefault(ref, [0] if ref.name in REVISED else []):
+                    self.delete(replace(ref, kind="ReplicaSet", name=f"{ref.name}-{number}"))
+                self._revisions[ref] = []
 
     def create(self, cluster: str, manifest: dict[str, Any]) -> None:
         """Somebody makes an object anew, whatever was there of its name."""
@@ -328,6 +357,46 @@ class LoopWorld:
         own = {"uid": f"uid-made-{self._made}", "creationTimestamp": format_time(self.now)}
         made = {**manifest, "metadata": {**manifest["metadata"], **own}}
         self.clusters[cluster].write(Write("create", ref, made["apiVersion"], manifest=made))
+        if ref.kind == "Deployment":
+            self.revise(ref)
+
+    def need_pods(self, cluster: str, service: str) -> None:
+        """Somebody writes an Event that a Service needs pods."""
+        involved = {"kind": "Service", "namespace": "shop", "name": service}
+        event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"needs-{service}", "namespace": "shop"},
+                 "reason": "NeedPods", "involvedObject": involved, "lastTimestamp": format_time(self.now)}  # fmt: skip
+        self.create(cluster, event)
+
+    def copy_annotations(self, ref: ObjectRef) -> None:
+        """The Deployment controller copies annotations to the newest ReplicaSet, and never takes one off there."""
+        if ref.cluster == "east" and ref.kind == "Deployment" and ref.name in REVISED:
+            newest = self.revision(ref, -1)
+            if newest is not None and not newest.items() >= (copied := self.annotations(ref)).items():
+                self.patch(self._ref_of_revision(ref, -1), {("metadata", "annotations"): {**newest, **copied}})
+
+    def revision(self, ref: ObjectRef, place: int) -> dict[str, str] | None:
+        """The annotations of a ReplicaSet of a Deployment, by its place among them; None where it is not there."""
+        numbers = self._revisions.setdefault(ref, [0])
+        return self.annotations(self._ref_of_revision(ref, place)) if len(numbers) >= abs(place) else None
+
+    def _ref_of_revision(self, ref: ObjectRef, place: int) -> ObjectRef:
+        return replace(ref, kind="ReplicaSet", name=f"{ref.name}-{self._revisions[ref][place]}")
+
+    def revise(self, ref: ObjectRef) -> None:
+        """A new revision of a Deployment: the ReplicaSet of the one before keeps the annotations that it has."""
+        found = self.workload(ref)
+        if ref.name in REVISED and ref.cluster == "east" and found is not None and ref.cluster not in self.down:
+            numbers = self._revisions.setdefault(ref, [0])
+            numbers.append(max(numbers, default=0) + 1)
+            made = a_revision(ref.name, numbers[-1], found.spec_replicas, found.uid, self.annotations(ref))
+            self.create(ref.cluster, made)
+
+    def undo(self, ref: ObjectRef) -> None:
+        """`kubectl rollout undo`: all annotations of a Deployment become those of the revision before."""
+        former = self.revision(ref, -2)
+        if former is not None and self.patch(ref, {("metadata", "annotations"): former}):
+            self._revisions[ref].append(self._revisions[ref].pop(-2))
+            self.copy_annotations(ref)
 
     def controllers(self) -> None:
         """The HorizontalPodAutoscaler and KEDA do their part."""

@@ -85,13 +85,21 @@ EXAMPLES: dict[str, History] = {
     "another selector while it is idle, and another record": (
         ("spread", 4, 8), ("idling", "a", 7), ("run", 0), ("night",), ("month",), ("spread", 6, 7),
     ),
-    "another selector while it is idle, and a hand": (
+    "another selector while it is idle, and somebody scales": (
         ("spread", 4, 8), ("idling", "a", 7), ("run", 0), ("night",), ("spread", 6, 7),
         ("scale", "west", "ReplicaSet", "spread", 6, "kubectl"),
     ),
     "another selector before the morning": (
         ("idling", "b", 10), ("spread", 3, 7), ("night",), ("morning",), ("spread", 6, 4), ("run", 4000),
     ),
+    "somebody scales a workload while it goes idle": (
+        ("idling", "a", 3), ("meddle", 400, 1, "east", "Deployment", "web", 5), ("run", 5), ("morning",),
+    ),
+    "an idle Deployment whose rollout is undone": (
+        ("idling", "a", 3), ("rollout", "east", "Deployment", "web", True), ("night",), ("undo", "web"), ("run", 5),
+        ("morning",),
+    ),
+    "what `oc idle` took down": (("idling", "a", 0), ("oc_idle", "web"), ("night",), ("morning",)),
     "a decrease is refused": (("spread", 1, 9), ("run", 130), ("spread", 2, 2), ("refuse", 400, (2, 7, 8))),
     "home is read-only, and another cluster refuses": (
         ("spread", 3, 7), ("state", "east", "ReadOnly"), ("refuse", 20, (0, 5, 10)),

@@ -23,5 +23,4 @@ def a_foreign_world(service=None, workload=None, endpoints=None, replicas: int =
     )
     if endpoints is not None:
         world.add(endpoints)
-    world.foreign[WEB] = 4
     return world

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.apply.events import event_message
+from reconciler.decide.decisions import Verb
 from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from reconciler.plan.model import Action
 from tests.builders import a_ref, a_service, a_workload, an_hpa
@@ -118,7 +119,8 @@ def test_an_idle_of_ours_that_was_cut_is_no_undo(writes):
     world.controllers()
     world.now += MINUTE
     run_in(world, FLOOR)
-    assert (world.replicas(WEB), bounds(world), world.remembered(WEB)) == (1, (1, 1), 5)
+    assert (world.replicas(WEB), bounds(world)) == (1, (1, 1))
+    assert world.objects[WEB].annotations["idling.kubernetes.io/previous-scale"] == "5"
 
 
 @pytest.mark.parametrize(
@@ -174,9 +176,11 @@ def test_what_is_put_back_after_each_run_comes_to_rest(runs, metric, floor, mini
     declared, had, most = world.objects[HPA], world.replicas(WEB), IDLES
     for minutes, writes, acts, replicas, whole in runs:
         world.now += timedelta(minutes=minutes)
-        before = len(world.idles)
-        run_in(world, policy, writes=writes)
-        if len(world.idles) > before and bounds(world) == (declared.minimum, declared.maximum):
+        before = len(world.idled)
+        outcome = run_in(world, policy, writes=writes)
+        wakes = [one for one in outcome.desired.decisions if one.verb is Verb.WAKE and one.ref == WEB]
+        assert all(one.replicas_after == world.idled[-1][1] for one in wakes)
+        if len(world.idled) > before and bounds(world) == (declared.minimum, declared.maximum):
             most += 2  # it died before there was anything to put back, so that a wake may come first: the row ends
         world.now += timedelta(seconds=20)
         world.put_back(declared, whole=whole)
@@ -184,11 +188,10 @@ def test_what_is_put_back_after_each_run_comes_to_rest(runs, metric, floor, mini
             world.scale(WEB, had, GIT, timed=True)
         if acts:
             world.controllers()
-        assert len(world.idles) <= most
+        assert len(world.idled) <= most
         if "reconciler/contested" in world.objects[WEB].annotations:
             break
     calm(world, policy, declared, most)
-    assert not world.wrongs, world.wrongs
 
 
 def calm(world: World, policy: Any, declared: HorizontalPodAutoscaler, most: int) -> None:
@@ -200,7 +203,7 @@ def calm(world: World, policy: Any, declared: HorizontalPodAutoscaler, most: int
             world.now += MINUTE
             world.put_back(declared)
     world.now = replace_night(world.now)
-    assert len(world.idles) <= most
+    assert len(world.idled) <= most
     assert decided(world.state(), policy, now=world.now).desired.decisions == ()
     assert said(world, "contested")["by"] == GIT
 

@@ -45,7 +45,7 @@ class TestByHand:
         world.now += timedelta(hours=2)
         run_in(world, policy)
         assert world.replicas(WEB) == 0
-        assert world.remembered(WEB) == 2
+        assert world.objects[WEB].annotations["idling.kubernetes.io/previous-scale"] == "2"
 
     def test_a_change_of_field_manager_alone_is_only_told(self):
         world = an_idle_world()

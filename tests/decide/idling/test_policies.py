@@ -167,7 +167,7 @@ class TestGuard:
         run_in(
             world, *(a_policy(one.name, selector=one.selector) if one.name in scheduled else one for one in policies)
         )
-        assert world.had.keys() == {a_ref(name) for name in self.names}
+        assert {ref for ref, _ in world.idled} == {a_ref(name) for name in self.names}
         world.now += MINUTE
         return world
 

@@ -1,12 +1,11 @@
-"""A small world that keeps what is written into it: clusters, their controllers, people, and other writers."""
+"""A world of objects that keeps what idling writes into it, with autoscalers and other writers."""
 
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from typing import Any
 
@@ -44,22 +43,15 @@ class Stale(Exception):
 
 @dataclass
 class World:
-    """Objects by name. `had` holds, for what stands at its idled count because of us, what it had before."""
+    """Objects by name. `idled` are those that were idled, in order, each with the replicas that it had."""
 
     now: datetime
     objects: dict[ObjectRef, Any] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
     answers: dict[QueryKey, QueryAnswer] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
-    behind: dict[ObjectRef, set[ObjectRef]] = field(default_factory=dict)  # Service -> what its endpoints alone tell of
-    revisions: dict[ObjectRef, list[Mapping[str, str]]] = field(default_factory=dict)
     copies: dict[ObjectRef, list[dict[str, str]]] = field(default_factory=dict)  # on ReplicaSets, the newest last
-    had: dict[ObjectRef, int] = field(default_factory=dict)
-    doubtful: set[ObjectRef] = field(default_factory=set)  # taken to zero by a hand while our mark lists it
-    foreign: dict[ObjectRef, int] = field(default_factory=dict)  # idled by somebody else, and what it had
-    idles: list[ObjectRef] = field(default_factory=list)
-    wakes: list[ObjectRef] = field(default_factory=list)
-    wrongs: list[str] = field(default_factory=list)
+    idled: list[tuple[ObjectRef, int]] = field(default_factory=list)
     writes: int = 0
 
     def add(self, *objects: Any) -> World:
@@ -102,8 +94,7 @@ class World:
     def targets(self, service: Service) -> list[ObjectRef]:
         """The workloads behind a Service: those whose pods it selects, whatever the labels of their templates are."""
         found = self.of(Workload, service.ref.cluster)
-        selected = [one.ref for one in found if service.selector.items() <= one.template_labels.items()]
-        return sorted({*selected, *self.behind.get(service.ref, ())})
+        return sorted(one.ref for one in found if service.selector.items() <= one.template_labels.items())
 
     def _pods(self, cluster: str) -> dict[ObjectRef, tuple[Pod, ...]]:
         """The pods behind each Service: one of each workload that runs."""
@@ -135,26 +126,12 @@ class World:
 
     # what we write
 
-    def apply(
-        self,
-        decisions: Sequence[Decision],
-        *,
-        crash_after: int | None = None,
-        refuse: frozenset[int] = frozenset(),
-        between: Callable[[int], None] = lambda _: None,
-    ) -> set[str]:
-        """Carry out `decisions` one write at a time and return the keys of those that were applied.
-
-        `crash_after`: nothing happens after that many writes. `refuse`: the writes the server says no to, by their
-        place. `between` is called before each write.
-        """
+    def apply(self, decisions: Sequence[Decision], *, crash_after: int | None = None) -> set[str]:
+        """Carry out `decisions` one by one, that many at most, and return the keys of those that were applied."""
         applied: set[str] = set()
         keys = {decision.key for decision in decisions}
-        for place, decision in enumerate(in_order(decisions)):
-            if crash_after is not None and place >= crash_after:
-                break
-            between(place)
-            if decision.ref.cluster in self.unreachable or place in refuse:
+        for decision in in_order(decisions)[:crash_after]:
+            if decision.ref.cluster in self.unreachable:
                 continue
             if any(need in keys and need not in applied for need in decision.needs):
                 continue
@@ -184,50 +161,10 @@ class World:
         if decision.verb is Verb.DELETE:
             del self.objects[decision.ref]
             return
-        if isinstance(found, Workload):
-            self._judge(decision, found, after)
+        if decision.verb is Verb.IDLE and isinstance(found, Workload):
+            self.idled.append((decision.ref, self.replicas(decision.ref)))
         self.objects[decision.ref] = self._settled(found, after, FieldWriter(OURS, self.now))
         self._copy(decision.ref)
-
-    def _judge(self, decision: Decision, before: Workload, after: Workload) -> None:
-        """Keep what was had, and what should never have been scaled."""
-        ref, ours = decision.ref, decision.ref in self.had or decision.ref in self.doubtful
-        if decision.job != "idling":
-            if ref in self.had and _scale_of(before) != _scale_of(after):
-                self.wrongs.append(f"{decision.key} scales what idling took down")
-            return
-        if IDLED_AT not in before.annotations and self.is_listed(ref) and not ours:
-            # taken to zero by a hand just when its Service was marked: nobody can tell that from a record that is gone
-            ours = True
-            self.doubtful.add(ref)
-        if decision.verb is Verb.IDLE:
-            self.doubtful.discard(ref)
-            self.had[ref] = self.replicas(ref)
-            self.idles.append(ref)
-            return
-        if _scale_of(before) != _scale_of(after):
-            if not ours and ref not in self.foreign:
-                self.wrongs.append(f"{decision.key} scales what we never idled")
-            if decision.verb is Verb.WAKE:
-                self.wakes.append(ref)
-                self._judge_wake(decision, after)
-        theirs = before.annotations.get("scale.kubernetes.io/scale-reason") != "Idled"
-        if decision.verb is Verb.RELEASE and self.stands_idle(ref) and not theirs:
-            self.wrongs.append(f"{decision.key} forgets what stands at its idled count")
-        if decision.verb in (Verb.WAKE, Verb.RELEASE) or IDLED_AT not in after.annotations:
-            self.had.pop(ref, None)
-            self.doubtful.discard(ref)
-            self.foreign.pop(ref, None)
-
-    def _judge_wake(self, decision: Decision, after: Workload) -> None:
-        ref = decision.ref
-        had = self.had.get(ref, self.foreign.get(ref))
-        if had is None or ref in self.doubtful or after.scale_target is not None:
-            return
-        hpa = next((h for h in self.of(HorizontalPodAutoscaler, ref.cluster) if _target_name(h) == _name(ref)), None)
-        allowed = had if hpa is None else min(max(had, hpa.minimum or 1), hpa.maximum)
-        if after.spec_replicas not in (had, allowed):
-            self.wrongs.append(f"{decision.key} restores {after.spec_replicas}, it had {had}")
 
     def _settled(self, before: Any, after: Any, writer: FieldWriter) -> Any:
         if isinstance(after, HorizontalPodAutoscaler):
@@ -256,8 +193,6 @@ class World:
         if found.switch is not None:
             changed = replace(found, switch=replace(found.switch, value=count == 0))
         self.objects[ref] = self._settled(found, changed, writer)
-        if count == 0 and ref not in self.had and self.is_listed(ref):
-            self.doubtful.add(ref)
 
     def put_back(
         self, declared: HorizontalPodAutoscaler, by: str = "argocd-controller", *, whole: bool = False
@@ -310,86 +245,9 @@ class World:
         if wanted != self.replicas(ref):
             self.scale(ref, wanted, "keda-operator")
 
-    def deploy(self, ref: ObjectRef) -> None:
-        """A new revision: the old one keeps the annotations that the Deployment has now."""
-        self.revisions.setdefault(ref, []).append(self.objects[ref].annotations)
-        self._copy(ref)
-        self.copies[ref].append({})
-        self._copy(ref)
-
-    def undo(self, ref: ObjectRef) -> None:
-        """`kubectl rollout undo`: all annotations become those of the revision before."""
-        revisions = self.revisions.get(ref, [])
-        if revisions:
-            found = self.objects[ref]
-            former = revisions.pop()
-            revisions.append(found.annotations)
-            self.objects[ref] = replace(found, annotations=former)
-            self.copies[ref].append(self.copies[ref].pop(-2))
-            self._copy(ref)
-            if IDLED_AT in former and ref not in self.had:
-                self.doubtful.add(ref)  # an old record is back, and nobody can tell it from one of today at zero
-
-    def forget(self, ref: ObjectRef) -> None:
-        """The object is another one now; marks of whoever that list one of its name cannot tell."""
-        listed = self.is_listed(ref) or ref in self.foreign
-        self.had.pop(ref, None)
-        self.foreign.pop(ref, None)
-        self.doubtful.discard(ref)
-        self.revisions.pop(ref, None)
-        self.copies.pop(ref, None)
-        if self.replicas(ref) == 0 and listed:
-            self.doubtful.add(ref)
-
-    def oc_idle(self, ref: ObjectRef, service: ObjectRef) -> None:
-        """Somebody runs `oc idle` on something that runs."""
-        count = self.replicas(ref)
-        if count == 0 or ref in self.had or self.is_listed(ref):
-            return
-        entry = {"name": ref.name, "kind": ref.kind, "replicas": count}
-        self.scale(ref, 0, "oc", timed=True)
-        self.annotate(service, "idling.alpha.openshift.io/idled-at", self.now.isoformat())
-        self.annotate(service, "idling.alpha.openshift.io/unidle-targets", json.dumps([entry]))
-        self.foreign[ref] = count
-
-    def need_pods(self, service: ObjectRef, *, ago: timedelta = timedelta(0)) -> None:
-        event = Event("NeedPods", service.namespace, ("Service", service.namespace, service.name), None, self.now - ago)
+    def need_pods(self, service: ObjectRef) -> None:
+        event = Event("NeedPods", service.namespace, ("Service", service.namespace, service.name), None, self.now)
         self.events.setdefault(service.cluster, []).append(event)
-
-    # what an independent reader finds
-
-    def is_listed(self, ref: ObjectRef) -> bool:
-        return any(True for _ in self._listings(ref))
-
-    def _listings(self, ref: ObjectRef) -> list[tuple[str, int]]:
-        name = (ref.namespace, ref.kind, ref.name)
-        return [
-            (service.annotations[IDLED_AT], entry["replicas"])
-            for service in self.of(Service, ref.cluster)
-            for entry in json.loads(service.annotations.get("idling.kubernetes.io/unidle-targets", "[]"))
-            if (service.ref.namespace, entry["kind"], entry["name"]) == name
-        ]
-
-    def recorded(self, ref: ObjectRef) -> int | None:
-        """What the record on a scalable itself says it had."""
-        annotations = self.objects[ref].annotations
-        return int(annotations.get("idling.kubernetes.io/previous-scale", "1")) if IDLED_AT in annotations else None
-
-    def remembered(self, ref: ObjectRef) -> int | None:
-        """What the newest record of a scalable says it had: its own, or that of a Service."""
-        annotations = self.objects[ref].annotations
-        records = list(self._listings(ref))
-        if IDLED_AT in annotations:
-            text = annotations.get("idling.kubernetes.io/previous-scale", "1")
-            records.append((annotations[IDLED_AT], int(text)))
-        return max(records)[1] if records else None
-
-    def stands_idle(self, ref: ObjectRef) -> bool:
-        """Whether it is at the count to which it was idled."""
-        found = self.objects[ref]
-        if found.scale_target is not None:
-            return "autoscaling.keda.sh/paused-replicas" in found.annotations
-        return int(found.spec_replicas) <= int(found.annotations.get("reconciler/idled-to", "0"))
 
 
 def _pod(owner: Workload) -> Pod:
@@ -408,10 +266,6 @@ def _settle(workload: Workload) -> Workload:
     return replace(
         workload, status_replicas=count, ready_replicas=count, available_replicas=count, updated_replicas=count
     )
-
-
-def _scale_of(workload: Workload) -> tuple[Any, ...]:
-    return (workload.replicas, workload.switch, workload.annotations.get("autoscaling.keda.sh/paused-replicas"))
 
 
 def _name(ref: ObjectRef) -> tuple[str, str, str, str]:
