@@ -35,7 +35,7 @@ _WEEKLY = re.compile(
 )
 _MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)"
 _ABSOLUTE = re.compile(rf"({_MOMENT}) *- *({_MOMENT})", re.ASCII)
-_DIRECTED = re.compile(rf"(from|until) *-? *({_MOMENT})", re.ASCII)
+_DIRECTED = re.compile(rf"((?i:from|until)) *-? *({_MOMENT})", re.ASCII)
 _START, _END = "1970-01-01T00:00:00Z", "2999-12-31T00:00:00Z"  # the years that a calendar knows
 _MIDNIGHT = "24:00"
 _MIN_AWAKE = 120  # minutes, the default of a policy
@@ -101,7 +101,7 @@ def _absolute(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]] | None
     if match is not None:
         moments = match.groups()
     elif directed is not None:
-        moments = (directed[2], _END) if directed[1] == "from" else (_START, directed[2])
+        moments = (directed[2], _END) if directed[1].lower() == "from" else (_START, directed[2])
     else:
         return None
     try:
