@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.credentials import printable_without_credentials
+from reconciler.redaction import printable_without_credentials
 
 LONGEST_VALUE = 1000
 """How many characters of one text are shown where room is short; no name in Kubernetes is longer than 253."""

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, settings
 
-from reconciler import credentials
+from reconciler import redaction
 from tests.laws import share_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _length(item: pytest.Item) -> int:
 @pytest.fixture(autouse=True)
 def _no_credentials() -> None:
     """What one test sends is no secret of the next one."""
-    credentials.forget()
+    redaction.forget()
 
 
 @pytest.fixture(scope="session")

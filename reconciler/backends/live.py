@@ -9,8 +9,8 @@ from functools import partial
 from msgspec import Struct
 
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.credential_sources import with_allowed_files
-from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection
+from reconciler.backends.credentials.connection import WEAKNESSES, Connection
+from reconciler.backends.credentials.sources import with_allowed_files
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster, ReadRecorder
 from reconciler.backends.kubernetes.discovery import ServedObjects

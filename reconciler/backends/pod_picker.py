@@ -23,9 +23,9 @@ from reconciler.connection_settings import (
     PodPicker,
     SecretKey,
 )
-from reconciler.credentials import remember_authorization
 from reconciler.errors import ClusterError, PickerError
 from reconciler.messages import counted
+from reconciler.redaction import remember_authorization
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import strict_json
 

@@ -15,10 +15,9 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from reconciler.backends.credential_sources import secret_in
+from reconciler.backends.credentials.sources import secret_in
 from reconciler.backends.decode.decoder import decoded_json
 from reconciler.connection_settings import PrometheusConnection
-from reconciler.credentials import remember_authorization, remember_header, without_credentials
 from reconciler.errors import UnauthorisedError
 from reconciler.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.errors import (
@@ -29,6 +28,7 @@ from reconciler.http.errors import (
 )
 from reconciler.messages import cut
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
+from reconciler.redaction import remember_authorization, remember_header, without_credentials
 from reconciler.time_limit import TimeLimit
 
 LARGEST_ANSWER = 32 << 20

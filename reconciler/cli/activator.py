@@ -16,7 +16,7 @@ from reconciler.activator.activator import Activator
 from reconciler.activator.context import ActivatorPod, ActivatorSettings
 from reconciler.activator.publication import Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
-from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli.option_values import seconds, this_second
 from reconciler.cli.options import option, verb

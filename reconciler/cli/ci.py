@@ -18,8 +18,8 @@ from reconciler.cli.option_values import seconds, written_as
 from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
 from reconciler.cli.output import say, show, workflow_command
 from reconciler.cli.policies import checked, workflow_commands
-from reconciler.credentials import printable_without_credentials
 from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
+from reconciler.redaction import printable_without_credentials
 from reconciler.report.code_host import ReviewComment, leveled, marker_of, render_review
 
 _LONGEST_SUMMARY = 500_000  # characters; a summary holds a mebibyte

@@ -12,10 +12,10 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from reconciler.credentials import printable_without_credentials, remember, without_credentials
 from reconciler.errors import CommentError, UsageError
 from reconciler.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.errors import HttpError
+from reconciler.redaction import printable_without_credentials, remember, without_credentials
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import one_line
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.backends.kubernetes.auth import WEAKNESSES, Connection, weakness_of
+from reconciler.backends.credentials.connection import WEAKNESSES, Connection, weakness_of
+from reconciler.backends.credentials.kubeconfig import SERVICE_ACCOUNT, ServerAccess
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.kubeconfig import SERVICE_ACCOUNT, ServerAccess
 from reconciler.backends.kubernetes.kubeconfig_file import (
     KubeconfigEntry,
     KubeconfigFile,

@@ -8,9 +8,9 @@ from concurrent.futures import wait
 from functools import partial
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from reconciler.credentials import remember_authorization, without_credentials
 from reconciler.http.client import HttpClient, HttpRequest, HttpResponse
 from reconciler.http.errors import HttpError, TimedOutError
+from reconciler.redaction import remember_authorization, without_credentials
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 

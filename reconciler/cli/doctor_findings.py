@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.kubernetes.auth import WEAKNESSES
+from reconciler.backends.credentials.connection import WEAKNESSES
 from reconciler.backends.kubernetes.lease import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import TokenClaims

@@ -14,13 +14,12 @@ from msgspec import Struct
 
 from reconciler.apply.access import Access
 from reconciler.apply.config_map_store import ConfigMapStore
-from reconciler.backends.credential_sources import allowed_file, secret_in
+from reconciler.backends.credentials.sources import allowed_file, secret_in
 from reconciler.backends.protocols import HISTORY_LABEL
 from reconciler.cli.deliveries import SECONDS, deliver, message_to
 from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import TrackedRun
 from reconciler.connection_settings import CredentialSources
-from reconciler.credentials import remember
 from reconciler.decide.annotations import format_time, json_object, parse_time
 from reconciler.errors import ReconcilerError, UnreachableError, UsageError, reason_of
 from reconciler.history.config_maps import HISTORY_PREFIX, keeper
@@ -31,6 +30,7 @@ from reconciler.plan.filters import Filters
 from reconciler.plan.model import Plan
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.types import Fleet, Notification
+from reconciler.redaction import remember
 from reconciler.report.notification import Fact, Message, body_of, facts_of
 from reconciler.time_limit import GRACE_SECONDS, TimeLimit
 from reconciler.world import World

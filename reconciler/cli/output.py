@@ -20,9 +20,9 @@ from typing import Any
 import click
 
 from reconciler.apply.outcomes import Outcome
-from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode, Problem, ReconcilerError
 from reconciler.plan.model import Plan
+from reconciler.redaction import printable_without_credentials
 from reconciler.report.text import Style, render_text
 from reconciler.untrusted_text import escaped, one_line
 from reconciler.version import OUTPUT_VERSION

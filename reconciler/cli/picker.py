@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.credentials.connection import Connection
 from reconciler.cli.option_values import seconds
 from reconciler.cli.options import option, verb
 from reconciler.cli.output import say

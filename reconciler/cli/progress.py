@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome
 from reconciler.cli.output import say, say_json
 from reconciler.cli.run_options import RunOptions
-from reconciler.credentials import printable_without_credentials
 from reconciler.errors import ExitCode
 from reconciler.messages import counted
 from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import Applied, ProgressCallbacks, Stage, plan
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet
+from reconciler.redaction import printable_without_credentials
 from reconciler.report.change_words import is_metadata, name_of, verb_of
 from reconciler.report.summary import outcome_word
 from reconciler.untrusted_text import one_line

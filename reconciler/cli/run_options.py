@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.credential_sources import DEFAULT_FOLDERS
+from reconciler.backends.credentials.sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, LEASES, RequestSettings
 from reconciler.cli import policy_source
 from reconciler.cli.option_values import duration, exceeding, fail_on, label_selector, rate, run_id, seconds, shard

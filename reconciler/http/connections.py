@@ -27,9 +27,9 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import LocationParseError
 from urllib3.util import Url, make_headers, parse_url, wait_for_write
 
-from reconciler.credentials import remember
 from reconciler.http.errors import HttpError, connection_error, step_of
 from reconciler.http.resolver import RESOLVER, Resolver, SocketAddress, address_of
+from reconciler.redaction import remember
 from reconciler.time_limit import TimeLimit
 
 T = TypeVar("T")

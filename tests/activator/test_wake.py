@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
-from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.protocols import RequestSettings, workloads_of
 from reconciler.connection_settings import ClusterConnection

@@ -24,7 +24,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import credentials
+from reconciler import redaction
 from reconciler.http import resolver as http_resolver
 from reconciler.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.connections import _system_tls as system_tls
@@ -418,7 +418,7 @@ def test_what_a_server_sends_stays_as_it_is() -> None:
     """Also where it has credentials in it: data that were changed would be read as other data."""
     body = b'{"service": "checkout", "said": "checkout"}\nline checkout'
     request = HttpRequest("GET", "", {"Authorization": "Bearer checkout", "X-Token": "checkout"})
-    credentials.remember("checkout")
+    redaction.remember("checkout")
     with Server(an_answer(body, "X-Said: checkout")) as server:
         sent = replace(request, url=server.url)
         found = a_client().exchange(sent, TimeLimit(10))

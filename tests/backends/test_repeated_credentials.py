@@ -15,7 +15,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler import credentials
+from reconciler import redaction
 from reconciler.backends.kubernetes.client import ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.errors import Operation
@@ -190,8 +190,8 @@ def test_an_object_that_is_called_like_the_token_is_the_same_object(httpserver: 
     ],
 )
 def test_what_is_taken_out_of_what_a_server_says(credential: str, said: str, expected: str) -> None:
-    credentials.remember(credential)
-    assert credentials.without_credentials(said) == expected
+    redaction.remember(credential)
+    assert redaction.without_credentials(said) == expected
 
 
 @pytest.mark.parametrize(
@@ -204,28 +204,28 @@ def test_what_is_taken_out_of_what_a_server_says(credential: str, said: str, exp
     ],
 )
 def test_what_is_taken_out_of_what_is_printed(credential: str, printed: str) -> None:
-    credentials.remember(credential)
+    redaction.remember(credential)
     name = credential.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    assert credentials.printable_without_credentials(f"name: {name}-web") == printed
+    assert redaction.printable_without_credentials(f"name: {name}-web") == printed
 
 
 def test_a_header_of_the_fleet_is_no_secret_where_names_are_printed() -> None:
     """It stands in git, and X-Scope-OrgID may be called like a namespace; a token of that value is one all the same."""
-    credentials.remember_header("production")
-    assert credentials.printable_without_credentials("production/web") == "production/web"
-    assert credentials.without_credentials("no org production") == "no org ***"
-    credentials.remember("production")
-    credentials.remember_header("production")
-    assert credentials.printable_without_credentials("production/web") == "(secret)/web"
+    redaction.remember_header("production")
+    assert redaction.printable_without_credentials("production/web") == "production/web"
+    assert redaction.without_credentials("no org production") == "no org ***"
+    redaction.remember("production")
+    redaction.remember_header("production")
+    assert redaction.printable_without_credentials("production/web") == "(secret)/web"
 
 
 def test_a_process_that_goes_on_for_months_knows_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_MOST", 3)
+    monkeypatch.setattr(redaction, "_MOST", 3)
     for number in range(10):
-        credentials.remember(f"token-{number}")
-    assert credentials.without_credentials("token-1 token-9") == "token-1 ***"
+        redaction.remember(f"token-{number}")
+    assert redaction.without_credentials("token-1 token-9") == "token-1 ***"
 
 
 def test_the_password_of_a_proxy_is_known() -> None:
     connections(proxy="http://us:hunter%2021@proxy:3128")
-    assert credentials.without_credentials("hunter 21") == "***"
+    assert redaction.without_credentials("hunter 21") == "***"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler import credentials
+from reconciler import redaction
 from reconciler.yaml.reader import read_documents
 from tests.pipeline.calls import Folder, Said, inside
 
@@ -113,7 +113,7 @@ def test_a_credential_in_the_names_of_objects_is_printed_in_no_form(form, quicks
     for file in (quickstart.path / "policies").rglob("*.yaml"):
         file.write_text(file.read_text().replace("dev-a", f"dev-{token}"))
     assert token in quickstart.plan(NOW, "-o", form).out, "else nothing is shown below"
-    credentials.remember(token)
+    redaction.remember(token)
     said = quickstart.plan(NOW, "-o", form, "--out", "plan.json")
     assert token not in said.out + said.err
     assert "dev-(secret)" in said.out

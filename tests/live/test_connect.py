@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.kubernetes import kubeconfig
+from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli import connect
 from tests.live import deployed

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.credentials import remember
 from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, PlacementView, Undecided
+from reconciler.redaction import remember
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, joined, prose, render_markdown, table
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said

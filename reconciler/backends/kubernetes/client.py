@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct, field
 
-from reconciler.backends.kubernetes.auth import ApiServer, Connection, load_libraries
+from reconciler.backends.credentials.connection import ApiServer, Connection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError

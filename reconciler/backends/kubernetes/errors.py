@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.decode.decoder import decoded_json
-from reconciler.credentials import without_credentials
 from reconciler.errors import (
     AlreadyExistsError,
     AnswerTooLargeError,
@@ -24,6 +23,7 @@ from reconciler.errors import (
 )
 from reconciler.http.client import HttpResponse
 from reconciler.http.errors import HttpError, ReadEnoughError, TooLargeError
+from reconciler.redaction import without_credentials
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: the last two where a text is no UTF-8, or maps are nested a thousand deep."""

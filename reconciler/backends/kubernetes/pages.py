@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.credentials import without_credentials
 from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
 from reconciler.http.client import ByteBudget, HttpResponse
+from reconciler.redaction import without_credentials
 from reconciler.worker_pool import started
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from reconciler.backends.decode.wire import Instant, Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import answer_to
-from reconciler.credentials import remember
 from reconciler.model import ServiceAccount
+from reconciler.redaction import remember
 
 SHORTEST = timedelta(minutes=10)
 """An API server gives no token for less.

@@ -14,7 +14,6 @@ from reconciler.backends.decode.wire import Wire
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed_at
-from reconciler.credentials import without_credentials
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
@@ -24,6 +23,7 @@ from reconciler.errors import (
     UnreachableError,
     reason_of,
 )
+from reconciler.redaction import without_credentials
 from reconciler.time_limit import TimeLimit
 
 WATCH_SECONDS = 30

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock

@@ -11,7 +11,7 @@ from typing import Any
 
 import trustme
 
-from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.credentials.connection import Connection
 from reconciler.connection_settings import ClusterConnection
 from reconciler.time_limit import TimeLimit
 

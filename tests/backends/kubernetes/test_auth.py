@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from reconciler.backends.kubernetes import kubeconfig
-from reconciler.backends.kubernetes.auth import Connection
-from reconciler.backends.kubernetes.config_node import CredentialError
-from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
+from reconciler.backends.credentials import kubeconfig
+from reconciler.backends.credentials.config_node import CredentialError
+from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.kubeconfig import kubeconfig_context
 from reconciler.backends.live import LiveSettings, open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
@@ -735,8 +735,8 @@ def test_a_client_certificate_in_the_kubeconfig_leaves_no_file(tmp_path: Path, m
 PLAIN = """
 import sys
 from reconciler.time_limit import TimeLimit
-from reconciler.backends.kubernetes.auth import load_libraries
-from reconciler.backends.kubernetes.kubeconfig import kubeconfig_context
+from reconciler.backends.credentials.connection import load_libraries
+from reconciler.backends.credentials.kubeconfig import kubeconfig_context
 load_libraries()
 assert kubeconfig_context(sys.argv[1], "east", TimeLimit(20)).server
 print(*sys.modules)

@@ -12,7 +12,7 @@ from pathlib import Path
 import kubernetes.client.rest  # the first import takes longer than a request may here
 import pytest
 
-from reconciler.backends.kubernetes.auth import Connection
+from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.live import LiveSettings, open_live

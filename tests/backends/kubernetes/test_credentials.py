@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reconciler.backends.kubernetes import kubeconfig
-from reconciler.backends.kubernetes.config_node import CredentialError
+from reconciler.backends.credentials import kubeconfig
+from reconciler.backends.credentials.config_node import CredentialError
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
 from reconciler.time_limit import TimeLimit

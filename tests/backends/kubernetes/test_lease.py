@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes import lease
-from reconciler.backends.kubernetes.auth import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock

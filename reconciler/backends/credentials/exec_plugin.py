@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from reconciler.backends.credentials.config_node import ConfigNode, CredentialError
 from reconciler.backends.decode.decoder import decoded_json
 from reconciler.backends.decode.wire import Instant, Wire
-from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError
 from reconciler.http.errors import step_of
 from reconciler.time_limit import TimeLimit
 

@@ -17,10 +17,10 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigLoader
 
-from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError
-from reconciler.credentials import remember
+from reconciler.backends.credentials.config_node import ConfigNode, CredentialError, KubeconfigError
 from reconciler.http.client import HttpClient, HttpRequest
 from reconciler.http.errors import HttpError, TimedOutError, alone
+from reconciler.redaction import remember
 from reconciler.time_limit import TimeLimit
 
 _Package: Any = KubeConfigLoader

@@ -21,13 +21,13 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.kubernetes.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
+from reconciler.backends.credentials.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
 from reconciler.http.errors import alone
 from reconciler.time_limit import TimeLimit
 from reconciler.yaml.reader import PARSER
 
 if TYPE_CHECKING:
-    from reconciler.backends.kubernetes.exec_plugin import Credential, ExecPlugin
+    from reconciler.backends.credentials.exec_plugin import Credential, ExecPlugin
 
 _LISTS = ("clusters", "contexts", "users")
 _DEFAULT = "~/.kube/config"
@@ -157,7 +157,7 @@ def _server(text: str) -> str:
 def _login(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> tuple[Authorization, tuple[Pem, Pem] | None]:
     """Return who gives the header, and the certificate that a program gave in its place."""
     if user.get("auth-provider") is not None:
-        from reconciler.backends.kubernetes.auth_provider import ProviderToken
+        from reconciler.backends.credentials.auth_provider import ProviderToken
 
         provided = ProviderToken(user)
         if provided(limit) is not None:
@@ -258,7 +258,7 @@ def _plugin_token(config: ConfigNode, folder: str, cluster: dict[str, Any] | Non
 
     Source: kubernetes/client-go plugin/pkg/client/auth/exec/exec.go, cacheKey.
     """
-    from reconciler.backends.kubernetes.exec_plugin import ExecPlugin
+    from reconciler.backends.credentials.exec_plugin import ExecPlugin
 
     key = repr((config.value, folder, cluster))
     with _sharing:

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.backends.credential_sources import allowed_file, check_plugins
-from reconciler.backends.kubernetes.config_node import CredentialError, KubeconfigError
+from reconciler.backends.credentials.config_node import CredentialError, KubeconfigError
+from reconciler.backends.credentials.sources import allowed_file, check_plugins
 from reconciler.connection_settings import ClusterConnection
-from reconciler.credentials import remember_authorization
 from reconciler.errors import UnauthorisedError, UnreachableError
 from reconciler.http.client import ByteBudget, HttpClient
 from reconciler.http.errors import TimedOutError, alone
+from reconciler.redaction import remember_authorization
 from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     import yaml
 
-    from reconciler.backends.kubernetes.kubeconfig import Pem, ServerAccess
+    from reconciler.backends.credentials.kubeconfig import Pem, ServerAccess
 
 _LARGEST_ANSWER = 32 << 20
 """Bytes of one answer: 500 objects of 64 kB each fit; four are read of a cluster at once."""
@@ -121,7 +121,7 @@ class Connection:
         that was replaced a moment ago is not the one that was refused.
         """
         with self._alone(limit):
-            from reconciler.backends.kubernetes import kubeconfig
+            from reconciler.backends.credentials import kubeconfig
 
             old, now = self._endpoint, limit.now()
             if old is None or self._header != refused or (old.certificate and now - self._replaced_at < _FRESH_SECONDS):
@@ -175,7 +175,7 @@ def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
 
 def access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:
     """Return what the kubeconfig, or the pod's service account, says."""
-    from reconciler.backends.kubernetes import kubeconfig
+    from reconciler.backends.credentials import kubeconfig
 
     if settings.in_cluster:
         return kubeconfig.own_access()
@@ -280,7 +280,7 @@ def access_of(client: Any) -> ServerAccess:
     Source: kubernetes-client/python kubernetes/client/configuration.py, Configuration; kubernetes/client/rest.py,
     RESTClientObject.
     """
-    from reconciler.backends.kubernetes.kubeconfig import ServerAccess
+    from reconciler.backends.credentials.kubeconfig import ServerAccess
 
     configuration: Any = getattr(client, "configuration", None)
     if not isinstance(getattr(configuration, "host", None), str):
