@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ class IdlingOutcome(Struct, frozen=True):
 
     def after(
         self, state: ObservedState, fleets: frozenset[str], not_now: frozenset[ObjectRef] = frozenset()
-    ) -> dict[ObjectRef, Settled]:
+    ) -> Mapping[ObjectRef, Settled]:
         """Return what is left of each workload of `state` that is idle, or that idling has a say in.
 
         `fleets` are the Fleet names whose records are ours. What is decided of `not_now` is not done, so these are as
@@ -38,17 +39,14 @@ class IdlingOutcome(Struct, frozen=True):
         for decision in self.desired.decisions:
             if decision.ref not in not_now:
                 made.setdefault(decision.ref, []).append(decision)
-        found: dict[ObjectRef, Settled] = {}
         claims = self._claims_without(not_now)
-        for cluster in state.clusters.values():
-            for workload in cluster.workloads:
-                ref = workload.ref
-                claim = claims.get(ref)
-                if claim is not None or ref in made or workload.annotations:
-                    settled = _settled(workload, claim, made.get(ref, ()), fleets)
-                    if settled is not None:
-                        found[ref] = settled
-        return found
+        workloads = {workload.ref: workload for each in state.clusters.values() for workload in each.workloads}
+
+        def settled(ref: ObjectRef) -> Settled | None:
+            workload = workloads.get(ref)
+            return None if workload is None else _settled(workload, claims.get(ref), made.get(ref, ()), fleets)
+
+        return _SettledWhenAsked(workloads, settled)
 
     def without(self, not_now: frozenset[ObjectRef]) -> DesiredState:
         """Return what is desired where `not_now` does not wake, with what needs that; its idles stay, to be held back
@@ -70,6 +68,26 @@ class IdlingOutcome(Struct, frozen=True):
             if claimed:
                 found |= {ref: claimed[0] for ref in refs if ref not in found and ref not in not_now}
         return found
+
+
+class _SettledWhenAsked(Mapping[ObjectRef, Settled]):
+    """What `settled` gives of each of `refs`, worked out once it is asked for: the other jobs look at few workloads."""
+
+    def __init__(self, refs: Collection[ObjectRef], settled: Callable[[ObjectRef], Settled | None]) -> None:
+        self._refs = refs
+        self._settled = cache(settled)
+
+    def __getitem__(self, ref: ObjectRef) -> Settled:
+        found = self._settled(ref)
+        if found is None:
+            raise KeyError(ref)
+        return found
+
+    def __iter__(self) -> Iterator[ObjectRef]:
+        return (ref for ref in self._refs if self._settled(ref) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _settled(
