@@ -133,7 +133,7 @@ class Activation:
     @property
     def is_over(self) -> bool:
         """Return whether nothing is left of it."""
-        if self.published or self.wants_slices or self._held or self._spliced:
+        if self.published or self.wants_slices or self.lacks_listeners or self._held or self._spliced:
             return False
         return self._withdrawn_at is None or self._loop.time() - self._withdrawn_at > _LINGERS
 

@@ -82,14 +82,13 @@ class Activator:
             settings=settings,
             metrics=self.metrics,
             signal=self._wakes.add,
-            changed=self._publish_by_name,
+            changed=self._publish,
             is_pods=self._pods.has,
         )
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
         self._publisher = SlicePublisher(publication, self._tasks, self._threads)
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
-        self._unheld: set[NamespacedName] = set()
         self._renewed_at, self._fresh_since = -float(ACTIVATOR_LEASE_SECONDS), inf
         self._is_ending = False
 
@@ -143,7 +142,7 @@ class Activator:
         self._is_ending = True
         self._publisher.end()
         limit = TimeLimit(self._settings.grace)
-        for key in ("begin", "renew", "sweep"):
+        for key in ("begin", *_LOOPS):
             task = self._tasks.running.pop(key, None)
             if task is not None:
                 task.cancel()
@@ -209,12 +208,11 @@ class Activator:
             self._tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
 
     async def _review_activations(self) -> None:
-        """Forget what is over; slices also go when a time is up."""
-        unheld, self._unheld = self._unheld, set()
-        self._refresh(unheld)
+        """Forget what is over; slices also go when a time is up, and others may have given up ports."""
+        self._refresh([name for name, activation in self._activations.items() if activation.lacks_listeners])
         self._find_strays()
         for name, activation in tuple(self._activations.items()):
-            self._publish(activation)
+            self._publisher.publish(activation)
             if activation.is_over:
                 activation.close()
                 del self._activations[name]
@@ -265,7 +263,7 @@ class Activator:
         if objects is self._slices and changed is None:
             for activation in [self._activations[key] for key in keys if key in self._activations]:
                 if activation.published.pop(name[1], None) is not None:
-                    self._publish(activation)  # somebody took us for dead
+                    self._publisher.publish(activation)  # somebody took us for dead
         if not self._unsynced:
             self._refresh(keys)
 
@@ -309,14 +307,9 @@ class Activator:
             tell = partial(self._waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
             self._tasks.start(("event", service.name), partial(self._in_thread, tell))
 
-    def _publish_by_name(self, name: NamespacedName) -> None:
+    def _publish(self, name: NamespacedName) -> None:
         if name in self._activations:
-            self._publish(self._activations[name])
-
-    def _publish(self, activation: Activation) -> None:
-        if activation.lacks_listeners:
-            self._unheld.add(activation.name)  # it is tried again, when others may have given up theirs
-        self._publisher.publish(activation)
+            self._publisher.publish(self._activations[name])
 
 
 def _holding(service: NamespacedName) -> str:
