@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decide import decide as decide_all
-from reconciler.decide.decide import urgent
+from reconciler.decide.decide import urgent, with_picked_pods
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.downscale.every_decrease import seen_replicas
+from reconciler.decide.downscale.victim_forecast import picker_requests
 from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -24,7 +25,7 @@ from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import Observation, ReadProgress, no_progress
 from reconciler.observe.identities import identified
 from reconciler.observe.needed_objects import EVERYTHING, Scope
-from reconciler.observe.pods import answer, asked_pickers, with_activators_read
+from reconciler.observe.pods import answer, answers_of_pickers, with_activators_read
 from reconciler.plan.build import (
     Inputs,
     digest_with_activators,
@@ -156,7 +157,9 @@ class _Planner(Struct, frozen=True):
         if self.request.call_pickers:
             callbacks.stage(Stage.PICK)
             pickers = {name: access.picker for name, access in self.world.accesses.items()}
-            desired = asked_pickers(desired, policies, state, run, pickers)
+            requests = picker_requests(desired.decisions, policies, state, run)
+            answers = answers_of_pickers(requests, pickers, self.world.readers.pool)
+            desired = with_picked_pods(desired, policies, state, run, answers) if answers else desired
         state = self._with_activators(state, desired)
         callbacks.stage(Stage.PLAN)
         inputs = Inputs(digest_with_activators(digest, state), self.world.origin, self.request.filters)

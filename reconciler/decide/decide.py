@@ -7,9 +7,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.change_codes import field_is
-from reconciler.decide.decisions import Decision, DesiredState, Phase, PolicyExplanation, Undecided, Verb
+from reconciler.decide.decisions import Decision, DesiredState, Notice, Phase, PolicyExplanation, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
@@ -97,7 +98,7 @@ def placed_workloads(policies: PolicySet, state: ObservedState = _UNSEEN) -> dic
 
 def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
     decisions, questions, notices = with_victims(desired.decisions, policies, state, run)
-    return without_deferred(
+    return _without_deferred(
         replace(
             desired,
             decisions=decisions,
@@ -107,7 +108,22 @@ def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedS
     )
 
 
-def without_deferred(desired: DesiredState) -> DesiredState:
+def with_picked_pods(
+    desired: DesiredState,
+    policies: PolicySet,
+    state: ObservedState,
+    run: Run,
+    answers: Mapping[ObjectRef, PickerAnswer | Notice],
+) -> DesiredState:
+    """Return `desired` with the victims that pickers name; apply asks them again right before it writes."""
+    chosen = {ref: answer for ref, answer in answers.items() if isinstance(answer, PickerAnswer)}
+    failed = (answer for answer in answers.values() if isinstance(answer, Notice))
+    decisions, _, _ = with_victims(desired.decisions, policies, state, run, chosen)
+    left = _without_deferred(replace(desired, decisions=decisions, notices=(*desired.notices, *failed)))
+    return within_limits(left, policies, state, run, desired)  # what is deferred counts no more
+
+
+def _without_deferred(desired: DesiredState) -> DesiredState:
     """Return `desired` without the downscales that apply would leave to a later run: they are undecided.
 
     What another job decides stays in the plan, with a note: its other decisions rest on it.

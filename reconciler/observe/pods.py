@@ -18,12 +18,9 @@ from reconciler.backends.protocols import (
     Cluster,
     PodPickerClient,
 )
-from reconciler.connection_settings import PickerAnswer
-from reconciler.decide.decide import without_deferred
-from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.connection_settings import PickerAnswer, PickerRequest
+from reconciler.decide.decisions import Notice
 from reconciler.decide.downscale.victim_choice import accepted
-from reconciler.decide.downscale.victim_forecast import picker_requests, with_victims
-from reconciler.decide.limits import within_limits
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
@@ -34,12 +31,10 @@ from reconciler.model import (
     ObservedState,
     Pod,
     PodsQuestion,
-    Run,
     Workload,
     unreadable_pods_key,
 )
 from reconciler.observe.sources import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
-from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 
 
@@ -174,6 +169,7 @@ def _owner_list(pods: ListKey, observed: ObservedCluster) -> ListKey:
 
 _FEW_LISTS = 8
 _PODS_OF_A_PAGE = 500
+_PICKERS_AT_ONCE = 8
 
 
 def _pod_lists(observed: ObservedCluster, asked: Sequence[ObjectRef]) -> dict[ListKey, list[ObjectRef]]:
@@ -247,22 +243,19 @@ def _endpoints(observed: ObservedCluster) -> Iterator[tuple[tuple[str, str], tup
         yield (old.ref.namespace, old.ref.name), old.pods
 
 
-def asked_pickers(
-    desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run, pickers: Mapping[str, PodPickerClient]
-) -> DesiredState:
-    """Return `desired` with the victims that the pickers name now; apply asks them again right before it writes."""
-    answers: dict[ObjectRef, PickerAnswer] = {}
-    notices: list[Notice] = []
-    requests = picker_requests(desired.decisions, policies, state, run)
-    if not requests:
-        return desired
-    for ref, request in requests.items():
+def answers_of_pickers(
+    requests: Mapping[ObjectRef, PickerRequest], pickers: Mapping[str, PodPickerClient], pool: WorkerPool
+) -> dict[ObjectRef, PickerAnswer | Notice]:
+    """Return what the pickers of clusters name now, by workload, or why they do not; some are asked side by side."""
+
+    def answer_about(ref: ObjectRef) -> PickerAnswer | Notice:
+        request = requests[ref]
         try:
-            answers[ref] = accepted(pickers[ref.cluster].pick(request), request)
+            return accepted(pickers[ref.cluster].pick(request), request)
         except PickerError as error:
-            notices.append(Notice("picker", str(ref), str(error), partial=request.picker.on_error == "skip"))
+            return Notice("picker", str(ref), str(error), partial=request.picker.on_error == "skip")
         except Exception as error:  # noqa: BLE001 - the one place where a picker fails unexpectedly: it alone is unknown
-            notices.append(Notice("picker", str(ref), reason_of(error), partial=True))
-    decisions, _, _ = with_victims(desired.decisions, policies, state, run, answers)
-    left = without_deferred(replace(desired, decisions=decisions, notices=(*desired.notices, *notices)))
-    return within_limits(left, policies, state, run, desired)  # what is deferred counts no more
+            return Notice("picker", str(ref), reason_of(error), partial=True)
+
+    answers = pool.each("pod pickers", answer_about, [*requests], _PICKERS_AT_ONCE)
+    return dict(zip(requests, answers, strict=True))

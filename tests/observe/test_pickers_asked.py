@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from threading import Barrier
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from reconciler.connection_settings import PickerAnswer
-from reconciler.decide.decide import decide
-from reconciler.observe.pods import asked_pickers
-from reconciler.policy.types import DownscaleTarget
+from reconciler.backends.protocols import PodPickerClient
+from reconciler.connection_settings import PickerAnswer, PickerRequest
+from reconciler.decide.decide import decide, with_picked_pods
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.downscale.victim_forecast import picker_requests
+from reconciler.model import ObservedState
+from reconciler.observe.pods import answers_of_pickers
+from reconciler.policy.types import DownscaleTarget, PolicySet
+from reconciler.worker_pool import WorkerPool
 from tests.builders import a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
 from tests.decide.downscale.world import PICKER, Picker, a_downscale_policy
+
+
+def _picked(policies: PolicySet, state: ObservedState, picker: PodPickerClient, pool: WorkerPool) -> DesiredState:
+    desired, run = decide(policies, state, a_run()), a_run()
+    requests = picker_requests(desired.decisions, policies, state, run)
+    answers = answers_of_pickers(requests, {"east": picker}, pool)
+    return with_picked_pods(desired, policies, state, run, answers)
 
 
 @pytest.mark.parametrize(
@@ -32,9 +45,26 @@ def test_too_few_are_a_failed_call_as_at_apply(
     policies = a_policy_set(a_fleet(), downscale=(policy,))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: tuple(map(a_pod, "abc"))}))
     client = Picker(PickerAnswer(("a",)))
-    desired = asked_pickers(decide(policies, state, a_run()), policies, state, a_run(), {"east": client})
+    desired = _picked(policies, state, client, WorkerPool(0))
     assert len(client.asked) == 1
     assert [(notice.kind, notice.partial) for notice in desired.notices] == notices
     [decision] = desired.decisions
     assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.chosen_at_apply) == (chosen, not chosen)
+
+
+def test_workloads_are_asked_about_side_by_side() -> None:
+    both = Barrier(2, timeout=10)
+
+    class Slow:
+        def pick(self, request: PickerRequest) -> PickerAnswer:
+            both.wait()  # until the other one is asked about
+            return PickerAnswer(request.candidates[: request.count])
+
+    workloads = tuple(a_workload(kind="ReplicaSet", name=name) for name in ("api", "web"))
+    policy = a_downscale_policy("ReplicaSet", target=DownscaleTarget(replicas=1), pod_picker=PICKER)
+    policies = a_policy_set(a_fleet(), downscale=(policy,))
+    state = a_state(a_cluster(workloads=workloads, pods={web.ref: tuple(map(a_pod, "abc")) for web in workloads}))
+    desired = _picked(policies, state, Slow(), WorkerPool())
+    assert [len(decision.victims.pods) for decision in desired.decisions if decision.victims] == [2, 2]
+    assert desired.notices == ()
