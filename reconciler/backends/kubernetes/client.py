@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct, field
@@ -29,8 +29,11 @@ _RETRIES = RetryPolicy()
 _ONCE = RetryPolicy(attempts=1)
 _SUCCESS = range(200, 300)
 _LONGEST_PAUSE = 60.0
+_LOCK_SECONDS = 3.0
+"""How long a request about the lock may take with all its attempts: while it hangs the lock runs out."""
+
 _LAST_SECONDS = 0.8
-"""What a run ends with has so long even when its time is over."""
+"""A lock is given back within so long even when the run's time is over."""
 
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -53,8 +56,7 @@ def resource_name(group: str, resource: str) -> str:
 class ApiRequest(Struct, frozen=True):
     """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
 
-    `seconds` is set for what keeps the lock: it needs no slot among the others, and has that long, with all its
-    attempts. `last`: that even when the run's time is over, once.
+    `lock`: it takes or keeps the lock, or gives it back.
 
     `account` is impersonated; its groups are those of every ServiceAccount of its namespace, as the API server knows.
     """
@@ -67,9 +69,18 @@ class ApiRequest(Struct, frozen=True):
     content_type: str = "application/json"
     accept: str = "application/json"
     writes: bool = False
-    seconds: float | None = None
-    last: bool = False
+    lock: Literal["", "keep", "give back"] = ""
     account: ServiceAccount | None = None
+
+
+class _Waits(Struct, frozen=True):
+    """What a request waits for: its `turn` among those in flight, None: it needs none, and an `answer`, for which all
+    attempts have so many `seconds` together, as long as nothing answers.
+    """
+
+    turn: TimeLimit | None
+    answer: TimeLimit
+    seconds: float
 
 
 _METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
@@ -105,9 +116,16 @@ class ApiClient:
 
     What may pass by itself (no connection, 429, 5xx) is tried again as long as there is time, eight times at most, with
     pauses that double, of random length, or as long as the server asks for. A request that is not answered within its
-    time limit is not tried again. Nothing is waited for beyond `settings.limit`. An outage is waited out once: after
-    that each request has one attempt, until one is answered. While `fence` is set, writes go out only as long as it
-    says so: the lock is ours. `reading` is cut once nobody waits for what is read any more.
+    time limit is not tried again. An outage is waited out once: after that each request has one attempt, until one is
+    answered. While `fence` is set the lock is ours, and writes go out only as long as it says so.
+
+    | request | waits for its turn | for an answer |
+    |---|---|---|
+    | read without the lock | while somebody waits for what is read, `reading` | the same |
+    | read with the lock | until the run ends, and some seconds after it is cut | the same |
+    | write | as fast as `qps` lets it, until the run ends | until then, and some seconds after it is cut |
+    | to keep the lock | needs none | the same, for three seconds with all its attempts |
+    | to give the lock back | needs none | for at least a moment, whatever has ended, once |
     """
 
     def __init__(self, connection: Connection, settings: RequestSettings) -> None:
@@ -151,32 +169,30 @@ class ApiClient:
         Raises:
             ClusterError: one for each class of failure, see errors.py.
         """
-        noted = attempts or Attempts()
+        noted, waits = attempts or Attempts(), self._waits(request)
         limit: TimeLimit | None = None
 
         def attempt() -> HttpResponse:
             nonlocal limit
             try:
-                with self._turn(request):
+                with self._turn(request, waits):
                     load_libraries()
-                    limit = limit or self._attempt_limit(request)
+                    limit = limit or waits.answer.within(waits.seconds)
                     answer = self._authorised(request, limit)
             except HttpError:
                 noted.unsure += 1
                 raise
             noted.unsure += answer.status >= 500
-            if request.seconds is None:
-                limit = None
+            limit = limit if request.lock else None
             self.is_unreachable = False
             self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
             return answer
 
         try:
-            answer = with_retries(
-                attempt, _ONCE if request.last else _RETRIES, lambda seconds: self._wait(request, limit, seconds)
-            )
+            policy = _ONCE if request.lock == "give back" else _RETRIES
+            answer = with_retries(attempt, policy, lambda seconds: self._wait(request, limit, seconds))
         except HttpError as error:
-            self.is_unreachable |= error.passes and request.seconds is None
+            self.is_unreachable |= error.passes and not request.lock
             raise no_answer(request.operation, error) from error
         if answer.status not in _SUCCESS:
             raise error_of(request.operation, answer)
@@ -186,10 +202,20 @@ class ApiClient:
         """Wait before the next attempt; return False at once where that would take longer than there is time: that of
         `limit`, None where the last attempt was answered.
         """
-        if limit is not None and self.is_unreachable and request.seconds is None:
+        if limit is not None and self.is_unreachable and not request.lock:
             return False
         left = inf if limit is None else limit.left()
         return seconds < min(left, _LONGEST_PAUSE) and self.limit.wait(seconds)
+
+    def _waits(self, request: ApiRequest) -> _Waits:
+        if request.lock == "give back":
+            seconds = min(self._timeout, _LOCK_SECONDS, self._written.left())
+            return _Waits(None, TimeLimit(), max(_LAST_SECONDS, seconds))
+        is_reading = request.method == "GET" and self.fence is None
+        if request.lock:
+            return _Waits(None, self.limit if is_reading else self._written, min(self._timeout, _LOCK_SECONDS))
+        answer = self.reading if is_reading else self._written
+        return _Waits(self.limit if request.writes else answer, answer, self._timeout)
 
     @contextmanager
     def watched(self, request: ApiRequest, seconds: float) -> Iterator[Iterator[bytes]]:
@@ -214,24 +240,6 @@ class ApiClient:
                 yield lines
         except HttpError as error:
             raise no_answer(request.operation, error) from error
-
-    def _limit_of(self, request: ApiRequest) -> TimeLimit:
-        """Return until when an answer to `request` is waited for, however long it may take.
-
-        Without the lock nothing is left to finish after a stop; what is written has its few seconds all the same.
-        """
-        if request.last:
-            return TimeLimit()
-        if self.fence is None and request.method == "GET":
-            return self.reading if request.seconds is None else self.limit
-        return self._written
-
-    def _attempt_limit(self, request: ApiRequest) -> TimeLimit:
-        """Return how long `request` may take with all its attempts, while none is answered."""
-        seconds = self._timeout if request.seconds is None else min(self._timeout, request.seconds)
-        if request.last:
-            seconds = max(_LAST_SECONDS, min(seconds, self._written.left()))
-        return self._limit_of(request).within(seconds)
 
     def _authorised(self, request: ApiRequest, limit: TimeLimit) -> HttpResponse:
         """Return the answer to one attempt; where the credentials are refused, and there are others, to another one."""
@@ -267,30 +275,25 @@ class ApiClient:
             raise LockLostError(f"{request.operation}: the lock was lost, nothing more is written there")
 
     @contextmanager
-    def _turn(self, request: ApiRequest) -> Iterator[None]:
+    def _turn(self, request: ApiRequest, waits: _Waits) -> Iterator[None]:
         """Hold a slot among those in flight; a write waits for its turn of the rate first.
 
         Raises:
             StoppedError: the run was asked to stop, or its time was over, before there was one.
         """
-        with ExitStack() as turn:
-            if request.seconds is None:
-                self._take_slot(request)
-                turn.callback(self._in_flight.release)
-            if self._limit_of(request).over:
-                raise self._stopped(request)
+        slots, turn = self._in_flight, waits.turn
+        has_turn = turn is None or (
+            (not request.writes or self._rate.take(turn))
+            and (slots.acquire(blocking=False) or turn.until(lambda seconds: slots.acquire(timeout=seconds)))
+        )
+        try:
+            if not has_turn or waits.answer.over:
+                why = waits.answer.why or self.limit.why or "the run's --timeout is over"
+                raise StoppedError(f"{request.operation}: not sent, {why}")
             yield
-
-    def _take_slot(self, request: ApiRequest) -> None:
-        if request.writes and not self._rate.take(self.limit):
-            raise self._stopped(request)
-        limit, slots = self.limit if request.writes else self._limit_of(request), self._in_flight
-        if not slots.acquire(blocking=False) and not limit.until(lambda seconds: slots.acquire(timeout=seconds)):
-            raise self._stopped(request)
-
-    def _stopped(self, request: ApiRequest) -> StoppedError:
-        why = self._limit_of(request).why or self.limit.why or "the run's --timeout is over"
-        return StoppedError(f"{request.operation}: not sent, {why}")
+        finally:
+            if has_turn and turn is not None:
+                slots.release()
 
     def _outgoing(
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None

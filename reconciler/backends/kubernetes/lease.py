@@ -45,9 +45,6 @@ _A_DAY = 86_400
 _RENEW_SECONDS = SECONDS / 3
 _SURE_SECONDS = SECONDS - 5
 _POLL_SECONDS = 0.5
-_ANSWER_SECONDS = 3.0
-"""How long a request about the lease may take: while it hangs the lease runs out."""
-
 _ANOTHER = "another holder"
 
 
@@ -256,16 +253,14 @@ class LeaseLock:
             {"op": "test", "path": "/metadata/resourceVersion", "value": version},
             *({"op": "add", "path": f"/spec/{key}", "value": value} for key, value in changes.items()),
         ]
-        return self._ask("patch", patch, content_type=JSON_PATCH, last=last)
+        return self._ask("patch", patch, content_type=JSON_PATCH, lock="give back" if last else "keep")
 
     def _ask(self, verb: str, body: Any = None, **how: Any) -> HttpResponse:
         encoded = None if body is None else msgspec.json.encode(body)
         return self._client.send(self._request(verb, body=encoded, **how))
 
     def _request(self, verb: str, **how: Any) -> ApiRequest:
-        return object_request(
-            self._client.cluster, verb, LEASES.key, self._namespace, NAME, seconds=_ANSWER_SECONDS, **how
-        )
+        return object_request(self._client.cluster, verb, LEASES.key, self._namespace, NAME, **{"lock": "keep", **how})
 
     def _lease(self, answer: HttpResponse, verb: str) -> LockManifest:
         return decoded(answer.body, LockManifest, self._request(verb).operation)
