@@ -95,7 +95,7 @@ def forecast_command(options: ForecastOptions) -> int:
     check_grouping(shown, style.by)
     show(FORMATS[options.output](shown, style), options.output)
     lacking = shown.replay is not None and shown.replay.lacking
-    return ExitCode.PARTIAL if shown.unknown or lacking else ExitCode.DONE
+    return ExitCode.PARTIAL if shown.first.unknown or lacking else ExitCode.DONE
 
 
 @contextmanager

@@ -48,10 +48,9 @@ def _lines_of(status: FleetStatus, options: StatusOptions) -> Iterable[str]:
     if view is not None:
         return placement_lines(view, status.plan)
     name = object_name(subject)
-    found = [idle for idle in status.idle if name.matches(idle.ref)]
-    foreign = [idle for idle in status.foreign if name.matches(idle.ref)]
-    if found or foreign:
-        return idle_lines(found, foreign, status.plan)
+    found = [idle for idle in (*status.idle, *status.foreign) if name.matches(idle.ref)]
+    if found:
+        return idle_lines(found, status.plan)
     unread = [why for what, why in status.plan.unread.items() if what.partition("/")[0] == name.cluster]
     what, why = ("Nothing that could be read", f": {'; '.join(unread)}") if unread else ("Nothing", ".")
     return [f"{what} is idle below {subject}{why}"]

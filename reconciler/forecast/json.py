@@ -27,7 +27,7 @@ def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
     return {
         "schemaVersion": FORECAST_VERSION,
         "kind": "Forecast",
-        "fleet": made.fleet,
+        "fleet": made.first.fleet,
         "start": format_time(made.start),
         "end": format_time(made.end),
         "tickSeconds": int(made.tick.total_seconds()),
@@ -39,8 +39,8 @@ def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
         "heldBack": [_held_back(period) for period in made.held_back],
         "wakes": [_wake(wake) for wake in made.wakes],
         "undecided": dict(made.undecided),
-        "unknown": dict(made.unknown),
-        "unanswered": [_query(key) for key in made.unanswered],
+        "unknown": dict(made.first.unknown),
+        "unanswered": [_query(key) for key in made.first.unanswered],
         **({} if made.replay is None else {"replay": replay_to_dict(made.replay)}),
     }
 

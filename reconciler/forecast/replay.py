@@ -30,7 +30,6 @@ from reconciler.forecast.idle_periods import (
     PolicyReplay,
     Replay,
     ReplayedIdlePeriod,
-    Traffic,
     policy_replay,
     start_times,
 )
@@ -303,7 +302,7 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
     made = Recording(part.policies, simulation, end, measured=True)
     services: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
     young: set[ObjectRef] = set()
-    by_traffic: set[tuple[ObjectRef, datetime]] = set()
+    by_traffic: dict[ObjectRef, set[datetime]] = {}
     for step in simulation.past(start, end):
         made.take(step)
         if step.at == start:
@@ -311,17 +310,21 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
             young = {one.ref for one in found if one.created_at is not None and one.created_at > start}
         services |= {one.ref: one.services for one in step.plan.explanations if one.services}
         woken = (one.ref for one in step.plan.actions if _is_woken_by_traffic(one.decision, part.policies, step.at))
-        by_traffic |= {(step.targets.get(ref, ref), step.at) for ref in woken}
+        for ref in woken:
+            by_traffic.setdefault(step.targets.get(ref, ref), set()).add(step.at)
     result = made.result(start)
     behind = {(one.namespace, one.name) for found in services.values() for one in found}
-    idle = _IdlePeriods(part, services, by_traffic, end)
     places = range(*map(part.metrics.history.index, (start, end)))
     return Played(
         runs=result.runs,
         timelines=result.timelines,
         wakes=result.wakes,
         undecided=result.undecided,
-        periods=tuple(one for timeline in result.timelines for one in idle.of(timeline)),
+        periods=tuple(
+            period
+            for one in result.timelines
+            for period in _idle_periods(part, one, services.get(one.ref, ()), by_traffic.get(one.ref, ()), end)
+        ),
         notes=(*notes_on(part.policies.idling, part.metrics, behind, places), *((str(ref), _YOUNG) for ref in young)),
     )
 
@@ -334,49 +337,38 @@ def _is_woken_by_traffic(decision: Decision, policies: PolicySet, at: datetime) 
     return not any(is_kept_awake_by_schedule(one, at) for one in named)
 
 
-class _IdlePeriods(Struct, frozen=True):
-    """What is known of the idle periods of a part: what is behind which Services, and what traffic woke when."""
-
-    part: Part
-    services: Mapping[ObjectRef, Sequence[ObjectRef]]
-    by_traffic: Collection[tuple[ObjectRef, datetime]]
-    end: datetime
-
-    def of(self, one: WorkloadTimeline) -> Iterator[ReplayedIdlePeriod]:
-        """Yield the periods in which a workload had no replicas by an IdlingPolicy."""
-        policy = next((some for some in self.part.policies.idling if one.policy == f"IdlingPolicy {some.name}"), None)
-        if policy is None or not one.without or not one.runs:
-            return
-        names = [(ref.namespace, ref.name) for ref in self.services.get(one.ref, ())]
-        traffic = [found for name in names for found in traffic_of(self.part.metrics, policy, name)]
-        ends = {at for at, _ in one.steps[1:]} | {self.end}
-        for (start, replicas), until in zip(one.steps, sorted(ends), strict=True):
-            if not replicas:
-                yield self._period(one.ref, policy, traffic, (start, until))
-
-    def _period(
-        self, ref: ObjectRef, policy: IdlingPolicy, traffic: Sequence[Traffic], period: tuple[datetime, datetime]
-    ) -> ReplayedIdlePeriod:
-        start, until = period
-        history = self.part.metrics.history
+def _idle_periods(
+    part: Part, one: WorkloadTimeline, services: Sequence[ObjectRef], woken: Collection[datetime], end: datetime
+) -> Iterator[ReplayedIdlePeriod]:
+    """Yield the periods in which a workload behind `services` had no replicas by an IdlingPolicy; `woken` is when
+    traffic woke it.
+    """
+    policy = next((some for some in part.policies.idling if one.policy == f"IdlingPolicy {some.name}"), None)
+    if policy is None or not one.without or not one.runs:
+        return
+    metrics, history = part.metrics, part.metrics.history
+    traffic = [found for ref in services for found in traffic_of(metrics, policy, (ref.namespace, ref.name))]
+    ends = {at for at, _ in one.steps[1:]} | {end}
+    for (start, replicas), until in zip(one.steps, sorted(ends), strict=True):
+        if replicas:
+            continue
         first, last = history.index(start), history.index(until)
         arrived: dict[int, Arrivals] = {}
-        for one in traffic:
-            for place, found in one.arrivals(first + 1, last + 2, history.step):
+        for some in traffic:
+            for place, found in some.arrivals(first + 1, last + 2, history.step):
                 arrived[place] = found.plus(arrived.get(place, Arrivals()))
-        silent = silent_times([one.values[first:last] for one in traffic])
-        by = "traffic" if (ref, until) in self.by_traffic else "schedule" if until < self.end else ""
         after = arrived.pop(last + 1, Arrivals()).number
         came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
-        return ReplayedIdlePeriod(
-            ref=ref,
+        silent = silent_times([some.values[first:last] for some in traffic])
+        yield ReplayedIdlePeriod(
+            ref=one.ref,
             policy=policy.name,
             start=start,
             end=until,
-            woken_by=by,
+            woken_by="traffic" if until in woken else "schedule" if until < end else "",
             arrived=came if traffic else None,
             after=after,
             held=policy.wake == "OnSignal",
             missing=silent / (last - first) if traffic else 0.0,
-            unit="request" if all(one.seconds for one in traffic) else "connection",
+            unit="request" if all(some.seconds for some in traffic) else "connection",
         )

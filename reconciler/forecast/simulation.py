@@ -71,8 +71,7 @@ class Step(Struct, frozen=True):
     outcomes: tuple[Outcome, ...]
     before: Mapping[ObjectRef, int]
     replicas: Mapping[ObjectRef, int]
-    changed: bool  # something was written, Events aside
-    changes: int = 0  # how much was written so far, in all runs and by others
+    changes: int  # how much was written so far, in all runs and by others
     targets: Mapping[ObjectRef, ObjectRef] = NOTHING
     had: Mapping[ObjectRef, int] = NOTHING
     lowered: Mapping[ObjectRef, int] = NOTHING
@@ -106,7 +105,6 @@ class Simulation:
     def run(self, at: datetime) -> Step:
         """Return what a run at `at` does, done."""
         self._now = at
-        before = self._changes()
         request = RunRequest(at, allow_exceed=self._lifted, is_simulated=True)
         state, made = plan_and_state(self._policies, self.world, request)
         applied = carry_out(made, self._policies.fleet, self.world, EVERYTHING, {})
@@ -132,7 +130,6 @@ class Simulation:
             outcomes=applied.outcomes,
             before=replicas,
             replicas=_replicas_of(workloads, targets),
-            changed=self._changes() != before,
             changes=self._changes(),
             targets=targets,
             had=dict(self._had),

@@ -78,7 +78,7 @@ def render_text(made: Forecast, style: ForecastStyle) -> str:
 
 def title(made: Forecast) -> str:
     what = "Forecast" if made.replay is None else "Replay"
-    return f"{what} for Fleet {one_line(made.fleet)}, {made.length} from {time_and_zone(made.start, made.zone)}"
+    return f"{what} for Fleet {one_line(made.first.fleet)}, {made.length} from {time_and_zone(made.start, made.zone)}"
 
 
 def summary(made: Forecast, prices: Prices) -> list[str]:
@@ -263,11 +263,11 @@ def _wake_words(wake: Wake) -> str:
 
 def undecided_words(made: Forecast) -> Iterator[str]:
     """Yield what could not be read, or not be decided at some time."""
-    yield from (f"{one_line(name)}: {one_line(why)}" for name, why in made.unknown.items())
+    yield from (f"{one_line(name)}: {one_line(why)}" for name, why in made.first.unknown.items())
     yield from (
         f"{one_line(subject)}: {one_line(why)}"
         for subject, why in made.undecided.items()
-        if subject not in made.unknown
+        if subject not in made.first.unknown
     )
 
 

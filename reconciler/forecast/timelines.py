@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Job, Verb, policy_title
@@ -18,7 +18,7 @@ from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.idle_periods import Replay
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.messages import counted
-from reconciler.model import NOTHING, ObjectRef, QueryKey, Workload
+from reconciler.model import NOTHING, ObjectRef, Workload
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import PodRequests
 from reconciler.policy.kinds.fields import spelt_duration
@@ -121,7 +121,6 @@ class Wake(Struct, frozen=True):
 class Forecast(Struct, frozen=True):
     """The coming days, from `start` to before `end`; `first` is the plan of the run at `start`, `runs` were played."""
 
-    fleet: str
     start: datetime
     end: datetime
     tick: timedelta
@@ -130,9 +129,7 @@ class Forecast(Struct, frozen=True):
     timelines: tuple[WorkloadTimeline, ...]
     held_back: tuple[HeldBackPeriod, ...] = ()
     wakes: tuple[Wake, ...] = ()
-    undecided: Mapping[str, str] = field(default_factory=dict)  # object -> why, at any time
-    unanswered: tuple[QueryKey, ...] = ()
-    unknown: Mapping[str, str] = field(default_factory=dict)
+    undecided: Mapping[str, str] = NOTHING  # object -> why, at any time
     replay: Replay | None = None  # what was measured, where the days are of the past
 
     @property
@@ -267,7 +264,6 @@ class Recording:
         assert first is not None
         assert last is not None
         return Forecast(
-            fleet=self._policies.fleet.name,
             start=start,
             end=self._end,
             tick=self._simulation.tick,
@@ -279,8 +275,6 @@ class Recording:
             ),
             wakes=tuple(self._wakes),
             undecided=dict(sorted(self._undecided.items())),
-            unanswered=first.unanswered,
-            unknown=dict(first.unknown),
         )
 
     def _timelines(self) -> Iterator[WorkloadTimeline]:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
@@ -38,14 +37,6 @@ class Failure:
     expected: str
     got: str
     reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """The failures, and what of the policies was looked at."""
-
-    failures: tuple[Failure, ...]
-    touched: frozenset[Touched]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +81,8 @@ def _idle_after(step: Step) -> set[ObjectRef]:
     return idle
 
 
-def judged(moment: Moment, steps: Sequence[Step]) -> Judgement:
-    """Return how what `moment` expects compares with its runs, of which there is at least one."""
+def judged(moment: Moment, steps: Sequence[Step]) -> tuple[list[Failure], set[Touched]]:
+    """Return what is not as `moment` expects in its runs, of which there is at least one, and what was looked at."""
     runs = [_Run.of(step) for step in steps]
     names = {ref: [ref] for ref in steps[0].replicas}
     for autoscaler, target in steps[0].targets.items():
@@ -104,7 +95,7 @@ def judged(moment: Moment, steps: Sequence[Step]) -> Judgement:
         failures += _failures(expectation, refs, moment, runs) if refs else [_nobody(expectation, steps[0])]
         failures += _unread(expectation, steps[0])
         touched |= {row for run in runs for ref in refs for row in _rows(run, ref)}
-    return Judgement(tuple(failures), frozenset(touched))
+    return failures, touched
 
 
 def _is_meant(ref: ObjectRef, fields: ExpectFields) -> bool:
@@ -193,23 +184,18 @@ def _checks(fields: ExpectFields, ref: ObjectRef, run: _Run) -> Iterator[tuple[s
         names = sorted({one.policy for one in run.explained.get(ref, ()) if one.selected}) or ["none"]
         yield f"policy {policy}", f"policy {', '.join(names)}", any(policy in spellings_of(name) for name in names)
     if reason is not None:
-        codes = list(dict.fromkeys(code for said in _reasons(run, ref) for code in said.codes))
+        codes = list(dict.fromkeys(code for _, said in _reasons(run, ref) for code in said))
         yield f"reason {reason}", f"reason {', '.join(codes) or 'none'}", reason in codes
 
 
-class _Said(NamedTuple):
-    """What a policy says of a workload, as a line, and the codes of its reasons."""
-
-    line: str
-    codes: tuple[str, ...] = ()
-
-
 def _lines(run: _Run, ref: ObjectRef) -> tuple[str, ...]:
-    return tuple(said.line for said in _reasons(run, ref))
+    return tuple(line for line, _ in _reasons(run, ref))
 
 
-def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
-    """Yield what each policy says of a workload, with its file and line; what changes it comes first."""
+def _reasons(run: _Run, ref: ObjectRef) -> Iterator[tuple[str, list[str]]]:
+    """Yield what each policy says of a workload, with its file and line, and the codes of its reasons; what changes it
+    comes first.
+    """
     plan = run.step.plan
     clock = reasons_in(plan)
 
@@ -220,15 +206,14 @@ def _reasons(run: _Run, ref: ObjectRef) -> Iterator[_Said]:
     for decision in run.planned.get(ref, ()):
         cause = decision.cause
         words = f"{name(decision.job, decision.policy)}: {verb_of(decision)}: {clock.reason(cause.reasons)}"
-        yield _Said(words, tuple(why.code for why in cause.reasons))
+        yield words, [why.code for why in cause.reasons]
     for held in plan.held_back:
         for decision in held.decisions:
             if decision.ref == ref:
-                words = f"{name(decision.job, decision.policy)}: {verb_of(decision)} is held back: {held.why}"
-                yield _Said(words)
+                yield f"{name(decision.job, decision.policy)}: {verb_of(decision)} is held back: {held.why}", []
     for one in run.explained.get(ref, ()):
         words = f"{name(one.job, one.policy)}: {one.outcome}: {clock.reason(one.reasons)}"
-        yield _Said(words, tuple(reason.code for reason in one.reasons))
+        yield words, [reason.code for reason in one.reasons]
 
 
 def _rows(run: _Run, ref: ObjectRef) -> Iterator[Touched]:

@@ -56,7 +56,7 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
 
 def _played(case: Case, simulation: Simulation, answers: GivenAnswers, zone: tzinfo) -> CaseResult:
     failures: list[Failure] = []
-    touched: frozenset[Touched] = frozenset()
+    touched: set[Touched] = set()
     at = case.start
     for moment in case.moments:
         for begin in runs_before(moment, at, simulation.tick):
@@ -65,11 +65,11 @@ def _played(case: Case, simulation: Simulation, answers: GivenAnswers, zone: tzi
         for place, event in moment.given:
             if words := _happened(event, moment.start, simulation, answers):
                 failures.append(Failure(place, moment.start, *words))
-        found = judged(moment, list(simulation.play(moment.start, moment.end)))
-        failures += found.failures
-        touched |= found.touched
+        wrong, looked_at = judged(moment, list(simulation.play(moment.start, moment.end)))
+        failures += wrong
+        touched |= looked_at
         at = moment.end
-    return CaseResult(case, zone, tuple(failures), touched)
+    return CaseResult(case, zone, tuple(failures), frozenset(touched))
 
 
 def _opened(file: CaseFile, policies: PolicySet) -> Opened:

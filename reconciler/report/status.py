@@ -41,7 +41,9 @@ _DUE = (ReasonCode.WAKE_DUE, ReasonCode.WAKE_DEFERRED)
 class IdleObject(Struct, frozen=True):
     """Something that is idle because of us: since when, until when it is planned (None: without end), what it had.
 
-    `asleep` are the replicas that it has fewer for that, `reasons` why it stays as it is or what becomes of it.
+    `asleep` are the replicas that it has fewer for that, `reasons` why it stays as it is or what becomes of it. Of what
+    somebody else idled only `ref`, `since` and `previous` are known, as far as they stand on it, and who: `by` is
+    another Fleet, or whoever else, such as `oc idle`.
     """
 
     ref: ObjectRef
@@ -51,22 +53,12 @@ class IdleObject(Struct, frozen=True):
     previous: str
     asleep: int = 0
     reasons: Reasons = ()
+    by: str = ""
 
     def saved_by(self, at: datetime) -> float:
         """Return the replica-hours that it has not run by `at`; 0 where nobody knows since when."""
         hours = 0.0 if self.since is None else (at - self.since) / timedelta(hours=1)
         return self.asleep * max(0.0, hours)
-
-
-class ForeignIdle(Struct, frozen=True):
-    """A workload or Service that is idle because of somebody else: `by` is another Fleet, or whoever else, such as
-    `oc idle`; since when and what it had as far as that stands on it.
-    """
-
-    ref: ObjectRef
-    by: str
-    since: datetime | None = None
-    previous: str = ""
 
 
 class RunSummary(Struct, frozen=True):
@@ -102,7 +94,7 @@ class FleetStatus(Struct, frozen=True):
     clusters: tuple[ClusterSummary, ...]
     idle: tuple[IdleObject, ...]
     runs: tuple[RunSummary, ...]
-    foreign: tuple[ForeignIdle, ...] = ()
+    foreign: tuple[IdleObject, ...] = ()
 
 
 def fleet_status(fleet: Fleet, state: ObservedState, plan: Plan, runs: Sequence[RunSummary]) -> FleetStatus:
@@ -135,7 +127,7 @@ def _idle_object(
     return IdleObject(workload.ref, policy, since, until, previous, explanation.asleep, explanation.reasons)
 
 
-def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
+def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[IdleObject]:
     """Yield what others idled, in the order of names; what others place gives reasons, and is none of it."""
     found = {notice.subject: notice.words for notice in _notices(plan, FOREIGN_RECORD) if not notice.reasons}
     if not found:
@@ -150,7 +142,7 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[ForeignIdle]:
         if words is not None and not runs:
             since = read_time(annotations.get(IDLED_AT)) or read_time(annotations.get(OPENSHIFT_IDLED_AT))
             previous = annotations.get(PREVIOUS_SCALE) or annotations.get(OPENSHIFT_PREVIOUS_SCALE, "")
-            yield ForeignIdle(one.ref, words.removeprefix("was idled by "), since, previous)
+            yield IdleObject(one.ref, "", since, None, previous, by=words.removeprefix("was idled by "))
 
 
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
@@ -305,20 +297,19 @@ def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
     yield from (f"  {line}" for line in columns([word.upper() for word in head], shown))
 
 
-def idle_lines(found: Sequence[IdleObject], foreign: Sequence[ForeignIdle], plan: Plan) -> Iterator[str]:
-    """Yield what is idle, one line for each object, and after it what others idled."""
-    words = reasons_in(plan)
-    by_others = f", {len(foreign)} idled by others" if foreign else ""
-    yield f"{_heading(plan)}: {len(found)} idle{by_others}"
+def idle_lines(found: Sequence[IdleObject], plan: Plan) -> Iterator[str]:
+    """Yield what is idle, one line for each object."""
+    words, foreign = reasons_in(plan), sum(bool(idle.by) for idle in found)
+    by_others = f", {foreign} idled by others" if foreign else ""
+    yield f"{_heading(plan)}: {len(found) - foreign} idle{by_others}"
 
-    def row(idle: IdleObject | ForeignIdle, by: str, until: datetime | None = None) -> tuple[str, ...]:
+    def row(idle: IdleObject) -> tuple[str, ...]:
+        by = f"({idle.by})" if idle.by else idle.policy
         since = f"{words.time(idle.since)} ({age(plan.made_at - idle.since)})" if idle.since else "-"
-        last = words.time(until) if until else "-"
+        last = words.time(idle.until) if idle.until else "-"
         return name_of(idle.ref), one_line(by) or "-", since, last, one_line(idle.previous) or "-"
 
-    rows = [row(idle, idle.policy, idle.until) for idle in found]
-    rows += [row(idle, f"({idle.by})") for idle in foreign]
-    yield from columns(("IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS SCALE"), rows)
+    yield from columns(("IDLE", "POLICY", "SINCE", "UNTIL", "PREVIOUS SCALE"), list(map(row, found)))
 
 
 def status_values(status: FleetStatus) -> dict[str, Any]:

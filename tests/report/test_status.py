@@ -179,6 +179,6 @@ def test_what_others_idled_is_listed(policies):
         "since": "2026-11-20T12:00:00Z",
         "previousScale": "3",
     }
-    lines = list(idle_lines([], status.foreign, plan))
+    lines = list(idle_lines(status.foreign, plan))
     assert lines[0].endswith("0 idle, 3 idled by others")
     assert any("(Fleet other)" in line for line in lines)
