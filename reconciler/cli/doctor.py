@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -41,7 +41,7 @@ from reconciler.model import Run, ServiceAccount
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import isolated
 from reconciler.policy.kinds.fields import parse_duration
-from reconciler.policy.types import Fleet, PolicySet, Tenant
+from reconciler.policy.types import PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
 
 _CLUSTER_WIDE = frozenset({"namespaces", "nodes", "customresourcedefinitions"})
@@ -49,12 +49,13 @@ _WRITES = ("create", "delete", "patch")
 _SHOWN = 3
 
 
-def accounts_on(cluster: str, fleet: Fleet) -> list[tuple[Tenant, ServiceAccount]]:
-    """Return the tenants that have a ServiceAccount on `cluster`, each with it."""
+def accounts(case: ClusterCheck) -> list[tuple[Tenant, ServiceAccount]]:
+    """Return the tenants that have a ServiceAccount on the cluster, each with it, where one is needed."""
+    fleet = case.policies.fleet
     return [
         (tenant, ServiceAccount(fleet.namespace, tenant.service_account))
-        for tenant in fleet.tenants
-        if tenant.service_account is not None and tenant.has_cluster(cluster)
+        for tenant in (fleet.tenants if case.writing else ())
+        if tenant.service_account is not None and tenant.has_cluster(case.name)
     ]
 
 
@@ -96,13 +97,6 @@ def _is_needed(right: Right, tenant: Tenant) -> bool:
     return right.use != "placement" or (tenant.templates == "Any" and "FederatedReplicaSet" in tenant.kinds)
 
 
-def missing_rights(case: ClusterCheck) -> list[tuple[Right, str]] | Exception:
-    try:
-        return case.preflight.missing(list(wanted_rights(case)))
-    except Exception as error:  # noqa: BLE001 - one of the findings
-        return error
-
-
 def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     """Yield the rights that plan, and apply where asked for, need with these policies, each with its namespace.
 
@@ -114,8 +108,8 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
             yield _asked(right, case)
     if case.writing:
         yield from _secret_rights(case)
-        for _, account in accounts_on(case.name, case.policies.fleet):
-            yield impersonation_right(account), account.namespace
+    for _, account in accounts(case):
+        yield impersonation_right(account), account.namespace
 
 
 def _used_rights(case: ClusterCheck) -> tuple[Right, ...]:
@@ -137,20 +131,20 @@ def _secret_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
                 yield secret_right(secret.name), space.ref.name
 
 
-def tenant_findings(found: list[MissingRules], case: ClusterCheck) -> Iterator[Finding]:
-    """Report on the ServiceAccounts of tenants, and add the rules that they lack to `found`."""
-    accounts = accounts_on(case.name, case.policies.fleet) if case.writing else []
-    rights = _used_rights(case) if accounts else []
+def tenant_findings(case: ClusterCheck) -> Iterator[Finding | MissingRules]:
+    """Report on the ServiceAccounts of tenants, each with the rules that it lacks."""
+    found = accounts(case)
+    rights = _used_rights(case) if found else []
     observed = () if case.observed is None else case.observed.namespaces
-    for tenant, account in accounts:
+    for tenant, account in found:
         spaces = [space.ref.name for space in observed if tenant.has_namespace(space.ref.name)]
         try:
             finding, missing = tenant_account(case.preflight, tenant, account, spaces, rights)
         except ClusterError as error:
             yield Finding("tenant", "FAIL", f"{tenant.name}: {words_of(case, error)}")
             continue
-        found += missing_rules(missing, account)
         yield finding
+        yield from missing_rules(missing, account)
 
 
 def _asked(right: Right, case: ClusterCheck) -> tuple[Right, str]:
@@ -163,29 +157,31 @@ def _asked(right: Right, case: ClusterCheck) -> tuple[Right, str]:
     return right, "" if right.resource in _CLUSTER_WIDE else namespace
 
 
-def rights_finding(case: ClusterCheck, missing: list[tuple[Right, str]] | Exception) -> Finding:
+def rights_findings(case: ClusterCheck) -> Iterator[Finding | MissingRules]:
+    """Report whether we have the rights that are wanted, with the rules that we lack."""
     verb = "plan and apply" if case.writing else "plan"
-    if isinstance(missing, ClusterError):
-        return Finding("rights", "FAIL", words_of(case, missing), "")
-    if isinstance(missing, Exception):
-        return unexpected("rights", missing)
+    try:
+        missing = case.preflight.missing(list(wanted_rights(case)))
+    except ClusterError as error:
+        yield Finding("rights", "FAIL", words_of(case, error), "")
+        return
     if not missing:
-        return Finding("rights", "OK", f"{verb} {'have' if case.writing else 'has'} all rights")
+        yield Finding("rights", "OK", f"{verb} {'have' if case.writing else 'has'} all rights")
+        return
     named = [str(right) + (f" in {namespace}" if namespace else "") for right, namespace in missing]
     words = f"{len(named)} missing for {verb}: {first_of(named, _SHOWN)}"
-    return Finding("rights", "FAIL", words, "apply and bind the roles at the end of this report")
+    yield Finding("rights", "FAIL", words, "apply and bind the roles at the end of this report")
+    yield from missing_rules(missing)
 
 
 def missing_rules(
     missing: Iterable[tuple[Right, str]], account: ServiceAccount | None = None
-) -> tuple[MissingRules, ...]:
+) -> Iterator[MissingRules]:
     by_namespace: dict[str, list[Right]] = {}
     for right, namespace in missing:
         by_namespace.setdefault(namespace, []).append(right)
-    return tuple(
-        MissingRules(namespace, tuple(role_rules(by_namespace[namespace])), account)
-        for namespace in sorted(by_namespace)
-    )
+    for namespace in sorted(by_namespace):
+        yield MissingRules(namespace, tuple(role_rules(by_namespace[namespace])), account)
 
 
 _NAME = "reconciler"
@@ -291,27 +287,32 @@ def checked_cluster(case: ClusterCheck) -> ClusterFindings:
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
         others = (*_checked("credentials", credentials_findings, case), *_checked("metrics", metrics_findings, case))
         return ClusterFindings(name=case.name, findings=(no_server_finding(case, error), *others), answers=False)
-    found = server.version or "unknown version"
-    version = Finding("server", "OK", f"{found}, {case.preflight.connection.context}")
+    words = f"{server.version or 'unknown version'}, {case.preflight.connection.context}"
+    version = Finding("server", "OK", words)
     identity, uid = identity_finding(case)
-    missing = missing_rights(case)
-    lacking: list[MissingRules] = []
-    findings = (
+    found = (
         version,
         *tls_findings(case),
         *_checked("credentials", credentials_findings, case),
         identity,
         *state_findings(case),
         clock_finding(server.ahead),
-        rights_finding(case, missing),
-        *_checked("tenant", partial(tenant_findings, lacking), case),
+        *_checked("rights", rights_findings, case),
+        *_checked("tenant", tenant_findings, case),
         *(finding for check, find in CHECKS.items() for finding in _checked(check, find, case)),
     )
-    rules = missing_rules(missing) if isinstance(missing, list) else ()
-    return ClusterFindings(name=case.name, identity=uid, findings=findings, missing=(*rules, *lacking))
+    return ClusterFindings(
+        name=case.name,
+        identity=uid,
+        findings=tuple(one for one in found if isinstance(one, Finding)),
+        missing=tuple(one for one in found if isinstance(one, MissingRules)),
+    )
 
 
-def _checked(check: str, find: Callable[[ClusterCheck], Iterable[Finding]], case: ClusterCheck) -> Iterator[Finding]:
+F = TypeVar("F", bound=Finding | MissingRules)
+
+
+def _checked(check: str, find: Callable[[ClusterCheck], Iterable[F]], case: ClusterCheck) -> Iterator[F | Finding]:
     """Yield what one check finds; what fails unexpectedly in it is a finding, and the other checks go on."""
     try:
         yield from list(find(case))

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from msgspec import Struct
 
 from reconciler.cli.option_values import moment, rate, seconds, this_second
-from reconciler.cli.verbs import FORMATS_OF_OTHERS, OPTIONS_OF_OTHERS, example_lines, one_dash
+from reconciler.cli.verbs import OPTIONS_OF_OTHERS, example_lines, one_dash
 from reconciler.errors import UsageError
 from reconciler.policy.kinds.fields import spelt_duration
 
@@ -290,10 +290,6 @@ class _Option(click.Option):
         except click.BadParameter as error:
             if ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
                 error.param_hint = str(self.envvar)
-            named = value.partition("=")[0] if self.name == "output" and isinstance(value, str) else ""
-            if here := FORMATS_OF_OTHERS.get(named):
-                message = f"{error.message.removesuffix('.')}; {here}"
-                raise click.BadParameter(message, ctx, self, error.param_hint) from None
             raise
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:

@@ -316,13 +316,6 @@ OPTIONS_OF_OTHERS: Mapping[str, str] = {
     "--var": "policies have no variables",
     "--var-file": "policies have no variables",
 }
-FORMATS_OF_OTHERS: Mapping[str, str] = {
-    "wide": "text is never cut, and -v shows more where a verb has it",
-    "name": "json has the names",
-    "jsonpath": "json can be given to jq",
-    "custom-columns": "json can be given to jq",
-    "go-template": "json can be given to jq",
-}
 VERBS_OF_OTHERS: Mapping[str, str] = {
     "cordon": "the field `state` of a cluster in the Fleet, Frozen or Draining",
     "delete": "restore",

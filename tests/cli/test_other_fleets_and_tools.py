@@ -201,16 +201,6 @@ PATH_IS = "the policy directory is PATH without a flag, --policies PATH where a 
             "plan -f policies",
             f"No such option '-f'; {PATH_IS}",
         ),
-        (
-            "history -o wide",
-            "Invalid value for '-o' / '--output': 'wide' is not one of 'text', 'json'; "
-            "text is never cut, and -v shows more where a verb has it",
-        ),
-        (
-            "history -o jsonpath={.items}",
-            "Invalid value for '-o' / '--output': 'jsonpath={.items}' is not one of 'text', 'json'; "
-            "json can be given to jq",
-        ),
         ("destroy", "No such command 'destroy'; here it is restore --all"),
         ("get deployments", "No such command 'get'; here it is status"),
         ("version", "No such command 'version'; here it is --version"),
