@@ -90,7 +90,6 @@ class Activator:
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
         self._renewed_at, self._fresh_since = -float(ACTIVATOR_LEASE_SECONDS), inf
-        self._is_ending = False
 
     async def run(self, until: asyncio.Event) -> None:
         """Return when `until` is set, and everything has ended orderly."""
@@ -101,7 +100,7 @@ class Activator:
 
     def health(self) -> tuple[int, str]:
         """Return whether the event loop, and all that has to go on in it and beside it, still runs."""
-        if self._is_ending or "begin" in self._tasks.running:
+        if self._tasks.is_ending or "begin" in self._tasks.running:
             return 200, "ok\n"
         ended = [f"{loop} has ended" for loop in _LOOPS if loop not in self._tasks.running]
         ended += [f"the {watch.name} has ended" for watch in self._watches if not watch.is_alive()]
@@ -139,8 +138,7 @@ class Activator:
 
     async def _end(self) -> None:
         """The Lease and the slices first, then no new connections, then as long as there may be spliced ones."""
-        self._is_ending = True
-        self._publisher.end()
+        self._tasks.is_ending = True
         limit = TimeLimit(self._settings.grace)
         for key in ("begin", *_LOOPS):
             task = self._tasks.running.pop(key, None)
@@ -222,7 +220,7 @@ class Activator:
     def _find_strays(self) -> None:
         """Delete our EndpointSlices that nothing needs any more: the answer to an earlier write may have been lost."""
         for watched in self._slices:
-            if watched.pod_uid != self.pod.uid or self._is_ending:
+            if watched.pod_uid != self.pod.uid or self._tasks.is_ending:
                 continue
             activation, (namespace, name) = self._activations.get(watched.service), watched.name
             if activation is not None:
@@ -279,7 +277,7 @@ class Activator:
             if service is None:
                 self._tasks.problems.pop(_holding(name), None)
             if activation is None:
-                if service is None or service.record is None or self._is_ending:
+                if service is None or service.record is None or self._tasks.is_ending:
                     continue
                 if service.problem:
                     self._tell_problem(service)
@@ -305,7 +303,7 @@ class Activator:
         words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
         if self._tasks.failed(_holding(service.name), words):
             tell = partial(self._waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
-            self._tasks.start(("event", service.name), partial(self._in_thread, tell))
+            self._tasks.start(("event", service.name, service.problem), partial(self._in_thread, tell))
 
     def _publish(self, name: NamespacedName) -> None:
         if name in self._activations:

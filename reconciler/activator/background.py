@@ -20,15 +20,21 @@ def pauses() -> Iterator[float]:
 
 
 class BackgroundTasks:
-    """`running` has each task by its key until it ends, `problems` what fails now and why; `tell` says a line."""
+    """`running` has each task by its key until it ends, `problems` what fails now and why; `tell` says a line.
+
+    `is_ending`: nothing new is to begin.
+    """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.running: dict[object, asyncio.Task[None]] = {}
         self.problems: dict[str, str] = {}
+        self.is_ending = False
         self._tell = tell
 
     def start(self, key: object, work: Callable[[], Awaitable[object]]) -> None:
-        """Run `work` as a task that is not forgotten; its failure is reported."""
+        """Run `work` as a task that is not forgotten, unless one of its key runs; its failure is reported."""
+        if key in self.running:
+            return
 
         async def guarded() -> None:
             try:
@@ -36,8 +42,7 @@ class BackgroundTasks:
             except Exception as error:  # noqa: BLE001 - a bug in one task: it is reported, the others go on
                 self._tell(f"error: {reason_of(error)}")
             finally:
-                if self.running.get(key) is asyncio.current_task():
-                    del self.running[key]
+                self.running.pop(key, None)
 
         self.running[key] = asyncio.get_running_loop().create_task(guarded())
 

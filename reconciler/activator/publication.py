@@ -167,29 +167,22 @@ class SlicePublisher:
         self._publication = publication
         self._tasks = tasks
         self._threads = threads
-        self._is_ending = False
-
-    def end(self) -> None:
-        """Begin no more writes."""
-        self._is_ending = True
 
     def publish(self, activation: Activation) -> None:
         """Write what the slices of `activation` lack, soon."""
-        key = ("slices", activation.name)
-        if key not in self._tasks.running and not self._is_ending and activation.manifests() != activation.published:
-            publish = partial(self._publish, activation)
-            self._tasks.start(key, partial(self._tasks.until_done, slices_problem(activation.name), publish))
+        if not self._tasks.is_ending and activation.manifests() != activation.published:
+            name, publish = activation.name, partial(self._publish, activation)
+            self._tasks.start(("slices", name), partial(self._tasks.until_done, slices_problem(name), publish))
 
     def withdraw(self, namespace: str, name: str) -> None:
         """Delete a slice of ours that no activation knows, soon."""
-        key = ("stray", namespace, name)
-        if key not in self._tasks.running and not self._is_ending:
-            withdraw = partial(self._publication.withdraw, namespace, name)
-            self._tasks.start(key, partial(asyncio.get_running_loop().run_in_executor, self._threads, withdraw))
+        withdraw = partial(self._publication.withdraw, namespace, name)
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads, withdraw)
+        self._tasks.start(("stray", namespace, name), in_thread)
 
     async def _publish(self, activation: Activation) -> None:
         """Write and delete slices until they are as they should be."""
-        while not self._is_ending and (wanted := activation.manifests()) != activation.published:
+        while not self._tasks.is_ending and (wanted := activation.manifests()) != activation.published:
             # A write that fails may have been done all the same, or in part: it counts from here on.
             activation.published = {**{name: {} for name in wanted}, **activation.published}
             write = partial(self._write, activation.name[0], wanted, tuple(activation.published))

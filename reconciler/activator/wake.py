@@ -360,8 +360,7 @@ class WakeQueue:
         """Wake a Service soon, together with others of its namespace that wait for that."""
         namespace, name = service
         self._names.setdefault(namespace, set()).add(name)
-        if ("wake", namespace) not in self._tasks.running:
-            self._tasks.start(("wake", namespace), partial(self._wake, namespace))
+        self._tasks.start(("wake", namespace), partial(self._wake, namespace))
 
     def end(self) -> None:
         """Begin no more wakes."""
