@@ -10,20 +10,14 @@ import marshal
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import add, sub
+from itertools import groupby
+from operator import add, ge, sub
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.placement.rounding import (
-    Claims,
-    Rounds,
-    fair_order,
-    fair_seats,
-    kept_seats,
-    kubefed_order,
-)
+from reconciler.decide.placement.rounding import Rounding, Rounds, fair_seats, kept_seats, tie_order
 from reconciler.errors import PolicyError
 from reconciler.messages import literal
 from reconciler.model import NOTHING
@@ -33,11 +27,9 @@ from reconciler.untrusted_text import LARGEST
 UNBOUNDED = 1 << 62
 """Stands for "no limit" in lists of limits; above every number of replicas."""
 
-Rounding = Literal["Fair", "KubeFed"]
 
-
-class Candidates(Struct, frozen=True):
-    """Clusters that have a preference; equal positions belong together, and earlier ones are served first.
+class Candidates(Struct, frozen=True, eq=False):
+    """Clusters that have a preference, by weight, highest first, of equal weight by name. Those are tied.
 
     `absent` are the others, which get nothing. A maximum of UNBOUNDED is none.
     """
@@ -46,15 +38,19 @@ class Candidates(Struct, frozen=True):
     weights: tuple[int, ...]
     minimums: tuple[int, ...]
     maximums: tuple[int, ...]
-    absent: tuple[str, ...] = ()
+    absent: tuple[str, ...]
+    fits: bool  # no minimum is above its maximum
 
 
 class Demand(Struct, frozen=True):
-    """What is to be spread. `kept` are the replicas a cluster has already, `capacity` the known limits."""
+    """What is to be spread. `kept` are the replicas a cluster has already, `capacity` the known limits; `key`,
+    "namespace/name", settles ties.
+    """
 
     total: int
     rebalance: bool
     rounding: Rounding = "Fair"
+    key: str = ""
     kept: Mapping[str, int] = NOTHING
     capacity: Mapping[str, int] = NOTHING
 
@@ -79,10 +75,10 @@ class Allocation:
     replicas: Mapping[str, int]
     overflow: Mapping[str, int]
     planner_overflow: Mapping[str, int]
-    served: Candidates = field(repr=False)
+    served: Candidates = field(repr=False, compare=False)
     demand: Demand = field(repr=False)
     minimum: Sequence[int] = field(repr=False)
-    """In the order of `served`, like `sticky`."""
+    """In the order of `served`, like `sticky`; both if there are enough."""
     sticky: Sequence[int] = field(repr=False)
 
     def steps(self, cluster: str) -> AllocationSteps:
@@ -90,8 +86,9 @@ class Allocation:
         if cluster not in self.served.names:
             return AllocationSteps()
         at = self.served.names.index(cluster)
-        given, sticky = self.replicas[cluster], self.sticky[at]
+        given = self.replicas[cluster]
         minimum = min(self.minimum[at], given)  # a maxReplicas below minReplicas may leave less
+        sticky = min(self.sticky[at], given - minimum)
         share = given - minimum - sticky
         if given >= self.demand.capacity.get(cluster, UNBOUNDED):
             return AllocationSteps(minimum, sticky, share, "capacity")
@@ -101,34 +98,40 @@ class Allocation:
 
 
 def candidates(preferences: Mapping[str, ClusterPreference], clusters: Sequence[str]) -> Candidates:
-    """Return the clusters in the order given; each uses its own entry in `preferences`, else "*"."""
-    default = preferences.get("*")
-    chosen = [preferences.get(name, default) for name in clusters]
-    found = [(name, own) for name, own in zip(clusters, chosen, strict=True) if own is not None]
+    """Return the clusters, each with its own entry in `preferences`, else "*"."""
+    return _candidates(tuple(preferences.items()), tuple(clusters))
+
+
+@lru_cache(maxsize=256)
+def _candidates(preferences: tuple[tuple[str, ClusterPreference], ...], clusters: tuple[str, ...]) -> Candidates:
+    entries = dict(preferences)
+    chosen = {name: own for name in clusters if (own := entries.get(name, entries.get("*"))) is not None}
+    names = sorted(chosen, key=lambda name: (-chosen[name].weight, name))
+    entry = [chosen[name] for name in names]
+    minimums = tuple([one.min_replicas for one in entry])
+    maximums = tuple([UNBOUNDED if one.max_replicas is None else one.max_replicas for one in entry])
     return Candidates(
-        names=tuple([name for name, _ in found]),
-        weights=tuple([own.weight for _, own in found]),
-        minimums=tuple([own.min_replicas for _, own in found]),
-        maximums=tuple([UNBOUNDED if own.max_replicas is None else own.max_replicas for _, own in found]),
-        absent=tuple([name for name, own in zip(clusters, chosen, strict=True) if own is None]),
+        names=tuple(names),
+        weights=tuple([one.weight for one in entry]),
+        minimums=minimums,
+        maximums=maximums,
+        absent=tuple([name for name in clusters if name not in chosen]),
+        fits=all(map(ge, maximums, minimums)),
     )
 
 
-def in_turn(found: Candidates, key: str, rounding: Rounding) -> Candidates:
-    """Return `found` in the order in which they are served for "namespace/name" `key`."""
-    order = kubefed_order if rounding == "KubeFed" else fair_order
-    return arranged(found, order(found.names, found.weights, key))
+class _Dealt(Struct, frozen=True):
+    """Replicas by position, and how many are `left` for the clusters that are `tied`: in their order for a key each
+    gets as many as it `wants`, stated by position.
+    """
 
-
-def arranged(found: Candidates, order: Sequence[int]) -> Candidates:
-    """Return `found` in the `order` of these positions."""
-    return Candidates(
-        names=tuple(map(found.names.__getitem__, order)),
-        weights=tuple(map(found.weights.__getitem__, order)),
-        minimums=tuple(map(found.minimums.__getitem__, order)),
-        maximums=tuple(map(found.maximums.__getitem__, order)),
-        absent=found.absent,
-    )
+    minimum: Sequence[int]
+    sticky: Sequence[int]
+    replicas: Sequence[int]
+    left: int = 0
+    tied: tuple[str, ...] = ()
+    wants: Sequence[tuple[int, int]] = ()
+    overflow: Mapping[int, int] = NOTHING  # the planner's own, by position
 
 
 def allocate(served: Candidates, demand: Demand) -> Allocation:
@@ -136,17 +139,116 @@ def allocate(served: Candidates, demand: Demand) -> Allocation:
 
     The cost does not depend on the number of replicas.
     """
-    known = demand.capacity
-    capacities = [known.get(name, UNBOUNDED) for name in served.names] if known else None
-    ceilings = served.maximums if capacities is None else list(map(min, served.maximums, capacities))
-    minimum = _minimum(served.minimums, capacities, demand.total)
-    if demand.rounding == "KubeFed":
-        replicas, sticky, overflow = _kubefed(served, demand, minimum, ceilings)
-    else:
-        (replicas, sticky), overflow = _fair(served, demand, minimum, ceilings), {}
-    numbers = dict(zip(served.names, replicas, strict=True))
-    numbers.update(dict.fromkeys(served.absent, 0))
-    return Allocation(numbers, {}, overflow, served, demand, minimum, sticky)
+    dealt = _dealt_alike(served, demand.total, demand.rounding) if _is_plain(served, demand) else _dealt(served, demand)
+    numbers = dict(zip(served.names, _settled(dealt, demand), strict=True))
+    if served.absent:
+        numbers.update(dict.fromkeys(served.absent, 0))
+    overflow = {served.names[at]: number for at, number in dealt.overflow.items()} if dealt.overflow else {}
+    return Allocation(numbers, {}, overflow, served, demand, dealt.minimum, dealt.sticky)
+
+
+def _is_plain(served: Candidates, demand: Demand) -> bool:
+    """Return whether preferences and total are all there is: then all that have the same differ in their ties alone."""
+    return not demand.capacity and (demand.rebalance or not demand.kept) and served.fits
+
+
+@lru_cache(maxsize=1024)
+def _dealt_alike(served: Candidates, total: int, rounding: Rounding) -> _Dealt:
+    return _dealt(served, Demand(total, True, rounding))
+
+
+def _settled(dealt: _Dealt, demand: Demand) -> Sequence[int]:
+    """Return the replicas by position, once ties are settled."""
+    if not dealt.tied:
+        return dealt.replicas
+    replicas, left = list(dealt.replicas), dealt.left
+    for place in tie_order(dealt.tied, demand.key, demand.rounding):
+        at, wanted = dealt.wants[place]
+        if wanted >= left:
+            replicas[at] += left
+            break
+        replicas[at] += wanted
+        left -= wanted
+    return replicas
+
+
+def served_order(served: Candidates, demand: Demand) -> list[int]:
+    """Return the positions of all clusters in the order in which they are served."""
+    order = tie_order(served.names, demand.key, demand.rounding)
+    return sorted(order, key=served.weights.__getitem__, reverse=True)
+
+
+def _dealt(served: Candidates, demand: Demand) -> _Dealt:
+    minimum, ceilings, nothing = served.minimums, served.maximums, [0] * len(served.names)
+    if demand.capacity:
+        capacities = [demand.capacity.get(name, UNBOUNDED) for name in served.names]
+        minimum, ceilings = tuple(map(min, minimum, capacities)), tuple(map(min, ceilings, capacities))
+    if sum(minimum) >= demand.total:
+        return _until_gone(served, _Dealt(minimum, nothing, nothing, left=demand.total), minimum)
+    sticky = _sticky(served, demand, minimum, ceilings)
+    deal = _kubefed if demand.rounding == "KubeFed" else _fair
+    return deal(served, demand, _Dealt(minimum, sticky, list(map(add, minimum, sticky))), ceilings)
+
+
+def _until_gone(served: Candidates, dealt: _Dealt, most: Sequence[int]) -> _Dealt:
+    """Return `dealt` where the clusters got what is left, each up to `most`, the highest weights first. Those of the
+    weight for all of which it does not last are tied.
+    """
+    replicas, left = list(dealt.replicas), dealt.left
+    for _, group in groupby(range(len(replicas)), served.weights.__getitem__):
+        wants = [(at, most[at] - replicas[at]) for at in group if most[at] > replicas[at]]
+        if left and sum([wanted for _, wanted in wants]) > left:
+            tied = tuple([served.names[at] for at, _ in wants])
+            return replace(dealt, replicas=replicas, left=left, tied=tied, wants=wants)
+        for at, wanted in wants if left else ():
+            replicas[at] += wanted
+            left -= wanted
+    return replace(dealt, replicas=replicas)
+
+
+def _fair(served: Candidates, demand: Demand, kept: _Dealt, ceilings: Sequence[int]) -> _Dealt:
+    minimum, left = kept.minimum, demand.total - sum(kept.replicas)
+    if left < 0:
+        room = [max(0, top - own) for top, own in zip(ceilings, minimum, strict=True)]
+        anew = _shared(served, replace(kept, sticky=[0] * len(room)), minimum, room, demand.total)
+        order = served_order(served, demand)
+        return replace(kept, replicas=kept_seats(kept.replicas, _settled(anew, demand), demand.total, order))
+    if left == 0 or not any(served.weights):
+        return kept
+    base = list(map(min, minimum, ceilings))
+    return _shared(served, kept, base, list(map(sub, ceilings, base)), demand.total)
+
+
+def _shared(served: Candidates, kept: _Dealt, base: Sequence[int], room: Sequence[int], total: int) -> _Dealt:
+    """Return `kept` with seats above `base`, the sticky ones among them, within the `room`: `total` replicas in all."""
+    least, most = fair_seats(served.weights, kept.sticky, room, total - sum(base) - sum(kept.sticky))
+    replicas = list(map(add, base, least))
+    return _until_gone(served, replace(kept, replicas=replicas, left=total - sum(replicas)), list(map(add, base, most)))
+
+
+def _sticky(served: Candidates, demand: Demand, minimum: Sequence[int], ceilings: Sequence[int]) -> list[int]:
+    """Return the replicas that each cluster keeps beyond its minimum, if there are enough."""
+    if demand.rebalance or not demand.kept:
+        return [0] * len(minimum)
+    kept = [demand.kept.get(name, 0) for name in served.names]
+    return [max(0, held - own) for held, own in zip(map(min, kept, ceilings), minimum, strict=True)]
+
+
+def _kubefed(served: Candidates, demand: Demand, kept: _Dealt, ceilings: Sequence[int]) -> _Dealt:
+    left = demand.total - sum(kept.replicas)
+    if left <= 0:
+        before = replace(kept, replicas=kept.minimum, left=demand.total - sum(kept.minimum))
+        return _until_gone(served, before, kept.replicas)
+    plain = _is_plain(served, demand)
+    order = range(len(ceilings)) if plain else served_order(served, demand)
+    rounds = Rounds(served.weights, served.maximums, ceilings, list(kept.replicas), list(kept.sticky), order, left)
+    rounds.run()
+    if plain and not rounds.left:
+        before = replace(kept, replicas=rounds.before, left=demand.total - sum(rounds.before))
+        return _until_gone(served, before, list(map(min, map(add, rounds.before, rounds.dues), ceilings)))
+    most = LARGEST if demand.rebalance else rounds.left
+    cut = {at: min(number, most) for at, number in rounds.overflow.items() if number and most}
+    return replace(kept, replicas=rounds.replicas, overflow=cut)
 
 
 def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed: Iterable[str]) -> Allocation:
@@ -162,62 +264,6 @@ def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed:
         if more > 0:
             overflow[name] = more
     return dataclasses.replace(given, overflow=overflow) if overflow else given
-
-
-def _minimum(minimums: Sequence[int], capacities: Sequence[int] | None, total: int) -> list[int]:
-    clipped = list(minimums) if capacities is None else list(map(min, minimums, capacities))
-    left = total
-    if sum(clipped) <= left:
-        return clipped
-    result = []
-    for wanted in clipped:
-        given = min(wanted, left)
-        left -= given
-        result.append(given)
-    return result
-
-
-def _fair(
-    served: Candidates, demand: Demand, minimum: list[int], ceilings: Sequence[int]
-) -> tuple[list[int], Sequence[int]]:
-    """Return the replicas and the sticky ones among them, by position."""
-    sticky = _sticky(served, demand, minimum, ceilings)
-    left = demand.total - sum(minimum) - sum(sticky)
-    if left < 0:
-        nothing, room = [0] * len(minimum), [max(0, top - own) for top, own in zip(ceilings, minimum, strict=True)]
-        shares = fair_seats(Claims(served.weights, nothing, room), demand.total - sum(minimum))
-        replicas = kept_seats(list(map(add, minimum, sticky)), list(map(add, minimum, shares)), demand.total)
-        return replicas, list(map(sub, replicas, minimum))
-    if left == 0 or not any(served.weights):
-        return list(map(add, minimum, sticky)), sticky
-    base = list(map(min, minimum, ceilings))
-    left += sum(minimum) - sum(base)
-    claims = Claims(served.weights, sticky, list(map(sub, ceilings, base)))
-    return list(map(add, base, fair_seats(claims, left))), sticky
-
-
-def _sticky(served: Candidates, demand: Demand, minimum: list[int], ceilings: Sequence[int]) -> list[int]:
-    """Return the replicas that each cluster keeps beyond its minimum, if there are enough."""
-    if demand.rebalance or not demand.kept:
-        return [0] * len(minimum)
-    kept = [demand.kept.get(name, 0) for name in served.names]
-    return [max(0, held - own) for held, own in zip(map(min, kept, ceilings), minimum, strict=True)]
-
-
-def _kubefed(
-    served: Candidates, demand: Demand, minimum: list[int], ceilings: Sequence[int]
-) -> tuple[list[int], Sequence[int], dict[str, int]]:
-    """Return the replicas, the sticky ones among them, by position, and the planner's own overflow."""
-    left = demand.total - sum(minimum)
-    sticky = _sticky(served, demand, minimum, ceilings)
-    for at, extra in enumerate(sticky):
-        sticky[at] = min(extra, left)
-        left -= sticky[at]
-    rounds = Rounds(served.weights, served.maximums, ceilings, list(map(add, minimum, sticky)), list(sticky), left)
-    rounds.run()
-    most = LARGEST if demand.rebalance else rounds.left
-    cut = {served.names[at]: min(rounds.overflow[at], most) for at in sorted(rounds.overflow)}
-    return rounds.replicas, sticky, {name: number for name, number in cut.items() if number}
 
 
 _LONGEST_KEY = 253  # as names in Kubernetes
@@ -252,11 +298,11 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
         raise PolicyError(f'rounding: {literal(rounding)}, expected "fair" or "kubefed"')
     wanted = _number(total, "total")
     rebalance, entries = _checked_preferences(preferences, wanted)
-    fleet = _checked_names(clusters)
-    limits = _inside(capacity, "capacity", fleet)
-    served = in_turn(_candidates(entries, fleet), _text(key, "key"), _ROUNDINGS[rounding])
-    demand = Demand(wanted, rebalance, _ROUNDINGS[rounding], _inside(current, "current", fleet), limits)
-    return with_overflow(allocate(served, demand), served, demand, [name for name in fleet if name in limits])
+    served = _candidates_of(entries, clusters)
+    kept, limits = _inside(current, "current", served), _inside(capacity, "capacity", served)
+    demand = Demand(wanted, rebalance, _ROUNDINGS[rounding], _text(key, "key"), kept, limits)
+    given = allocate(served, demand)
+    return with_overflow(given, served, demand, sorted(limits)) if limits else given
 
 
 def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[str, Any]]:
@@ -271,21 +317,22 @@ def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[st
     return rebalance, _mapping(given.get("clusters", {"*": {"weight": 1}}), "preferences.clusters")
 
 
-def _candidates(entries: Any, fleet: tuple[str, ...]) -> Candidates:
-    """Return the clusters that have an entry; entries that came before are not checked again.
+def _candidates_of(entries: Any, clusters: Any) -> Candidates:
+    """Return the clusters that have an entry; entries and names that came before are not checked again.
 
     Equal bytes of marshal are equal values of equal types, so what is remembered can never be of other entries.
     """
+    if isinstance(clusters, str | bytes) or not isinstance(clusters, Collection):
+        raise PolicyError(f"clusters: {literal(clusters)}, expected a list of names")
     try:
-        packed = marshal.dumps(entries, 2)
-    except ValueError:  # of other types than dict, str, int, bool and None
-        return candidates(_preferences(entries), fleet)
-    return _remembered_candidates(packed, fleet)
+        return _remembered_candidates(marshal.dumps(entries, 2), tuple(clusters))
+    except (ValueError, TypeError):  # of other types than dict, str, int, bool and None; or names without a hash
+        return candidates(_preferences(entries), _checked_names(tuple(clusters)))
 
 
-@lru_cache(maxsize=64)
-def _remembered_candidates(packed: bytes, fleet: tuple[str, ...]) -> Candidates:
-    return candidates(_preferences(marshal.loads(packed)), fleet)
+@lru_cache(maxsize=256)
+def _remembered_candidates(packed: bytes, names: tuple[str, ...]) -> Candidates:
+    return candidates(_preferences(marshal.loads(packed)), _checked_names(names))
 
 
 def _preferences(entries: Mapping[str, Any]) -> dict[str, ClusterPreference]:
@@ -329,12 +376,9 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _checked_names(clusters: Any) -> tuple[str, ...]:
-    if isinstance(clusters, str | bytes) or not isinstance(clusters, Collection):
-        raise PolicyError(f"clusters: {literal(clusters)}, expected a list of names")
-    names = tuple(clusters)
+def _checked_names(names: tuple[Any, ...]) -> tuple[str, ...]:
     if not all(issubclass(kind, str) for kind in set(map(type, names))) or not _is_unicode("".join(names)):
-        raise PolicyError(f"clusters: {literal(clusters)}, expected a list of names in Unicode")
+        raise PolicyError(f"clusters: {literal(list(names))}, expected a list of names in Unicode")
     if len(set(names)) < len(names):
         twice = min(name for name in names if names.count(name) > 1)
         raise PolicyError(f"clusters: {literal(twice)} is named twice, expected each cluster once")
@@ -346,12 +390,15 @@ def _is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
-def _inside(numbers: Any, where: str, fleet: tuple[str, ...]) -> dict[str, int]:
+def _inside(numbers: Any, where: str, served: Candidates) -> Mapping[str, int]:
+    """Return the numbers of clusters of the fleet."""
+    if numbers is NOTHING:  # as by default
+        return {}
     given = _mapping(numbers, where)
     for name, number in given.items():
         if not _counts(number):
             _number(number, f"{where}.{_told(name)}")
-    return {name: given[name] for name in fleet if name in given} if given else {}
+    return {name: given[name] for name in (*served.names, *served.absent) if name in given}
 
 
 def _told(key: Any) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import sub
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,16 +16,16 @@ from reconciler.decide.placement.allocation import (
     Demand,
     allocate,
     candidates,
-    in_turn,
+    served_order,
     with_overflow,
 )
 from reconciler.decide.placement.clusters import PlacementInputs
 from reconciler.decide.placement.local_workloads import LocalWorkload
-from reconciler.decide.placement.rounding import Claims, seats_until_more
 from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
+from reconciler.untrusted_text import LARGEST
 
 
 class Shares(Struct, frozen=True):
@@ -51,27 +51,17 @@ class Shares(Struct, frozen=True):
         return self.allocation.served
 
     def total_for_more(self, cluster: str) -> int | None:
-        """Return from which total on `cluster` gets one more, None where that is not known.
-
-        It is known while replicas are shared by highest averages: `fair`, all of them placed, none being given up.
+        """Return from which total on `cluster` gets more, None where that is not known: with `fair` alone one replica
+        more takes none from anybody.
         """
-        demand, served, given = self.allocation.demand, self.served, self.allocation.replicas
-        settled = sum(given.values()) == demand.total and sum(served.minimums) <= demand.total
-        minimum = self.allocation.minimum
-        ceilings = [
-            min(top, demand.capacity.get(name, top)) for name, top in zip(served.names, served.maximums, strict=True)
-        ]
-        kept = NOTHING if demand.rebalance else demand.kept
-        held = sum(
-            max(own, min(kept.get(name, 0), top))
-            for name, own, top in zip(served.names, minimum, ceilings, strict=True)
-        )
-        if demand.rounding != "Fair" or not settled or held > demand.total:
+        demand, given = self.allocation.demand, self.allocation.replicas[cluster]
+
+        def gets_more(total: int) -> bool:
+            return allocate(self.served, replace(demand, total=total)).replicas[cluster] > given
+
+        if demand.rounding != "Fair" or not gets_more(LARGEST):
             return None
-        seats = [given[name] - own for name, own in zip(served.names, minimum, strict=True)]
-        claims = Claims(served.weights, seats, list(map(sub, ceilings, minimum)))
-        more = seats_until_more(claims, served.names.index(cluster))
-        return None if more is None else demand.total + self.taken_off + more
+        return self.taken_off + bisect_left(range(LARGEST), True, demand.total, key=gets_more)
 
 
 def shares(
@@ -88,10 +78,11 @@ def shares(
         total=max(0, federated.replicas - taken_off),
         rebalance=federated.rebalance and moving,
         rounding=federated.rounding,
+        key=federated.key,
         kept={local.cluster: local.kept for local in placed},
         capacity=_capacities(placed),
     )
-    served = _served(federated, [local.cluster for local in placed])
+    served = candidates(federated.clusters, [local.cluster for local in placed])
     allocation = allocate(served, demand)
     overflow: Mapping[str, int] = NOTHING
     if learned := [local.cluster for local in placed if local.limit == "learned"]:
@@ -166,10 +157,6 @@ def _lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[st
     return frozenset(name for name in late if free[name] > given.replicas[name])
 
 
-def _served(federated: FederatedReplicaSet, clusters: Sequence[str]) -> Candidates:
-    return in_turn(candidates(federated.clusters, clusters), federated.key, federated.rounding)
-
-
 def _placeable(served: Candidates, demand: Demand, given: int) -> int:
     """Return how many replicas the preferences alone let run."""
     if given >= demand.total or not demand.capacity:
@@ -189,7 +176,7 @@ def _keeping(
         return {}
     staying = allocate(served, replace(demand, capacity={**demand.capacity, **leaving})).replicas
     keeping: dict[str, int] = {}
-    for name in served.names:
+    for name in map(served.names.__getitem__, served_order(served, demand)):
         if name in leaving and left > 0:
             keeping[name] = min(staying[name], left)
             left -= keeping[name]
@@ -226,9 +213,9 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWor
     unknown = [local.cluster for local in locals_ if local.part == "held" and local.spec_replicas is None]
     placed = [local for local in locals_ if local.part == "placed"]
     names = [*unknown, *(local.cluster for local in placed)]
-    served = _served(federated, names)
+    served = candidates(federated.clusters, names)
     capacity = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
-    demand = Demand(max(0, total), federated.rebalance, federated.rounding, dict.fromkeys(names, 0), capacity)
+    demand = Demand(max(0, total), federated.rebalance, federated.rounding, federated.key, capacity=capacity)
     given = allocate(served, demand).replicas
     return sum(given.get(name, 0) for name in unknown)
 

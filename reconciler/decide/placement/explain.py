@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, ChangeIfWhenAsked, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
-from reconciler.decide.placement.allocation import UNBOUNDED, Allocation, Candidates, allocate, arranged
+from reconciler.decide.placement.allocation import allocate, candidates
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
@@ -240,36 +240,16 @@ def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
 
 def _other_preference(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
     """Return which preference of its own would give `local` another number, None where none would."""
-    own, given = _preference(local, result), result.shares.allocation
-    if is_bound_by_maximum(given, local.cluster):
-        return field_is("maxReplicas", f"above {own.max_replicas}")
-    if own.weight or not _moves_with_weight(given, local.cluster, LARGEST):
+    own = _preference(local, result)
+    given, served = result.shares.allocation, result.shares.allocation.replicas[local.cluster]
+
+    def moves_with(changed: ClusterPreference) -> bool:
+        others = candidates({**result.federated.clusters, local.cluster: changed}, tuple(given.replicas))
+        return allocate(others, given.demand).replicas[local.cluster] != served
+
+    most = own.max_replicas
+    if most is not None and served >= most and moves_with(replace(own, max_replicas=most + 1)):
+        return field_is("maxReplicas", f"above {most}")
+    if own.weight or not moves_with(replace(own, weight=LARGEST)):
         return None
-    return field_is("its weight", "above 0" if _moves_with_weight(given, local.cluster, 1) else "higher")
-
-
-# What another preference would change: the allocation is made once more, with that one preference changed.
-
-
-def is_bound_by_maximum(given: Allocation, cluster: str) -> bool:
-    """Return whether `cluster` would get another number if its own maxReplicas were one more."""
-    served, at = given.served, given.served.names.index(cluster)
-    most = served.maximums[at]
-    if most >= UNBOUNDED or given.replicas[cluster] < most:
-        return False
-    maximums = (*served.maximums[:at], most + 1, *served.maximums[at + 1 :])
-    return _moves(given, replace(served, maximums=maximums), cluster)
-
-
-def _moves_with_weight(given: Allocation, cluster: str, weight: int) -> bool:
-    """Return whether `cluster` would get another number with `weight`, served behind those of the same weight."""
-    served, at = given.served, given.served.names.index(cluster)
-    weights = (*served.weights[:at], weight, *served.weights[at + 1 :])
-    others = [other for other in range(len(weights)) if other != at]
-    before = sum(weights[other] >= weight for other in others)
-    order = [*others[:before], at, *others[before:]]
-    return _moves(given, arranged(replace(served, weights=weights), order), cluster)
-
-
-def _moves(given: Allocation, served: Candidates, cluster: str) -> bool:
-    return allocate(served, given.demand).replicas[cluster] != given.replicas[cluster]
+    return field_is("its weight", "above 0" if moves_with(replace(own, weight=1)) else "higher")

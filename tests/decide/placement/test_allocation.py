@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from reconciler.decide.placement.allocation import AllocationSteps, allocate_replicas
-from reconciler.decide.placement.rounding import fair_order, tie_hashes
+from reconciler.decide.placement.rounding import tie_hashes, tie_order
 from reconciler.errors import PolicyError
 
 from .planner_vectors import planner_cases
@@ -53,7 +53,7 @@ SHAPES = {
 
 
 def first_served(fleet, key):
-    return fleet[fair_order(tuple(fleet), (1,) * len(fleet), key)[0]]
+    return fleet[tie_order(tuple(fleet), key, "Fair")[0]]
 
 
 @pytest.mark.parametrize("clusters", CHANCE)

@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.decide.placement.allocation import allocate_replicas
-from reconciler.decide.placement.explain import is_bound_by_maximum
 from tests.laws import counted, tries
 
 FLEET = ["a", "b", "c", "d", "e"]
@@ -55,28 +54,6 @@ def test_never_more_than_wanted_and_never_above_a_limit(problem, total, rounding
     assert set(found) == set(problem["clusters"])
     assert sum(found.values()) <= total
     assert all(0 <= found[name] <= limits_of(problem, name)[1] for name in found)
-
-
-@given(problems(), totals, roundings)
-def test_a_maximum_binds_where_one_more_moves_the_number(problem, total, rounding):
-    found = allocate_replicas(**problem, total=total, rounding=rounding)
-    for name in found.served.names:
-        assert is_bound_by_maximum(found, name) == moves(problem, total, rounding, name)
-
-
-def moves(problem, total, rounding, name):
-    """Whether `name` gets another number with one more as its maximum."""
-    entries = problem["preferences"]["clusters"]
-    own = entries.get(name, entries.get("*", {"maxReplicas": None}))
-    if own["maxReplicas"] is None:
-        return False
-    wider = {**entries, name: {**own, "maxReplicas": own["maxReplicas"] + 1}}
-    preferences = {**problem["preferences"], "clusters": wider}
-    before, after = (
-        allocate_replicas(**{**problem, "preferences": one}, total=total, rounding=rounding).replicas[name]
-        for one in (problem["preferences"], preferences)
-    )
-    return before != after
 
 
 @given(problems(), totals, roundings)

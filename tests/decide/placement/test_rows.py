@@ -326,10 +326,12 @@ def test_a_cluster_that_does_not_answer_since_nobody_can_know_when():
 @pytest.mark.parametrize(
     ("total", "clusters", "expected"),
     [
-        pytest.param(5, {"*": ClusterPreference(4, None, 1)}, {""}, id="the minimums are cut, so no total is known"),
+        pytest.param(
+            5, {"*": ClusterPreference(4, None, 1)}, {"replicas is 6", "replicas is 9"}, id="the minimums are cut"
+        ),
         pytest.param(8, {"*": ClusterPreference(4, None, 1)}, {"replicas is 9", "replicas is 10"}, id="just enough"),
         pytest.param(6, EVENLY, {"replicas is 7", "replicas is 8"}, id="all that is wanted is kept"),
-        pytest.param(5, EVENLY, {""}, id="some are given up"),
+        pytest.param(5, EVENLY, {"replicas is 6", "replicas is 7"}, id="some are given up"),
     ],
 )
 def test_from_which_total_on_there_is_one_more(total, clusters, expected):
