@@ -37,12 +37,12 @@ class WorkerPool:
     however many clusters hang while they are read.
 
     The threads are daemons and nobody joins them: what hangs does not keep the process. With a `size` of 0 there are
-    none, and whoever asks for work does it; so it is where the system lets us have none.
+    none, nor a `share`, and whoever asks for work does it; so it is where the system lets us have none.
     """
 
     def __init__(self, size: int = SIZE, share: int = SHARE) -> None:
         self._size = size
-        self._share = share
+        self.share = share if size else 0
         self._changed = threading.Condition()
         self._lanes: dict[_Lane, deque[Callable[[], None]]] = {}
         self._busy: Counter[_Lane] = Counter()
@@ -152,6 +152,6 @@ class WorkerPool:
             (urgent, name)
             for urgent, name in self._lanes
             if (self._busy[urgent, name] == 0) is first
-            and self._busy[urgent, name] < self._share
+            and self._busy[urgent, name] < self.share
             and (urgent or not (is_full or (is_crowded and not first)))
         ]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from itertools import count
 
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access, tenant_of, wakes_as_recorded
 from reconciler.apply.cluster_locks import LeftOut
 from reconciler.apply.events import event_of, failure_event
-from reconciler.apply.groups import GroupRuns
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
 from reconciler.apply.scale_down import scale_down
+from reconciler.apply.schedule import Schedule
 from reconciler.apply.waits import WaitingActions
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.decide.decisions import Decision, Phase, Verb
@@ -42,8 +43,7 @@ OutcomeProgress = Callable[[Action, Outcome], None]
 
 @dataclass
 class ActionRuns:
-    """The actions of a plan being carried out: groups side by side, each in its own order, and each cluster phase by
-    phase; what waits occupies no thread.
+    """The actions of a plan being carried out, in the order of their `Schedule`.
 
     `left_out` maps a cluster to the reason why nothing may be written there. `fleet` says which tenants have
     ServiceAccounts, None: everything is written as ourselves.
@@ -75,9 +75,9 @@ class ActionRuns:
 
     def carry_out(self) -> tuple[Outcome, ...]:
         """Carry out all actions, as far as there is time, and return the outcome of each."""
-        GroupRuns(
+        Schedule(
             self.actions,
-            self._advanced,
+            self._is_over,
             self.pool,
             lambda cluster, seconds: self.accesses[cluster].limit.sleep(seconds),
         ).carry_out(self.limit)
@@ -110,20 +110,13 @@ class ActionRuns:
             return Outcome(action.id, OutcomeStatus.FAILED, why)
         return Outcome(action.id, OutcomeStatus.SKIPPED, why)
 
-    def _advanced(self, actions: Sequence[Action]) -> tuple[int, bool]:
-        """Carry out what stands first in `actions`, one phase on one cluster; return how many are over, and whether the
-        next one waits.
-        """
-        first = actions[0]
-        for position, action in enumerate(actions):
-            if (action.ref.cluster, action.decision.phase) != (first.ref.cluster, first.decision.phase):
-                return position, False
-            outcome = self._outcome(action)
-            if outcome is None:
-                return position, True
+    def _is_over(self, action: Action) -> bool:
+        """Carry out an action, and return whether it is over: else it waits."""
+        outcome = self._outcome(action)
+        if outcome is not None:
             self._done[action.id] = outcome
             self.progress(action, outcome)
-        return len(actions), False
+        return outcome is not None
 
     def _outcome(self, action: Action) -> Outcome | None:
         """Return what became of an action; None: it waits for others to be ready, or for what it needs elsewhere."""
@@ -217,7 +210,7 @@ def _remarked(outcome: Outcome, remark: str) -> Outcome:
 
 
 BATCH = 20
-"""How many writes on a cluster one reading of its freezes is good for."""
+"""How many writes on a cluster one reading of its freezes is good for; as many more may begin while it is read anew."""
 
 _FREEZE_SECONDS = 5.0
 """And for how long."""
@@ -231,7 +224,11 @@ class FreezeCheck:
         self._namespace = namespace
         self._now = now
         self._reading = {cluster: threading.Lock() for cluster in accesses}
-        self._read: dict[str, tuple[tuple[Freeze, ...], Iterator[int], TimeLimit]] = {}
+        self._writes = {cluster: count() for cluster in accesses}
+        # By cluster what was read, for the writes below which number that is good, and for how long.
+        self._read: dict[str, tuple[tuple[Freeze, ...], int, TimeLimit]] = {
+            cluster: ((), 0, TimeLimit(0)) for cluster in accesses
+        }
 
     def why_not(self, decision: Decision) -> str:
         """Return why `decision` may not be carried out any more, "" where it may."""
@@ -244,12 +241,18 @@ class FreezeCheck:
         return "" if found is None else f"{ref.cluster}: {freeze_reason(found)}"
 
     def _freezes(self, cluster: str) -> tuple[Freeze, ...]:
-        with self._reading[cluster]:  # one asks, the others wait for what it reads
-            freezes, writes, limit = self._read.get(cluster, ((), iter(()), TimeLimit(0)))
-            if next(writes, None) is None or limit.over:
-                freezes = self._asked(cluster)
-                self._read[cluster] = freezes, iter(range(BATCH - 1)), TimeLimit(_FREEZE_SECONDS)
-            return freezes
+        number = next(self._writes[cluster])
+        freezes, below, limit = self._read[cluster]
+        must_wait = limit.over or number >= below + BATCH
+        if (must_wait or number >= below) and self._reading[cluster].acquire(blocking=must_wait):
+            try:
+                freezes, below, limit = self._read[cluster]  # somebody may have read it meanwhile
+                if limit.over or number >= below:
+                    freezes = self._asked(cluster)
+                    self._read[cluster] = freezes, number - number % BATCH + BATCH, TimeLimit(_FREEZE_SECONDS)
+            finally:
+                self._reading[cluster].release()
+        return freezes
 
     def _asked(self, cluster: str) -> tuple[Freeze, ...]:
         try:

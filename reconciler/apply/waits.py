@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from msgspec import Struct, field
-
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES, workloads_of
@@ -41,17 +39,16 @@ class WaitingActions:
     ) -> None:
         self._accesses = accesses
         self._limit = limit
-        self._done = done
-        self._tiers: dict[str, list[Action]] = {}  # the wakes of each tier in their order
-        for action in actions:
-            if action.decision.wake_tier:
-                self._tiers.setdefault(action.decision.wake_tier, []).append(action)
-        self._ready: dict[str, int] = {}  # how many of a tier, from the first, nobody need wait for any more
         self._limits: dict[int, tuple[TimeLimit, float]] = {}  # how long an action waits for its tier, and its seconds
-        self._readiness = Readiness()
+        self._tiers: defaultdict[str, Tier] = defaultdict(lambda: Tier(accesses, done))
+        self._acceptances: defaultdict[str, Acceptance] = defaultdict(lambda: Acceptance(done))
         # The Services whose connections an activator is to accept, by the ids of the actions that say so.
         self._recorded = {action.id: action.ref for action in actions if action.decision.phase is Phase.ANNOTATE}
-        self._acceptance = Acceptance(self._recorded, done)
+        for number, ref in self._recorded.items():
+            self._acceptances[ref.cluster].unrecorded[number] = ref
+        for action in actions:
+            if action.decision.wake_tier:
+                self._tiers[action.decision.wake_tier].wakes.append(action)
 
     def must_wait(self, action: Action) -> bool:
         """Return whether the action still waits for others to be ready.
@@ -59,72 +56,66 @@ class WaitingActions:
         It does for ten minutes at most from when this is asked first, and for no more than half of what the run has
         left, so that the wake is done in it.
         """
-        if action.decision.wait_activator and self._acceptance.is_waited_for(self._accesses[action.ref.cluster]):
+        cluster = action.ref.cluster
+        if action.decision.wait_activator and self._acceptances[cluster].is_waited_for(self._accesses[cluster]):
             return True
-        if self._first_not_ready(action.wait_ready) is None:
+        if self._first_not_ready(action) is None:
             self._limits.pop(action.id, None)
             return False
         if action.id not in self._limits:
             seconds = min(TIER_WAIT_SECONDS, self._limit.left() / 2)
-            self._limits[action.id] = self._accesses[action.ref.cluster].limit.within(seconds), seconds
+            self._limits[action.id] = self._accesses[cluster].limit.within(seconds), seconds
         return not self._limits[action.id][0].over
 
     def remark(self, action: Action) -> str:
         """Return the remark on an action that went on although what it waited for was not ready, "" where it was."""
-        if action.id in self._limits and (waiting := self._first_not_ready(action.wait_ready)) is not None:
+        if action.id in self._limits and (waiting := self._first_not_ready(action)) is not None:
             waited = f"{self._limits[action.id][1] / 60:.3g} minutes"
             return f"went on after {waited}, {waiting.ref} of the tier below not ready yet"
         if not action.decision.wait_activator:
             return ""
         needed = {self._recorded[need] for need in action.needs if need in self._recorded}
-        missing = sorted(needed & self._acceptance.missing(action.ref.cluster))
+        missing = sorted(needed & self._acceptances[action.ref.cluster].missing)
         return f"went on without an activator: it has no EndpointSlice for {missing[0]} yet" if missing else ""
 
-    def _first_not_ready(self, tier: str) -> Action | None:
-        """Return the first action of a wake tier that is to be waited for, None where there is none (any more).
+    def _first_not_ready(self, action: Action) -> Action | None:
+        return self._tiers[action.decision.wait_ready].first_not_ready() if action.decision.wait_ready else None
 
-        What nobody need wait for stays so: whoever asks goes on where the last one stopped, not from the beginning.
+
+class Tier:
+    """The wakes of one tier, which are all on one cluster, for all that wait for them."""
+
+    def __init__(self, accesses: Mapping[str, Access], done: Mapping[int, Outcome]) -> None:
+        self.wakes: list[Action] = []
+        self._accesses = accesses
+        self._done = done
+        self._ready = 0  # how many of them, from the first, nobody need wait for any more
+        self._looked_at = -inf  # when the next one was
+        self._looking = threading.Lock()
+
+    def first_not_ready(self) -> Action | None:
+        """Return the first of them that is to be waited for, None where there is none (any more).
+
+        What nobody need wait for stays so: whoever asks goes on where the last one stopped. Anything else is looked at
+        once in `POLL_SECONDS`, however many wait; who comes second waits for what the first one sees.
         """
-        inside = self._tiers.get(tier, ())
-        for position in range(self._ready.get(tier, 0), len(inside)):
-            if not self._is_up(inside[position]):
-                return inside[position]
-            self._ready[tier] = position + 1
-        return None
+        with self._looking:
+            while self._ready < len(self.wakes) and self._is_up(self.wakes[self._ready]):
+                self._ready += 1
+                self._looked_at = -inf
+            return self.wakes[self._ready] if self._ready < len(self.wakes) else None
 
     def _is_up(self, action: Action) -> bool:
         """Return whether nobody need wait for an action (any more): it did not happen, or what it woke is ready."""
         outcome = self._done.get(action.id)
-        if outcome is None:
+        if outcome is None or outcome.status is not OutcomeStatus.APPLIED:
+            return outcome is not None
+        access = self._accesses[action.ref.cluster]
+        if access.limit.now() - self._looked_at < NEWS_SECONDS:
             return False
-        if outcome.status is not OutcomeStatus.APPLIED:
-            return True
-        return self._readiness.of(action, self._accesses[action.ref.cluster])
-
-
-class Readiness:
-    """Which actions' workloads are ready, for all that wait for them: what is ready is not looked at again, anything
-    else once in `POLL_SECONDS`, however many wait.
-    """
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._looking: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
-        self._looked: defaultdict[int, float] = defaultdict(lambda: -inf)
-        self._ready: set[int] = set()
-
-    def of(self, action: Action, access: Access) -> bool:
-        """Return whether the action's workload is ready, as it was seen just now by whoever looked last."""
-        if action.id in self._ready:
-            return True
-        with self._guard:
-            looking = self._looking[action.id]
-        with looking:  # who comes second waits for what the first one sees
-            if action.id not in self._ready and access.limit.now() - self._looked[action.id] >= NEWS_SECONDS:
-                if is_ready(action, access):
-                    self._ready.add(action.id)
-                self._looked[action.id] = access.limit.now()
-        return action.id in self._ready
+        is_up = is_ready(action, access)
+        self._looked_at = access.limit.now()
+        return is_up
 
 
 def is_ready(action: Action, access: Access) -> bool:
@@ -146,68 +137,55 @@ def is_ready(action: Action, access: Access) -> bool:
     return workload.ready_replicas >= workload.spec_replicas and not is_lagging(workload)
 
 
-class _Accepting(Struct):
-    """How far one cluster is: the Services that are yet to be recorded as idle, those recorded that no activator
-    accepts yet, until when one is waited for, and since when none is missing.
-    """
-
-    unrecorded: dict[int, ObjectRef] = field(default_factory=dict)
-    missing: frozenset[ObjectRef] = frozenset()
-    limit: TimeLimit | None = None
-    looked_at: float = -inf
-    all_since: float | None = None
-    guard: threading.Lock = field(default_factory=threading.Lock)
-
-
 class Acceptance:
-    """Whether an activator accepts the connections of the Services that were recorded as idle, one look for all.
+    """Whether an activator accepts the connections of the Services of one cluster that were recorded as idle, one look
+    for all that wait.
 
-    `services` are those that are to be, by the ids of the actions that record them; `done` has the outcomes of those
-    that are over.
+    `unrecorded` are those that are yet to be, by the ids of the actions that record them; `done` has the outcomes of
+    those that are over.
     """
 
-    def __init__(self, services: Mapping[int, ObjectRef], done: Mapping[int, Outcome]) -> None:
+    def __init__(self, done: Mapping[int, Outcome]) -> None:
+        self.unrecorded: dict[int, ObjectRef] = {}
         self._done = done
-        self._clusters: dict[str, _Accepting] = {}
-        for number, ref in services.items():
-            self._of(ref.cluster).unrecorded[number] = ref
+        self._missing: frozenset[ObjectRef] = frozenset()  # that are recorded, and that no activator accepts yet
+        self._limit: TimeLimit | None = None
+        self._looked_at = -inf
+        self._all_since: float | None = None
+        self._guard = threading.Lock()
 
     def is_waited_for(self, access: Access) -> bool:
-        """Return whether what is behind the Services of a cluster is to be scaled later.
+        """Return whether what is behind the Services is to be scaled later.
 
         It waits until all have an EndpointSlice of an activator, and the proxies had time to follow; 15 seconds, or
         half of what the run has left, at most.
         """
-        found = self._of(access.cluster.name)
-        with found.guard:  # of this cluster alone: one that hangs keeps nobody waiting on others
+        with self._guard:
             now = access.limit.now()
-            recorded = self._newly_recorded(found)
-            if recorded or found.limit is None:
-                found.missing |= recorded
-                found.limit = access.limit.within(min(ACCEPTED_WITHIN_SECONDS, access.limit.left() / 2))
-                found.looked_at, found.all_since = -inf, None
-            if found.all_since is None and now - found.looked_at >= NEWS_SECONDS:
-                found.looked_at = now
-                found.missing = _not_accepted(found.missing, access)
-                found.all_since = None if found.missing else now
-            if found.all_since is None:
-                return not found.limit.over
-            return now < found.all_since + PROXIES_LEARN_SECONDS
+            recorded = self._newly_recorded()
+            if recorded or self._limit is None:
+                self._missing |= recorded
+                self._limit = access.limit.within(min(ACCEPTED_WITHIN_SECONDS, access.limit.left() / 2))
+                self._looked_at, self._all_since = -inf, None
+            if self._all_since is None and now - self._looked_at >= NEWS_SECONDS:
+                self._looked_at = now
+                self._missing = _not_accepted(self._missing, access)
+                self._all_since = None if self._missing else now
+            if self._all_since is None:
+                return not self._limit.over
+            return now < self._all_since + PROXIES_LEARN_SECONDS
 
-    def _newly_recorded(self, found: _Accepting) -> frozenset[ObjectRef]:
+    def _newly_recorded(self) -> frozenset[ObjectRef]:
         """Return the Services that were recorded since this was asked last: mostly none, however many ask."""
-        over = [number for number in found.unrecorded if number in self._done]
-        refs = {number: found.unrecorded.pop(number) for number in over}
+        over = [number for number in self.unrecorded if number in self._done]
+        refs = {number: self.unrecorded.pop(number) for number in over}
         return frozenset(ref for number, ref in refs.items() if self._done[number].status is OutcomeStatus.APPLIED)
 
-    def missing(self, cluster: str) -> frozenset[ObjectRef]:
-        """Return the Services of a cluster for which there was no EndpointSlice in time."""
-        found = self._of(cluster)
-        with found.guard:
-            return found.missing
-
-    def _of(self, cluster: str) -> _Accepting:
-        return self._clusters.setdefault(cluster, _Accepting())  # at once, whoever else asks
+    @property
+    def missing(self) -> frozenset[ObjectRef]:
+        """The Services for which there was no EndpointSlice in time."""
+        with self._guard:
+            return self._missing
 
 
 def _not_accepted(services: frozenset[ObjectRef], access: Access) -> frozenset[ObjectRef]:

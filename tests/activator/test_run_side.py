@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.waits import ACCEPTED_WITHIN_SECONDS, Acceptance
+from reconciler.apply.waits import ACCEPTED_WITHIN_SECONDS, Acceptance, WaitingActions
 from reconciler.cli.doctor_findings import activator_finding
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
@@ -24,6 +24,7 @@ from reconciler.decide.idling.activators import announced, announcements, cluste
 from reconciler.errors import ForbiddenError
 from reconciler.model import ActivatorReplica, EndpointSlice, Lease, ObjectRef, ObservedState, Service
 from reconciler.observe.pods import activators_of
+from reconciler.plan.build import numbered_actions
 from reconciler.plan.json import plan_from_dict
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import TimeLimit
@@ -244,7 +245,8 @@ class Asked:
 def waited(asked: Asked, *services: ObjectRef) -> list[bool]:
     """Ask every second for so long as it waits; return the answers."""
     recorded = {number: Outcome(number, OutcomeStatus.APPLIED) for number in range(len(services))}
-    acceptance = Acceptance(dict(enumerate(services)), recorded)
+    acceptance = Acceptance(recorded)
+    acceptance.unrecorded |= enumerate(services)
     access = Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
     found = [acceptance.is_waited_for(access)]
     while found[-1]:
@@ -279,13 +281,14 @@ def test_a_service_that_is_recorded_later_is_waited_for_as_well_and_the_time_beg
     idle = {IDLED_AT: AT}
     asked.lists["Service"] = lambda: (a_service(annotations=idle), a_service("api", annotations=idle))
     access = Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
-    acceptance = Acceptance({0: SERVICE, 1: replace(SERVICE, name="api"), 2: replace(SERVICE, name="refused")}, done)
+    acceptance = Acceptance(done)
+    acceptance.unrecorded |= {0: SERVICE, 1: replace(SERVICE, name="api"), 2: replace(SERVICE, name="refused")}
     assert acceptance.is_waited_for(access)
-    assert {ref.name for ref in acceptance.missing("east")} == {"web"}
+    assert {ref.name for ref in acceptance.missing} == {"web"}
     asked.sleep(ACCEPTED_WITHIN_SECONDS - 5)
     done |= {1: Outcome(1, OutcomeStatus.APPLIED), 2: Outcome(2, OutcomeStatus.FAILED)}
     assert acceptance.is_waited_for(access)
-    assert {ref.name for ref in acceptance.missing("east")} == {"web", "api"}
+    assert {ref.name for ref in acceptance.missing} == {"web", "api"}
     asked.sleep(ACCEPTED_WITHIN_SECONDS - 1)
     assert acceptance.is_waited_for(access)
     asked.sleep(1)
@@ -304,13 +307,23 @@ def test_a_cluster_that_does_not_answer_keeps_nobody_waiting_on_another_one() ->
 
     slow.lists["EndpointSlice"] = late
     here, there = (Access(*([one] * 4), TimeLimit(clock=one)) for one in (slow, quick))  # type: ignore[arg-type]
-    acceptance = Acceptance({0: SERVICE}, {0: Outcome(0, OutcomeStatus.APPLIED)})
+    record = replace(a_record(), phase=Phase.ANNOTATE)
+    actions = numbered_actions(
+        [
+            record,
+            *(
+                replace(an_idle(), ref=replace(a_ref("web"), cluster=name), key=name, needs=(), wait_activator=True)
+                for name in ("east", "west")
+            ),
+        ]
+    )
+    waits = WaitingActions(actions, {"east": here, "west": there}, TimeLimit(), {1: Outcome(1, OutcomeStatus.APPLIED)})
     with ThreadPoolExecutor(2) as threads:
-        waiting = threads.submit(acceptance.is_waited_for, here)
+        waiting = threads.submit(waits.must_wait, actions[1])
         try:
             assert asked.wait(10)
-            assert threads.submit(acceptance.is_waited_for, there).result(10)
-            assert threads.submit(acceptance.missing, "west").result(10) == frozenset()
+            assert threads.submit(waits.must_wait, actions[2]).result(10)
+            assert threads.submit(waits.remark, actions[2]).result(10) == ""
         finally:
             answered.set()
         assert waiting.result(10)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.apply import schedule
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
@@ -155,6 +156,28 @@ def test_what_needs_a_later_phase_of_its_group_waits_for_it_and_ends(threads: in
     outcomes = apply(numbered_actions(in_order(plan)), writes, WorkerPool(threads))
     assert [outcome.status for outcome in outcomes] == [OutcomeStatus.APPLIED] * 3
     assert [name for what, name in writes.log if what == "over"] == ["other", "falls", "rises"]
+
+
+def test_clusters_take_turns_where_there_are_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "_TURN_SECONDS", 0.0)
+    plan = [an_action(f"east-{number}", "east", Phase.WAKE) for number in range(9)]
+    writes = Writes()
+    apply(numbered_actions([*plan, an_action("west", "west", Phase.WAKE)]), writes, WorkerPool(1))
+    assert writes.log.index(("over", "west")) < 4
+
+
+@pytest.mark.parametrize("threads", [0, 8])
+def test_what_cannot_be_shown_ends_the_run(threads: int) -> None:
+    def shown(_: Action, __: Outcome) -> None:
+        raise BrokenPipeError
+
+    access: Any = Access(Server(Writes()), None, Held(), Picker(), TimeLimit(clock=Clock()))  # type: ignore[arg-type]
+    actions = numbered_actions(in_order(WORLD))
+    runs = ActionRuns(
+        actions, dict.fromkeys(CLUSTERS, access), a_run(), "reconciler", TimeLimit(), shown, pool=WorkerPool(threads)
+    )
+    with pytest.raises(BrokenPipeError):
+        runs.carry_out()
 
 
 decisions = st.lists(

@@ -17,7 +17,7 @@ from reconciler.apply.access import Access
 from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
-from reconciler.apply.waits import POLL_SECONDS, Readiness
+from reconciler.apply.waits import POLL_SECONDS, Tier
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.decide.decisions import Phase, Verb
@@ -113,8 +113,8 @@ def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> No
 
 def test_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    of = Readiness.of
-    monkeypatch.setattr(Readiness, "of", lambda self, action, one: asked.append(action.id) or of(self, action, one))
+    is_up = Tier._is_up
+    monkeypatch.setattr(Tier, "_is_up", lambda self, action: asked.append(action.id) or is_up(self, action))
     write(tmp_path, replicas=0, ready=0)
     _, found = access(tmp_path, Clock())
     assert apply(numbered_actions([*wakes("db"), *wakes("api", after="db")]), found) == {
@@ -189,6 +189,13 @@ def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) 
     )
 
 
+def woken(actions: Sequence[Action], found: Access) -> Tier:
+    """A tier whose wakes were all done."""
+    tier = Tier({"east": found}, {action.id: Outcome(action.id, OutcomeStatus.APPLIED) for action in actions})
+    tier.wakes += actions
+    return tier
+
+
 @pytest.mark.parametrize(
     ("seconds", "looks"),
     [
@@ -203,20 +210,19 @@ def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: 
     clock = Clock()
     cluster, found = access(tmp_path, clock)
     (action, *_) = numbered_actions(wakes("db"))
-    readiness = Readiness()
+    tier = woken([action], found)
     for clock.at in seconds:
-        assert not readiness.of(action, found)
+        assert tier.first_not_ready() is action
     assert cluster.looks == {"db-0": looks}
 
 
 def test_side_by_side_all_see_what_the_first_one_sees(tmp_path: Path) -> None:
     write(tmp_path, replicas=1, ready=1)
     cluster, found = access(tmp_path, Clock())
-    actions = numbered_actions(wakes("db"))
-    readiness = Readiness()
+    tier = woken(numbered_actions(wakes("db")), found)
     with ThreadPoolExecutor(8) as pool:
-        seen = list(pool.map(lambda _: [readiness.of(action, found) for action in actions], range(8)))
-    assert seen == [[True] * MANY] * 8
+        seen = list(pool.map(lambda _: tier.first_not_ready(), range(8)))
+    assert seen == [None] * 8
     assert cluster.looks == dict.fromkeys(names("db"), 1)
 
 
@@ -225,10 +231,10 @@ def test_what_gets_ready_is_seen_at_the_next_poll(tmp_path: Path) -> None:
     clock = Clock()
     cluster, found = access(tmp_path, clock)
     (action, *_) = numbered_actions(wakes("db"))
-    readiness = Readiness()
-    assert not readiness.of(action, found)
+    tier = woken([action], found)
+    assert tier.first_not_ready() is action
     write(tmp_path, replicas=1, ready=1)
-    assert not readiness.of(action, found)
+    assert tier.first_not_ready() is action
     clock.at = POLL_SECONDS
-    assert [readiness.of(action, found) for _ in range(3)] == [True] * 3
+    assert [tier.first_not_ready() for _ in range(3)] == [None] * 3
     assert cluster.looks == {"db-0": 2}
