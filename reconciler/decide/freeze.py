@@ -14,8 +14,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time, parsed, read_time
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if
+from reconciler.decide.change_codes import ChangeIfCode, change_if
 from reconciler.decide.decisions import DesiredState, Notice
+from reconciler.decide.facts import Fact, fact
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.errors import AnnotationError
 from reconciler.model import ObservedCluster, ObservedState
@@ -94,22 +95,18 @@ def _said(fleet: Fleet, observed: ObservedCluster, now: datetime) -> tuple[Freez
     return () if found is None else freezes_in_force(found.data, now)
 
 
-def restriction(cluster: FleetCluster, namespace: str) -> Reason | None:
+def restriction(cluster: FleetCluster, namespace: str) -> Fact | None:
     """Return why not everything may be written in `namespace` of `cluster`, None where everything may."""
     if cluster.restriction:
-        return reason(ReasonCode.CLUSTER_RESTRICTED, restriction=cluster.restriction)
+        lift = change_if(ChangeIfCode.CLUSTER_STATE)
+        return fact(ReasonCode.CLUSTER_RESTRICTED, lift, restriction=cluster.restriction)
     found = cluster.freeze_of(namespace)
-    return None if found is None else freeze_reason(found)
+    return None if found is None else Fact((freeze_reason(found),), change_if(ChangeIfCode.UNFROZEN))
 
 
 def freeze_reason(freeze: Freeze) -> Reason:
     """Return who froze, until when, and why."""
     return reason(ReasonCode.FROZEN, by=freeze.by, until=freeze.until, reason=freeze.reason)
-
-
-def change_if_restricted(cluster: FleetCluster) -> ChangeIf:
-    """Return what ends the restriction of `cluster`, or of a namespace in it."""
-    return change_if(ChangeIfCode.CLUSTER_STATE if cluster.restriction else ChangeIfCode.UNFROZEN)
 
 
 def freeze_notices(fleet: Fleet) -> DesiredState:

@@ -77,8 +77,9 @@ class Answers(Struct, frozen=True):
         One that failed is among what is unknown in the plan, and is not reported a second time.
         """
         for template, window in dict.fromkeys(policy.queries):
-            problem = why_unusable(self._answer(template, window), self.now)
-            if problem is not None and problem.code is not ReasonCode.QUERY_FAILED:
+            answer = self._answer(template, window)
+            problem = why_unusable(answer, self.now)
+            if problem is not None and not (answer and answer.error):
                 yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
 
     def series(self, template: str, window: str) -> Series:

@@ -194,13 +194,12 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
 
 
 class Exclusion(Struct, frozen=True):
-    """An opt-out that holds now. `until` None: until the annotation goes. `unreadable`: its value cannot be read.
+    """An opt-out that holds now. `unreadable`: its value cannot be read.
 
     `change_if` is what would end it, None where nothing in our hands does. `on` is what has it, "Namespace/x".
     """
 
     reason: Reason
-    until: datetime | None = None
     unreadable: bool = False
     change_if: ChangeIf | None = None
     on: str = ""
@@ -246,7 +245,7 @@ def _excluded_until(annotation: str, value: str, at: datetime | None, now: datet
     elif now < at:
         why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotation, value=value)
         over = change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
-        yield Exclusion(why, until=at, change_if=over)
+        yield Exclusion(why, change_if=over)
 
 
 def _unreadable(annotation: str, value: str, expected: str) -> Reason:

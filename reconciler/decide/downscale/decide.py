@@ -17,7 +17,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     shrunk_by,
 )
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
+from reconciler.decide.change_codes import ChangeIfCode, change_if, field_is, joint_change
 from reconciler.decide.decisions import (
     UNKNOWN_QUERY,
     Cause,
@@ -34,10 +34,12 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
-from reconciler.decide.freeze import change_if_restricted, restriction
+from reconciler.decide.facts import Fact, fact
+from reconciler.decide.freeze import restriction
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (
+    Exclusion,
     exclusions,
     key_of,
     left_out,
@@ -65,7 +67,10 @@ T = TypeVar("T")
 # What a policy asks for, of one workload.
 
 
-Result = Decision | Undecided | Overridden | Notice | PolicyExplanation
+EqualPolicies = tuple[tuple[str, ...], ObjectRef]
+"""The names of policies of the same, highest priority, and what they select."""
+
+Result = Decision | Undecided | Overridden | Notice | PolicyExplanation | EqualPolicies
 
 
 class DownscaleInputs(Struct, frozen=True):
@@ -84,7 +89,10 @@ class DownscaleInputs(Struct, frozen=True):
 
 
 class WorkloadTarget(Struct, frozen=True):
-    """One workload, and the target of one policy for it; `wanted` None: not known. `values` are what it depends on."""
+    """One workload, and the target of one policy for it; `wanted` None: not known. `values` are what it depends on.
+
+    `failed`: its query did.
+    """
 
     inputs: DownscaleInputs
     workload: Workload
@@ -92,6 +100,7 @@ class WorkloadTarget(Struct, frozen=True):
     wanted: int | None
     reasons: Reasons
     values: Mapping[str, Any] = NOTHING
+    failed: bool = False
 
     @property
     def ref(self) -> ObjectRef:
@@ -119,16 +128,28 @@ class WorkloadTarget(Struct, frozen=True):
             return target is not None and target.direction == "Both" and self.autoscaler is None
         return self.desired < self.workload.spec_replicas
 
-    def stays(self, *reasons: Reason, change_if: ChangeIf | None = None) -> PolicyExplanation:
-        """Return that the workload keeps its replicas because of `reasons`."""
-        outcome = f"stays at {self.workload.spec_replicas}"
-        return PolicyExplanation(self.ref, "downscale", self.policy.name, outcome, reasons, change_if)
+    @property
+    def exclusions(self) -> list[Exclusion]:
+        """The opt-outs on the workload and on its namespace."""
+        ref, now, honors = self.ref, self.inputs.run.now, self.inputs.fleet.honors_kube_downscaler
+        space = self.inputs.namespaces.get(ref.namespace, NOTHING)
+        annotations = {str(ref): self.workload.annotations, f"{ref.cluster}/{ref.namespace}": space}
+        found = ((on, exclusions(texts, now, kube_downscaler=honors)) for on, texts in annotations.items())
+        return [replace(exclusion, on=on) for on, inside in found for exclusion in inside]
 
-    def undecided(self, *reasons: Reason) -> Undecided:
-        return Undecided(str(self.ref), "downscale", self.policy.name, reasons)
+    @property
+    def winner(self) -> str | None:
+        """What decides its replicas in place of the policy: another policy, or an idle record; None for nothing."""
+        settled = self.inputs.settled.get(self.ref)
+        if settled is not None and (settled.state == "Asleep" or settled.is_decided):
+            return settled.owner
+        return self.inputs.placed.get(self.ref)
 
-    def overridden(self, winner: str, why: Reason) -> Overridden:
-        return Overridden(self.ref, "downscale", self.policy.name, counted(self.desired, "replica"), winner, (why,))
+    def overridden(self, winner: str, why: Fact) -> Iterator[Result]:
+        """Yield that the policy wants another number than `winner`, where it does."""
+        if self.changes:
+            desired = counted(self.desired, "replica")
+            yield Overridden(self.ref, "downscale", self.policy.name, desired, winner, why.why)
 
 
 def workload_target(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> WorkloadTarget:
@@ -138,7 +159,8 @@ def workload_target(inputs: DownscaleInputs, workload: Workload, policy: Downsca
         answer = inputs.state.answers.get(QueryKey(inputs.cluster.name, policy.name, target.query, ""))
         value = value_in_answer(answer, inputs.run.now)
         if isinstance(value, Reason):
-            return WorkloadTarget(inputs, workload, policy, None, (reason(ReasonCode.QUERY_UNKNOWN), value))
+            unknown = (reason(ReasonCode.QUERY_UNKNOWN), value)
+            return WorkloadTarget(inputs, workload, policy, None, unknown, failed=bool(answer and answer.error))
         wanted, why = math.ceil(value), reason(ReasonCode.QUERY, value=value)
     else:
         wanted = target.replicas or 0
@@ -154,122 +176,80 @@ def workload_target(inputs: DownscaleInputs, workload: Workload, policy: Downsca
     return WorkloadTarget(inputs, workload, policy, wanted, reasons, values)
 
 
-# The checks that keep a target from changing a workload, one after the other.
-
-_Guard = Callable[[WorkloadTarget], Iterator[Result]]
+# What keeps a target from changing a workload, and what is said of that beside the explanation.
 
 
-def _restricted(case: WorkloadTarget) -> Iterator[Result]:
-    why = restriction(case.inputs.cluster, case.ref.namespace)
-    if why is not None:
-        yield case.stays(why, change_if=change_if_restricted(case.inputs.cluster))
-
-
-def _protected(case: WorkloadTarget) -> Iterator[Result]:
-    if case.ref.namespace in case.inputs.fleet.protected:
-        yield case.stays(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=case.ref.namespace))
-
-
-def _production(case: WorkloadTarget) -> Iterator[Result]:
+def _production(case: WorkloadTarget) -> Fact | None:
     """A target counts in production only where its policy says so. What it would order goes on."""
-    inputs, space = case.inputs, case.ref.namespace
+    inputs, space, names = case.inputs, case.ref.namespace, (case.policy.name,)
     production, labels = inputs.fleet.production, inputs.space_labels.get(space)
     what = "" if case.policy.production else production.why(inputs.cluster, space, labels, case.workload.labels)
-    if what:
-        stays = case.stays(left_out(what, (case.policy.name,)), change_if=named_by((case.policy.name,)))
-        yield replace(stays, selected=False)
+    return Fact((left_out(what, names),), named_by(names)) if what else None
 
 
-def _unreadable(case: WorkloadTarget) -> Iterator[Result]:
+def _restricted(case: WorkloadTarget) -> Fact | None:
+    return restriction(case.inputs.cluster, case.ref.namespace)
+
+
+def _protected(case: WorkloadTarget) -> Fact | None:
+    space = case.ref.namespace
+    return fact(ReasonCode.NAMESPACE_PROTECTED, namespace=space) if space in case.inputs.fleet.protected else None
+
+
+def _unreadable(case: WorkloadTarget) -> Fact | None:
     """Opt-outs and autoscalers that could not be read may be there."""
     unread = first_unread(case.inputs.observed, ("namespaces", *AUTOSCALER_LISTS))
-    if unread:
-        why = reason(ReasonCode.LIST_UNREADABLE, list=f"{unread} of {case.ref.cluster}")
-        yield case.undecided(why)
-        yield case.stays(why)
+    return fact(ReasonCode.LIST_UNREADABLE, list=f"{unread} of {case.ref.cluster}") if unread else None
 
 
-def _excluded(case: WorkloadTarget) -> Iterator[Result]:
-    space = f"{case.ref.cluster}/{case.ref.namespace}"
-    annotations = {str(case.ref): case.workload.annotations, space: case.inputs.namespaces.get(case.ref.namespace, {})}
-    now, honors = case.inputs.run.now, case.inputs.fleet.honors_kube_downscaler
-    found = [
-        (on, exclusion)
-        for on, inside in annotations.items()
-        for exclusion in exclusions(inside, now, kube_downscaler=honors)
-    ]
+def _excluded(case: WorkloadTarget) -> Fact | None:
+    found = case.exclusions
     if not found:
-        return
-    on, first = found[0]
-    if first.unreadable:
-        yield Notice("exclusion", on, f"{first.reason}; it counts as excluded", case.policy.name)
-    ends = (exclusion.change_if.of(on) for on, exclusion in found if exclusion.change_if is not None)
-    yield case.stays(first.reason, change_if=joint_change(ChangeIfCode.ALL, ends))
+        return None
+    ends = (exclusion.change_if.of(exclusion.on) for exclusion in found if exclusion.change_if is not None)
+    return Fact((found[0].reason,), joint_change(ChangeIfCode.ALL, ends))
 
 
-def _claimed(case: WorkloadTarget) -> Iterator[Result]:
+def _claimed(case: WorkloadTarget) -> Fact | None:
+    winner = case.winner
+    return None if winner is None else fact(ReasonCode.DECIDED_BY, policy=winner)
+
+
+def _idled_by_others(case: WorkloadTarget) -> Fact | None:
     settled = case.inputs.settled.get(case.ref)
-    idling = settled is not None and (settled.state == "Asleep" or settled.is_decided)
-    winner = settled.owner if settled is not None and idling else case.inputs.placed.get(case.ref)
-    if winner is None:
-        return
-    why = reason(ReasonCode.DECIDED_BY, policy=winner)
-    if case.changes:
-        yield case.overridden(winner, why)
-    yield case.stays(why)
+    is_foreign = settled is not None and settled.state == "Foreign"
+    return fact(ReasonCode.IDLE_RECORD, change_if(ChangeIfCode.WOKEN)) if is_foreign else None
 
 
-def _idled_by_others(case: WorkloadTarget) -> Iterator[Result]:
-    settled = case.inputs.settled.get(case.ref)
-    if settled is not None and settled.state == "Foreign":
-        why = reason(ReasonCode.IDLE_RECORD)
-        if case.changes:
-            yield case.overridden("idling", why)
-        yield case.stays(why, change_if=change_if(ChangeIfCode.WOKEN))
+def _being_deleted(case: WorkloadTarget) -> Fact | None:
+    return fact(ReasonCode.TERMINATING) if case.workload.terminating else None
 
 
-def _being_deleted(case: WorkloadTarget) -> Iterator[Result]:
-    if case.workload.terminating:
-        yield case.stays(reason(ReasonCode.TERMINATING))
-
-
-def _autoscaled(case: WorkloadTarget) -> Iterator[Result]:
+def _autoscaled(case: WorkloadTarget) -> Fact | None:
     name = shrunk_by(case.inputs.autoscalers, case.ref)
-    if name is not None:
-        why = reason(ReasonCode.AUTOSCALED, autoscaler=name)
-        field, value = "behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler"
-        yield Notice("autoscaler", str(case.ref), str(why), case.policy.name, reasons=(why,))
-        yield case.stays(why, change_if=field_is(field, value))
+    lift = field_is("behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler")
+    return None if name is None else fact(ReasonCode.AUTOSCALED, lift, autoscaler=name)
 
 
-def _unknown(case: WorkloadTarget) -> Iterator[Result]:
-    if case.wanted is None:
-        reasons = case.reasons
-        yield case.undecided(*reasons)
-        if all(why.code is not ReasonCode.QUERY_FAILED for why in reasons):  # that is among what is unknown
-            yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(reasons), case.policy.name, reasons=reasons)
-        yield case.stays(*reasons)
+def _unknown(case: WorkloadTarget) -> Fact | None:
+    return Fact(case.reasons) if case.wanted is None else None
 
 
-def _settled(case: WorkloadTarget) -> Iterator[Result]:
+def _settled(case: WorkloadTarget) -> Fact | None:
     if case.changes:
-        return
-    if case.desired > case.workload.spec_replicas:
-        up = field_is("direction", "Both")
-        if case.autoscaler is not None:
-            up = change_if(ChangeIfCode.HPA_SCALES_UP)
-        yield case.stays(*case.reasons, reason(ReasonCode.ONLY_DOWN), change_if=up)
-    else:
-        other = change_if(ChangeIfCode.OTHER_TARGET, replicas=case.workload.spec_replicas)
-        yield case.stays(*case.reasons, change_if=other)
+        return None
+    if case.desired <= case.workload.spec_replicas:
+        return Fact(case.reasons, change_if(ChangeIfCode.OTHER_TARGET, replicas=case.workload.spec_replicas))
+    up = field_is("direction", "Both") if case.autoscaler is None else change_if(ChangeIfCode.HPA_SCALES_UP)
+    return Fact((*case.reasons, reason(ReasonCode.ONLY_DOWN)), up)
 
 
-def _in_rollout(case: WorkloadTarget) -> Iterator[Result]:
-    if case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload):
-        why = reason(ReasonCode.ROLLOUT_IN_PROGRESS)
-        yield case.undecided(why)
-        yield case.stays(why, change_if=change_if(ChangeIfCode.ROLLOUT_ENDS))
+def _in_rollout(case: WorkloadTarget) -> Fact | None:
+    is_under_way = case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload)
+    return fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS)) if is_under_way else None
 
+
+_Guard = Callable[[WorkloadTarget], Fact | None]
 
 GUARDS: tuple[_Guard, ...] = (
     _production,  # whether a policy selects it at all
@@ -286,6 +266,21 @@ GUARDS: tuple[_Guard, ...] = (
     _in_rollout,
 )
 """In this order; the first that finds something ends the matter."""
+
+
+def _beside(guard: _Guard, case: WorkloadTarget, why: Fact) -> Iterator[Result]:
+    """Yield what is said beside the explanation where `guard` finds `why`."""
+    ref, name = str(case.ref), case.policy.name
+    if guard in (_unreadable, _unknown, _in_rollout):
+        yield Undecided(ref, "downscale", name, why.why)
+    elif guard in (_claimed, _idled_by_others):
+        yield from case.overridden(case.winner or "idling", why)
+    elif guard is _autoscaled:
+        yield Notice("autoscaler", ref, text_of(why.why), name, reasons=why.why)
+    elif guard is _excluded and case.exclusions[0].unreadable:
+        yield Notice("exclusion", case.exclusions[0].on, f"{why.why[0]}; it counts as excluded", name)
+    if guard is _unknown and not case.failed:  # that is among what is unknown
+        yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(why.why), name, reasons=why.why)
 
 
 def decide_downscale(
@@ -317,10 +312,8 @@ def decide_downscale(
             for policy in selected[ref]:
                 if policy.mode == "Observe":
                     watched += _considered(inputs, workloads[ref], policy)
-    found += [
-        *_undecided_by_equals(found),
-        *(explanation for explanation in watched if not isinstance(explanation, Decision | Notice)),
-    ]
+    found += equal_priorities(_of_type(found, tuple), "changed")
+    found += [explanation for explanation in watched if not isinstance(explanation, Decision | Notice)]
     return DesiredState(
         decisions=_of_type(found, Decision),
         undecided=_of_type(found, Undecided),
@@ -332,14 +325,6 @@ def decide_downscale(
             for decision in _of_type(watched, Decision)
         ),
     )
-
-
-def _undecided_by_equals(found: Iterable[Result]) -> Iterator[Notice]:
-    """Yield for each set of policies of equal priority what they select together."""
-    explained = (explanation for explanation in found if isinstance(explanation, PolicyExplanation))
-    reasons = ((explanation.reasons[0], explanation.ref) for explanation in explained if explanation.reasons)
-    equal = ((why.values["policies"], ref) for why, ref in reasons if why.code is ReasonCode.SAME_PRIORITY)
-    return equal_priorities(equal, "changed")
 
 
 def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
@@ -354,20 +339,24 @@ def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[Do
             yield from _considered(inputs, workload, policy)
             continue
         case = workload_target(inputs, workload, policy)
-        why = reason(ReasonCode.OVERRIDDEN_BY, policy=deciding[0].name)
-        if case.changes:
-            yield case.overridden(deciding[0].name, why)
         above = field_is("its priority", f"above {deciding[0].priority}")
-        yield case.stays(why, change_if=above)
+        why = fact(ReasonCode.OVERRIDDEN_BY, above, policy=deciding[0].name)
+        yield from case.overridden(deciding[0].name, why)
+        yield _stays(workload, policy, why)
 
 
 def _undecidable(workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
-    names = [policy.name for policy in policies]
-    why = reason(ReasonCode.SAME_PRIORITY, policies=names, priority=policies[0].priority)
+    names = tuple(policy.name for policy in policies)
     different = change_if(ChangeIfCode.DIFFERENT_PRIORITIES)
-    for policy in policies:
-        stays = f"stays at {workload.spec_replicas}"
-        yield PolicyExplanation(workload.ref, "downscale", policy.name, stays, (why,), different)
+    why = fact(ReasonCode.SAME_PRIORITY, different, policies=names, priority=policies[0].priority)
+    yield names, workload.ref
+    yield from (_stays(workload, policy, why) for policy in policies)
+
+
+def _stays(workload: Workload, policy: DownscalePolicy, why: Fact, *, selected: bool = True) -> PolicyExplanation:
+    """Return that `workload` keeps its replicas."""
+    outcome, name = f"stays at {workload.spec_replicas}", policy.name
+    return PolicyExplanation(workload.ref, "downscale", name, outcome, why.why, why.change_if, selected=selected)
 
 
 def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> Iterator[Result]:
@@ -378,9 +367,10 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
         return
     case = workload_target(inputs, workload, policy)
     for guard in GUARDS:
-        held = list(guard(case))
-        if held:
-            yield from held
+        why = guard(case)
+        if why is not None:
+            yield from _beside(guard, case, why)
+            yield _stays(workload, policy, why, selected=guard is not _production)
             return
     yield _decision(case)
     yield PolicyExplanation(workload.ref, "downscale", policy.name, counted(case.desired, "replica"), case.reasons)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, all_known, change_if, field_is, joint_change
 from reconciler.decide.facts import Fact, fact
-from reconciler.decide.freeze import change_if_restricted, restriction
+from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
@@ -203,8 +203,7 @@ def _production(case: Conditions) -> Fact | None:
 
 
 def _restricted(case: Conditions) -> Fact | None:
-    why = restriction(case.subject.cluster, case.subject.ref.namespace)
-    return None if why is None else Fact((why,), change_if_restricted(case.subject.cluster))
+    return restriction(case.subject.cluster, case.subject.ref.namespace)
 
 
 def _equal_priorities(case: Conditions) -> Fact | None:

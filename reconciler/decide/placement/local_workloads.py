@@ -208,7 +208,7 @@ def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
 
 def _restricted(case: _Case) -> LocalWorkload | None:
     found = restriction(case.placement.cluster, case.ref.namespace)
-    return None if found is None else case.held(found)
+    return None if found is None else case.held(*found.why)
 
 
 def _production(case: _Case) -> LocalWorkload | None:
