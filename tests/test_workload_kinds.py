@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.backends.decode.decoder import SHAPES
-from reconciler.backends.decode.shapes import Custom
+from reconciler.backends.decode.shapes import SHAPES, Custom
 from reconciler.backends.decode.workloads import _SPECIFIC
 from reconciler.workload_kinds import SCALABLE_KINDS, WORKLOAD_KINDS, WorkloadKind, workload_kind
 from tests.live.write_deploy import files

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
+from reconciler.backends.decode.metadata import Metadata
 from reconciler.backends.decode.shapes import Endpoint, ServiceSpec
-from reconciler.backends.decode.wire import Metadata, Wire
+from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
 from reconciler.decide.annotations import ACTIVATOR, WAKE_PORTS
 from reconciler.decide.idling.service_records import ServiceRecord, read_service_record

@@ -15,7 +15,7 @@ from msgspec import field
 
 from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.wake import CLUSTER
-from reconciler.backends.decode.wire import Wire
+from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.client import ApiClient, object_request
 from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import PODS

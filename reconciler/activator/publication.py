@@ -17,7 +17,7 @@ from reconciler.activator.background import BackgroundTasks
 from reconciler.activator.context import ActivatorPod
 from reconciler.activator.objects import NamespacedName, WatchedSlice
 from reconciler.backends.decode.objects import model_object, shape_of
-from reconciler.backends.decode.wire import micro_time
+from reconciler.backends.decode.values import micro_time
 from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource

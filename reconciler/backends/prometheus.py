@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from reconciler.backends.credentials.sources import secret_in
-from reconciler.backends.decode.decoder import decoded_json
+from reconciler.backends.decode.values import decoded_json
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.errors import UnauthorisedError
 from reconciler.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.backends.decode.decoder import FieldPath, json_path, mismatches, problem_at
+from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches, problem_at
 from reconciler.backends.patched_values import value_below
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.importing.shapes import shape_of

@@ -16,7 +16,7 @@ import pytest
 from reconciler.activator.activation import Activation
 from reconciler.activator.held_connection import connected
 from reconciler.activator.objects import WatchedNetworkPolicy
-from reconciler.backends.decode.decoder import decoded_json
+from reconciler.backends.decode.values import decoded_json
 from reconciler.errors import ForbiddenError
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded

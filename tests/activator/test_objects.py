@@ -16,7 +16,7 @@ from reconciler.activator.objects import (
     slice_manifests,
     slice_name,
 )
-from reconciler.backends.decode.decoder import decoded_json
+from reconciler.backends.decode.values import decoded_json
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
 
 

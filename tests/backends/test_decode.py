@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.apply.config_map_store import entry_name
-from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value, json_path, mismatches
+from reconciler.backends.decode.mismatches import json_path, mismatches
 from reconciler.backends.decode.objects import model_object, scale_kind_of, shape_of
-from reconciler.backends.decode.shapes import Custom, CustomResourceDefinition
-from reconciler.backends.decode.wire import instant
+from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition
+from reconciler.backends.decode.values import decoded_json, decoded_value, instant
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
 from reconciler.backends.snapshot.controllers import with_settled_status
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
@@ -386,7 +386,8 @@ def test_every_key_of_state_is_a_key_of_a_config_map(keys: list[str]) -> None:
 
 THREADS = """
 import sys, threading, msgspec
-from reconciler.backends.decode.decoder import SHAPES, decoded_json, decoded_value
+from reconciler.backends.decode.shapes import SHAPES
+from reconciler.backends.decode.values import decoded_json, decoded_value
 from reconciler.backends.kubernetes.pages import _Page
 from reconciler.workload_kinds import BY_KIND, WorkloadKind
 

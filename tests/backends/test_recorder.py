@@ -13,10 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.backends.decode.decoder import decoded_value
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.shapes import ReplicaSet
-from reconciler.backends.decode.wire import instant
+from reconciler.backends.decode.values import decoded_value, instant
 from reconciler.backends.decode.workloads import EVERY, paths_read
 from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.cluster import open_snapshot

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.decode.wire import Instant, instant
+from reconciler.backends.decode.values import Instant, instant
 from reconciler.backends.decode.workloads import count_at, number_at
 from reconciler.errors import ExitCode
 from tests.isolation import fleet

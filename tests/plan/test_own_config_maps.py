@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.decode.decoder import decoded_value
 from reconciler.backends.decode.objects import shape_of
+from reconciler.backends.decode.values import decoded_value
 from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store

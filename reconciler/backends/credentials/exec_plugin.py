@@ -16,8 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.credentials.config_node import ConfigNode, CredentialError
-from reconciler.backends.decode.decoder import decoded_json
-from reconciler.backends.decode.wire import Instant, Wire
+from reconciler.backends.decode.values import Instant, Wire, decoded_json
 from reconciler.http.errors import step_of
 from reconciler.time_limit import TimeLimit
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 
 from reconciler import model
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.decoder import SHAPES
-from reconciler.backends.decode.shapes import CustomResourceDefinition, Subresources
-from reconciler.backends.decode.wire import Metadata, Object, Wire, controller_of, datetime_of
+from reconciler.backends.decode.metadata import Metadata, Object, controller_of
+from reconciler.backends.decode.shapes import SHAPES, CustomResourceDefinition, Subresources
+from reconciler.backends.decode.values import Wire, datetime_of
 from reconciler.backends.decode.workloads import STATUS_COUNTS, workload_of, writer_of
 from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
 from reconciler.errors import MalformedAnswerError, NotFoundError

@@ -1,4 +1,4 @@
-"""The shapes of the objects that are read; decoder.py decodes to them.
+"""The shapes of the objects that are read.
 
 A shape is named as the API names its kind, as the type in model.py is that it becomes; they are `shapes.Pod` and `Pod`.
 
@@ -14,17 +14,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from reconciler.backends.decode.wire import (
-    Count,
+from reconciler.backends.decode.metadata import (
     CustomMetadata,
-    Instant,
-    NonEmptyText,
     Object,
     PodMetadata,
     ScalableMetadata,
+    controller_of,
+)
+from reconciler.backends.decode.values import (
+    Count,
+    Instant,
+    NonEmptyText,
     StringMap,
     Wire,
-    controller_of,
+    decoded_value,
     shared,
     shared_text,
 )
@@ -114,7 +117,9 @@ class WorkloadStatus(Wire):
     conditions: list[StatusCondition] | None = None
 
 
-class CustomStatus(Wire):
+class ConditionsStatus(Wire):
+    """Of the status of a custom resource or an autoscaler its conditions."""
+
     conditions: list[StatusCondition] | None = None
 
 
@@ -154,13 +159,20 @@ class AppsWorkload(Wire):
 
 
 class WholeTemplate:
-    """A pod template with everything in it, `raw` (None: nobody asks for it), and the part that is read, `read`."""
+    """A pod template with everything in it, `raw` (None: nobody asks for it), and the `part` that is read."""
 
-    __slots__ = ("raw", "read")
+    __slots__ = ("part", "raw")
 
-    def __init__(self, raw: dict[str, Any] | None, read: PodTemplate) -> None:
+    def __init__(self, raw: dict[str, Any] | None, part: PodTemplate) -> None:
         self.raw = raw
-        self.read = read
+        self.part = part
+
+    @staticmethod
+    def read(value: Any) -> WholeTemplate:
+        """Raises ValueError, msgspec.ValidationError: `value` is no template."""
+        if not isinstance(value, dict):
+            raise ValueError("no WholeTemplate")
+        return WholeTemplate(value, decoded_value(PodTemplate, value))
 
 
 class ReplicaSetSpec(Wire):
@@ -179,7 +191,7 @@ class ReplicaSet(Wire):
 
     def __post_init__(self) -> None:
         if self.spec is not None and self.spec.template is not None and controller_of(self.metadata) is not None:
-            self.spec.template = WholeTemplate(None, self.spec.template.read)
+            self.spec.template = WholeTemplate(None, self.spec.template.part)
 
 
 class ReplicationControllerSpec(Wire):
@@ -247,14 +259,10 @@ class AutoscalerSpec(Wire):
     behavior: dict[str, dict[str, Any] | None] | None = None  # whole: what is changed in it is restored as it was
 
 
-class AutoscalerStatus(Wire):
-    conditions: list[StatusCondition] | None = None
-
-
 class HorizontalPodAutoscaler(Wire):
     metadata: CustomMetadata
     spec: AutoscalerSpec
-    status: AutoscalerStatus | None = None
+    status: ConditionsStatus | None = None
 
 
 class ServicePort(Wire):
@@ -437,3 +445,26 @@ class CustomResourceDefinitionSpec(Wire):
 
 class CustomResourceDefinition(Object):
     spec: CustomResourceDefinitionSpec
+
+
+SHAPES: dict[tuple[str, str], type[Wire]] = {
+    ("apps", "Deployment"): AppsWorkload,
+    ("apps", "StatefulSet"): AppsWorkload,
+    ("apps", "ReplicaSet"): ReplicaSet,
+    ("", "ReplicationController"): ReplicationController,
+    ("batch", "CronJob"): CronJob,
+    ("keda.sh", "ScaledObject"): ScaledObject,
+    ("autoscaling", "HorizontalPodAutoscaler"): HorizontalPodAutoscaler,
+    ("", "Service"): Service,
+    ("", "Endpoints"): Endpoints,
+    ("discovery.k8s.io", "EndpointSlice"): EndpointSlice,
+    ("", "Namespace"): Object,
+    ("", "Node"): Object,
+    ("", "Event"): Event,
+    ("", "ConfigMap"): ConfigMap,
+    ("", "Secret"): Secret,
+    ("", "Pod"): Pod,
+    ("coordination.k8s.io", "Lease"): Lease,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): CustomResourceDefinition,
+}
+"""(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `Custom`."""

@@ -10,21 +10,19 @@ import msgspec
 from msgspec.structs import fields
 
 from reconciler.backends.decode import shapes
-from reconciler.backends.decode.decoder import decoded_value, json_words
-from reconciler.backends.decode.shapes import WholeTemplate
-from reconciler.backends.decode.wire import (
+from reconciler.backends.decode.metadata import (
     CustomManagedFields,
     CustomMetadata,
     FieldsV1,
-    Instant,
     ManagedFields,
     Metadata,
     OwnedScaleFields,
     ScalableMetadata,
-    Wire,
     controller_of,
-    datetime_of,
 )
+from reconciler.backends.decode.mismatches import json_words
+from reconciler.backends.decode.shapes import WholeTemplate
+from reconciler.backends.decode.values import Instant, Wire, datetime_of, decoded_value
 from reconciler.backends.patched_values import value_below
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import NOTHING, Condition, FieldWriter, ObjectRef, OwnerReference, Switch, Workload
@@ -133,7 +131,7 @@ def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any
 def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicaSetSpec()
     template = spec.template or WholeTemplate(None, shapes.PodTemplate())
-    return _scaled(decoded, template.read, decoded_selector(spec.selector), _status(decoded.status)) | {
+    return _scaled(decoded, template.part, decoded_selector(spec.selector), _status(decoded.status)) | {
         "min_ready_seconds": spec.min_ready_seconds,
         "template": template.raw,
     }
@@ -164,7 +162,7 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
     if scale is not None and scale.is_switch:
         return _switched(decoded, scale)
     spec, status = decoded.spec or {}, decoded.status or {}
-    conditions = if_shaped(shapes.CustomStatus, status)
+    conditions = if_shaped(shapes.ConditionsStatus, status)
     paths = scale or WorkloadKind("", "", "", "")
     known = BY_KIND.get(paths.kind, paths)
     is_like_deployment = known.pods == "ReplicaSets" and known.group == paths.group  # whatever its definition says

@@ -12,9 +12,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from reconciler.backends.decode.metadata import Object
 from reconciler.backends.decode.objects import model_object, secret_value, shape_of
 from reconciler.backends.decode.shapes import Secret
-from reconciler.backends.decode.wire import Object, Wire
+from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.client import (
     ApiClient,
     ApiRequest,

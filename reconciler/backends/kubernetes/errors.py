@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.decode.decoder import decoded_json
+from reconciler.backends.decode.values import decoded_json
 from reconciler.errors import (
     AlreadyExistsError,
     AnswerTooLargeError,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from reconciler.backends.decode.shapes import LeaseSpec
-from reconciler.backends.decode.wire import Wire, micro_time
+from reconciler.backends.decode.values import Wire, micro_time
 from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.protocols import LEASES

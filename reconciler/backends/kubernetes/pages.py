@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.backends.decode.decoder import decoded_json
+from reconciler.backends.decode.values import decoded_json
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError

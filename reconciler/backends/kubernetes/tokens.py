@@ -10,8 +10,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.decode.decoder import decoded_json
-from reconciler.backends.decode.wire import Instant, Wire
+from reconciler.backends.decode.values import Instant, Wire, decoded_json
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import answer_to

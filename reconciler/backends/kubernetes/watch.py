@@ -9,8 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.decoder import decoded_json
-from reconciler.backends.decode.wire import Wire
+from reconciler.backends.decode.values import Wire, decoded_json
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed_at

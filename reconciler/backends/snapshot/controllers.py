@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.backends.decode.wire import Instant
+from reconciler.backends.decode.values import Instant
 from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import PODS, VictimOrder

@@ -18,8 +18,8 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.decoder import decoded_value, mismatches, problem_at
-from reconciler.backends.decode.wire import Wire
+from reconciler.backends.decode.mismatches import mismatches, problem_at
+from reconciler.backends.decode.values import Wire, decoded_value
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
 from reconciler.messages import printable
 from reconciler.time_limit import TimeLimit

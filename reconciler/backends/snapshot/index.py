@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, json_words, mismatches, problem_at
+from reconciler.backends.decode.metadata import Metadata, Object, OwnerReference, controller_of
+from reconciler.backends.decode.mismatches import FieldPath, json_words, mismatches, problem_at
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
-from reconciler.backends.decode.shapes import Custom
-from reconciler.backends.decode.wire import Metadata, Object, OwnerReference, controller_of
+from reconciler.backends.decode.shapes import SHAPES, Custom
+from reconciler.backends.decode.values import decoded_value
 from reconciler.backends.patched_values import equal, value_below
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.decoder import SHAPES, FieldPath, decoded_value, mismatches, problem_at
-from reconciler.backends.decode.wire import NonEmptyText, OwnerReference, Wire
+from reconciler.backends.decode.metadata import OwnerReference
+from reconciler.backends.decode.mismatches import FieldPath, mismatches, problem_at
+from reconciler.backends.decode.shapes import SHAPES
+from reconciler.backends.decode.values import NonEmptyText, Wire, decoded_value
 from reconciler.backends.patched_values import equal
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document

@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.backends.decode import shapes
 from reconciler.backends.decode.shapes import Custom, CustomTemplate, PodTemplate, ReplicaSet, WholeTemplate
-from reconciler.backends.decode.wire import Instant, Wire
+from reconciler.backends.decode.values import Instant, Wire
 from reconciler.backends.decode.workloads import (
     EVERY,
     STATUS_COUNTS,
@@ -168,7 +168,7 @@ def manifest_of(
     """
     found: dict[str, Any] = plain(decoded)
     if isinstance(decoded, ReplicaSet) and not whole and decoded.spec is not None and decoded.spec.template is not None:
-        found["spec"]["template"] = plain(decoded.spec.template.read)
+        found["spec"]["template"] = plain(decoded.spec.template.part)
     key = (resource.group, resource.kind)
     if isinstance(decoded, Custom):
         found = {"metadata": found["metadata"], **_custom_parts(decoded, custom.get(key, _NOWHERE_KNOWN))}
@@ -222,7 +222,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(inside) for key, inside in value.items()}
     if isinstance(value, WholeTemplate):
-        return plain(value.read) if value.raw is None else value.raw
+        return plain(value.part) if value.raw is None else value.raw
     if isinstance(value, list | tuple):
         return [plain(inside) for inside in value]
     return value

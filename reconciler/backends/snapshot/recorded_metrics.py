@@ -23,8 +23,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.backends.decode.decoder import FieldPath, problem_at
-from reconciler.backends.decode.wire import Instant, Number, Wire, datetime_of
+from reconciler.backends.decode.mismatches import FieldPath, problem_at
+from reconciler.backends.decode.values import Instant, Number, Wire, datetime_of
 from reconciler.backends.snapshot.folder import METRICS_FILES, SideFile, read_side_file
 from reconciler.errors import Problem
 from reconciler.model import QueryAnswer, Sample

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.wire import Instant, NonEmptyText, Wire, datetime_of, instant
+from reconciler.backends.decode.values import Instant, NonEmptyText, Wire, datetime_of, instant
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     CONFIG_MAPS,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.backends.decode.decoder import json_path
+from reconciler.backends.decode.mismatches import json_path
 from reconciler.backends.patched_values import equal, patched, value_below
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.snapshot.controllers import Controllers, replicas_of, settle_endpoints

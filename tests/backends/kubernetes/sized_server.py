@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-from reconciler.backends.decode.wire import Object
+from reconciler.backends.decode.metadata import Object
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.pages import ReadBudget, listed

@@ -1,101 +1,18 @@
-"""Decoding to the shapes of objects, from JSON bytes and from values alike; and where it fails, all that is wrong."""
+"""Everything in a value that is not of its shape, each with its path: asked only once decoding has failed."""
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from msgspec import Struct, inspect
 
-from reconciler.backends.decode import shapes
 from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate
-from reconciler.backends.decode.wire import Instant, Number, Object, Wire, instant, number
 from reconciler.errors import Problem
 from reconciler.messages import nearest
 from reconciler.yaml.documents import Document
-
-T = TypeVar("T")
-
-SHAPES: dict[tuple[str, str], type[Wire]] = {
-    ("apps", "Deployment"): shapes.AppsWorkload,
-    ("apps", "StatefulSet"): shapes.AppsWorkload,
-    ("apps", "ReplicaSet"): shapes.ReplicaSet,
-    ("", "ReplicationController"): shapes.ReplicationController,
-    ("batch", "CronJob"): shapes.CronJob,
-    ("keda.sh", "ScaledObject"): shapes.ScaledObject,
-    ("autoscaling", "HorizontalPodAutoscaler"): shapes.HorizontalPodAutoscaler,
-    ("", "Service"): shapes.Service,
-    ("", "Endpoints"): shapes.Endpoints,
-    ("discovery.k8s.io", "EndpointSlice"): shapes.EndpointSlice,
-    ("", "Namespace"): Object,
-    ("", "Node"): Object,
-    ("", "Event"): shapes.Event,
-    ("", "ConfigMap"): shapes.ConfigMap,
-    ("", "Secret"): shapes.Secret,
-    ("", "Pod"): shapes.Pod,
-    ("coordination.k8s.io", "Lease"): shapes.Lease,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): shapes.CustomResourceDefinition,
-}
-"""(group, kind) -> the shape of those objects. Kinds with a scale that are not here are `Custom`."""
-
-
-def read_custom(kind: type, value: Any) -> Any:
-    """Return `value` as the custom type `kind`; msgspec calls this for types it does not know.
-
-    Raises:
-        ValueError, msgspec.ValidationError: it is none.
-    """
-    if kind is Instant and isinstance(value, str):
-        return instant(value)
-    if kind is Number:
-        return number(value)
-    if kind is shapes.WholeTemplate and isinstance(value, dict):
-        return shapes.WholeTemplate(value, decoded_value(shapes.PodTemplate, value))
-    raise ValueError(f"no {kind.__name__}")
-
-
-def decoded_value(shape: type[T], value: Any) -> T:
-    """Return parsed JSON or YAML as `shape`.
-
-    Raises:
-        msgspec.ValidationError: it is not of that shape.
-    """
-    _decoder_of(shape)  # so that msgspec knows the type
-    return msgspec.convert(value, shape, dec_hook=read_custom)
-
-
-def decoded_json(shape: type[T], data: bytes | bytearray | msgspec.Raw) -> T:
-    """Return JSON bytes as `shape`.
-
-    Raises:
-        msgspec.DecodeError: they are not JSON, or not of that shape (msgspec.ValidationError).
-    """
-    return _decoder_of(shape).decode(data)
-
-
-_making = threading.Lock()
-_made: dict[Any, Any] = {}
-
-
-def _decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
-    """Return the one decoder of `shape`, made by one thread at a time.
-
-    msgspec looks at a type when it first meets it, and notes on the type, unguarded, what it found: threads that meet
-    one at the same time end the process (seen with msgspec 0.22). After this it knows `shape` and all that is in it.
-    """
-    with _making:
-        if shape not in _made:
-            _made[shape] = msgspec.json.Decoder(shape, dec_hook=read_custom)
-        made: msgspec.json.Decoder[T] = _made[shape]
-        return made
-
-
-# Everything in a value that is not of its shape, each with its path: asked only once decoding has failed.
-
 
 FieldPath = tuple[str | int, ...]
 
@@ -108,7 +25,6 @@ _WORDS: dict[type, tuple[type, str]] = {
     inspect.StructType: (dict, "a mapping"),
     inspect.ListType: (list, "a list"),
 }
-_CUSTOM = {Instant: "a time as in RFC 3339", Number: 'a number, "NaN", "+Inf" or "-Inf"'}
 
 
 class Mismatch(Struct, frozen=True):
@@ -204,13 +120,14 @@ def _of_number(value: Any, kind: inspect.IntType, path: FieldPath) -> Iterator[M
 
 
 def _of_custom(value: Any, kind: inspect.CustomType, path: FieldPath) -> Iterator[Mismatch]:
-    if kind.cls is WholeTemplate:
+    custom: Any = kind.cls
+    if custom is WholeTemplate:
         yield from _of(value, _type_info(PodTemplate), path)
         return
     try:
-        read_custom(kind.cls, value)
+        custom.read(value)
     except ValueError:
-        yield Mismatch(path, value, _CUSTOM[kind.cls])
+        yield Mismatch(path, value, custom.expected)
 
 
 def _of_list(value: list[Any], kind: inspect.ListType, path: FieldPath) -> Iterator[Mismatch]:
@@ -234,7 +151,7 @@ def _of_fields(value: dict[str, Any], kind: inspect.StructType, path: FieldPath)
         if field.encode_name in value:
             yield from _of(value[field.encode_name], field.type, at)
         elif field.required:
-            custom = _CUSTOM.get(getattr(field.type, "cls", object), "a whole number")
+            custom = getattr(getattr(field.type, "cls", None), "expected", "a whole number")
             words = _WORDS.get(type(field.type), (object, custom))[1]
             yield Mismatch(at, None, words, missing=True)
 

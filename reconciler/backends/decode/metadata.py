@@ -1,0 +1,132 @@
+"""What every object says of itself: whose it is, and who wrote which of the fields that we write.
+
+Source: apimachinery meta/v1 types.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+from reconciler.backends.decode.values import Instant, NonEmptyText, StringMap, Wire, shared, shared_text
+from reconciler.model import DELETION_COST
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class OwnerReference(Wire):
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+    def __post_init__(self) -> None:
+        self.api_version, self.kind = shared_text(self.api_version), shared_text(self.kind)
+
+
+class Metadata(Wire):
+    """`annotations` are without the one that kubectl keeps: it holds the whole object once more, for kubectl alone."""
+
+    name: NonEmptyText
+    namespace: str | None = None
+    uid: str | None = None
+    generation: int | None = None
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
+    labels: StringMap | None = None
+    annotations: StringMap | None = None
+    owner_references: list[OwnerReference] | None = None
+
+    def __post_init__(self) -> None:
+        self.namespace = shared_text(self.namespace)
+        self.labels = shared(self.labels)
+        if self.annotations:
+            self.annotations.pop(_LAST_APPLIED, None)
+            self.annotations = shared(self.annotations)
+        else:
+            self.annotations = None  # a server keeps no empty map
+
+
+class Object(Wire):
+    """What every object has."""
+
+    metadata: Metadata
+
+
+class OwnedScaleFields(Struct, gc=False):
+    replicas: dict[str, Any] | UnsetType = field(default=UNSET, name="f:replicas")
+    suspend: dict[str, Any] | UnsetType = field(default=UNSET, name="f:suspend")
+
+
+class FieldsV1(Struct, gc=False, omit_defaults=True):
+    spec: OwnedScaleFields | None = field(default=None, name="f:spec")
+
+
+class ManagedFieldsEntry(Wire):
+    manager: str | None = None
+    operation: str | None = None
+    time: Instant | None = None
+    subresource: str | None = None
+
+    def __post_init__(self) -> None:
+        self.manager = shared_text(self.manager)
+
+
+class ManagedFields(ManagedFieldsEntry):
+    fields_v1: FieldsV1 | None = field(default=None, name="fieldsV1")
+
+
+class ScalableMetadata(Metadata):
+    managed_fields: list[ManagedFields] | None = None
+
+
+class OwnedCost(Struct, gc=False):
+    cost: dict[str, Any] | UnsetType = field(default=UNSET, name=f"f:{DELETION_COST}")
+
+
+class OwnedCostAnnotation(Struct, gc=False, omit_defaults=True):
+    annotations: OwnedCost | None = field(default=None, name="f:annotations")
+
+
+class OwnedCostMetadata(Struct, gc=False, omit_defaults=True):
+    metadata: OwnedCostAnnotation | None = field(default=None, name="f:metadata")
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether the deletion cost is among what is owned."""
+        annotations = None if self.metadata is None else self.metadata.annotations
+        return annotations is not None and annotations.cost is not UNSET
+
+
+class PodManagedFields(ManagedFieldsEntry):
+    fields_v1: OwnedCostMetadata | None = field(default=None, name="fieldsV1")
+
+
+class PodMetadata(Metadata):
+    """Of who owns what only the deletion cost is read: pods are many."""
+
+    managed_fields: list[PodManagedFields] | None = None
+
+    @property
+    def cost_writer(self) -> str:
+        """The manager that wrote the deletion cost last, "" where there is none, or nobody is recorded."""
+        owners = [
+            entry for entry in self.managed_fields or () if entry.fields_v1 is not None and entry.fields_v1.is_owned
+        ]
+        last = max(owners, key=lambda entry: (entry.time or 0, entry.manager or ""), default=None)
+        return "" if last is None else last.manager or ""
+
+
+class CustomManagedFields(ManagedFieldsEntry):
+    fields_v1: dict[str, Any] | None = field(default=None, name="fieldsV1")
+
+
+class CustomMetadata(Metadata):
+    managed_fields: list[CustomManagedFields] | None = None
+
+
+def controller_of(metadata: Metadata) -> OwnerReference | None:
+    """Return the owner that controls the object, None where nothing does."""
+    return next((owner for owner in metadata.owner_references or () if owner.controller), None)
