@@ -257,7 +257,7 @@ def undecided_pairs(
         if not (isinstance(policy, DownscalePolicy) and policy.mode == "Observe"):
             by_rank.setdefault((policy.rank, policy.mode, policy.tenant), []).append(policy)
     found = {}
-    for equals in by_rank.values():
+    for equals in (those for those in by_rank.values() if len(those) > 1):
         for policy, before in likely_pairs(equals, clusters):
             check_deadline()
             other = next((equal for equal in before if may_share(equal, policy, clusters)), None)

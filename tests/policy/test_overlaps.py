@@ -296,4 +296,4 @@ def test_the_time_for_reading_ends_the_search():
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        list(undecided_pairs([a_policy("one")], CLUSTERS, check))
+        list(undecided_pairs([a_policy("one"), a_policy("two")], CLUSTERS, check))
