@@ -182,7 +182,7 @@ def documents_in(file: str, content: bytes | Problem) -> Documents:
     text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
-    return read_documents(spelt(file), text[0], most=MOST_DOCUMENTS, marks=True)
+    return read_documents(spelt(file), text[0], most=MOST_DOCUMENTS, marked_levels=2)
 
 
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.

@@ -21,8 +21,8 @@ class Document(Struct):
 
     `text` is its own text: from the start of the file, or its `---`, to where the next document starts; before it stand
     `lines_before` lines. A document that is no YAML of its own has none. `whole` is False where a value could not be
-    read and None stands in its place. `marked` are its marks, whose lines count from `marked_from`; where it was read
-    without, `mark` reads a text again with them: only who has a problem asks for them.
+    read and None stands in its place. `marked` are the marks of its outer collections, whose lines count from
+    `marked_from`; `mark` reads a text again with all marks: only who has a problem asks for them.
     """
 
     file: str
@@ -61,10 +61,11 @@ class Document(Struct):
         Where the path leads nowhere (a field that is missing), the place of the innermost value that is there.
         """
         at = (self.line, self.column)
-        if path and self.marked is None and self.mark is not None:
-            self.marked, self.marked_from = self.mark(self.text), self.lines_before
         value, marks = self.marked or (None, {})
         for step in path:
+            if id(value) not in marks and self.mark is not None:
+                self.marked, self.marked_from, self.mark = self.mark(self.text), self.lines_before, None
+                return self.place(path, key=key)
             mark = marks.get(id(value), {}).get(step)
             if mark is None:
                 break

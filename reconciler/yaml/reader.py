@@ -96,14 +96,14 @@ class Documents(Struct):
     complete: bool = True
 
 
-def read_documents(file: str, text: str, *, most: int | None = None, marks: bool = False) -> Documents:
+def read_documents(file: str, text: str, *, most: int | None = None, marked_levels: int = 0) -> Documents:
     """Return what stands in `text`, the content of `file`; reading ends once there are more than `most` documents.
 
-    With `marks` these are kept, for those who ask for places in every document.
+    The marks of so many levels of collections are kept, for those who ask for places in every document.
     """
     documents = Documents()
     start = 0
-    reader = _Reader(file, text, documents, most=most, marks=marks)
+    reader = _Reader(file, text, documents, most=most, marked_levels=marked_levels)
     for _ in range(_MAX_SYNTAX_PROBLEMS):
         stopped_at = reader.read(start)
         if stopped_at is None:
@@ -118,7 +118,7 @@ def read_documents(file: str, text: str, *, most: int | None = None, marks: bool
 
 def marked(text: str) -> MarkedValue:
     """Return the first document of `text` with the marks of all in it; a value of nothing where it cannot be read."""
-    read = read_documents("", text, most=0, marks=True).found
+    read = read_documents("", text, most=0, marked_levels=MAX_DEPTH).found
     return (read[0].marked if read else None) or (None, {})
 
 
@@ -149,14 +149,15 @@ class _RefusedError(Exception):
 
 
 class _Reader:
-    """Reads one file. Limits are for the whole file. With `marks` each document has those of all its collections."""
+    """Reads one file. Limits are for the whole file. Each document has the marks of so many levels of collections."""
 
-    def __init__(self, file: str, text: str, documents: Documents, *, most: int | None, marks: bool) -> None:
+    def __init__(self, file: str, text: str, documents: Documents, *, most: int | None, marked_levels: int) -> None:
         self._most = most
+        self._marked_levels = marked_levels
         self._file = file
         self._text = text
         self._documents = documents
-        self._marks: Marks | None = {} if marks else None
+        self._marks: Marks = {}
         self._start = 0
         self._line = 0
         self._nodes = 0
@@ -209,19 +210,16 @@ class _Reader:
 
     def _document(self) -> Document | None:
         """Return the document that begins now, None where it holds nothing."""
-        self._anchors = {}
+        self._anchors, self._marks = {}, {}
         known = len(self._documents.problems)
         first = self._next()
         value = self._node(first, 1)
         if value is None:
             return None
         line, column = self._line + first.start_mark.line + 1, first.start_mark.column + 1
-        document = Document(self._file, value, line, column, "", self._line, mark=marked)
-        if self._marks is not None:
-            document.marked, document.marked_from = (value, self._marks), self._line
-            self._marks = {}
-        document.whole = len(self._documents.problems) == known
-        return document
+        whole = len(self._documents.problems) == known
+        marks = (value, self._marks) if self._marks else None
+        return Document(self._file, value, line, column, "", self._line, whole, marked, marks, self._line)
 
     def _node(self, event: Any, depth: int) -> Any:
         kind = type(event)
@@ -255,7 +253,7 @@ class _Reader:
 
     def _mapping(self, start: Any, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        marks: dict[str | int, tuple[Any, Any]] | None = None if self._marks is None else {}
+        marks: dict[str | int, tuple[Any, Any]] | None = {} if depth <= self._marked_levels else None
         merged: list[Any] = []
         read, scalar, most = self._next, self._scalar, MAX_NODES - self._nodes
         while type(event := read()) is not MappingEndEvent:
@@ -275,7 +273,7 @@ class _Reader:
         self._nodes += len(found)
         for value in merged:
             self._merge(value, found, marks, start)
-        if self._marks is not None and marks is not None:
+        if marks is not None and (not merged or self._marked_levels == MAX_DEPTH):  # what is merged may be further down
             self._marks[id(found)] = marks
         return found
 
@@ -284,20 +282,20 @@ class _Reader:
         if not isinstance(source, dict):
             self._add(start, "<< merges something that is no mapping, expected a mapping")
             return
-        if self._marks is not None:
-            marks |= {key: mark for key, mark in self._marks[id(source)].items() if key not in found}
+        if marks is not None:
+            marks |= {key: mark for key, mark in self._marks.get(id(source), {}).items() if key not in found}
         found |= {key: value for key, value in source.items() if key not in found}
 
     def _sequence(self, depth: int) -> list[Any]:
         found: list[Any] = []
-        places: list[Any] | None = None if self._marks is None else []
+        marks: dict[str | int, tuple[Any, Any]] | None = {} if depth <= self._marked_levels else None
         read = self._next
         while type(event := read()) is not SequenceEndEvent:
-            if places is not None:
-                places.append((event.start_mark, event.start_mark))
+            if marks is not None:
+                marks[len(found)] = (event.start_mark, event.start_mark)
             found.append(self._node(event, depth + 1))
-        if self._marks is not None:
-            self._marks[id(found)] = dict(enumerate(places or ()))
+        if marks is not None:
+            self._marks[id(found)] = marks
         return found
 
     def _refuse_key(self, key: str, event: Any, entries: int) -> None:
