@@ -34,8 +34,11 @@ from reconciler.yaml.documents import Document, MarkedValue, Marks
 
 TOO_LARGE = "is a number of more than 64 bits, expected a smaller one, or a text in quotes"
 TYPED_STARTS = frozenset("+-.0123456789~nNtTfF")
-_NULL = frozenset(("", "~", "null", "Null", "NULL"))
-_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 _OF_NUMBERS = "-+.0123456789"  # what a number begins with
 _INT = r"(?a)[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
 _FLOAT = r"(?a)[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
@@ -51,10 +54,8 @@ def plain_value(text: str) -> Any:
 
     Source: yaml.org/spec/1.2.2, 10.3.2 Tag Resolution.
     """
-    if text in _NULL:
-        return None
-    if text in _BOOL:
-        return _BOOL[text]
+    if text in _WORDS:
+        return _WORDS[text]
     if text[0] not in _OF_NUMBERS:
         return text
     if (text.isascii() and text.isdigit()) or re.fullmatch(_INT, text):
@@ -233,13 +234,15 @@ class _Reader:
                 self._anchors[event.anchor] = _Anchored(value, 1, 0)
             return value
         outside, self._deepest = self._deepest, depth
-        self._check_depth(event, depth)
+        if depth > MAX_DEPTH:
+            self._refuse_depth(event)
         value = self._mapping(event, depth) if kind is MappingStartEvent else self._sequence(depth)
         if event.tag not in _PLAIN_TAGS:
             self._add(event, f"has the tag {shown(event.tag)}, expected none")
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchored(value, self._nodes - before + 1, self._deepest - depth)
-        self._deepest = max(outside, self._deepest)
+        if outside > self._deepest:
+            self._deepest = outside
         return value
 
     def _count(self, event: Any, more: int = 0) -> None:
@@ -247,9 +250,8 @@ class _Reader:
         if self._nodes + more > MAX_NODES:
             raise _RefusedError(event, f"is one of more than {MAX_NODES} values, expected fewer in one file")
 
-    def _check_depth(self, event: Any, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            raise _RefusedError(event, f"is nested deeper than {MAX_DEPTH} levels, expected fewer")
+    def _refuse_depth(self, event: Any) -> None:
+        raise _RefusedError(event, f"is nested deeper than {MAX_DEPTH} levels, expected fewer")
 
     def _mapping(self, start: Any, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -289,11 +291,15 @@ class _Reader:
     def _sequence(self, depth: int) -> list[Any]:
         found: list[Any] = []
         marks: dict[str | int, tuple[Any, Any]] | None = {} if depth <= self._marked_levels else None
-        read = self._next
+        read, scalar, most = self._next, self._scalar, MAX_NODES - self._nodes
         while type(event := read()) is not SequenceEndEvent:
             if marks is not None:
                 marks[len(found)] = (event.start_mark, event.start_mark)
-            found.append(self._node(event, depth + 1))
+            plain = type(event) is ScalarEvent and event.anchor is None
+            found.append(scalar(event) if plain else self._node(event, depth + 1))
+            if len(found) > most:
+                self._count(event, len(found))
+        self._nodes += len(found)
         if marks is not None:
             self._marks[id(found)] = marks
         return found
@@ -357,7 +363,8 @@ class _Reader:
         self._aliased += known.nodes
         if self._aliased > MAX_ALIASED_NODES:
             raise _RefusedError(event, f"aliases stand for more than {MAX_ALIASED_NODES} values, expected fewer")
-        self._check_depth(event, depth + known.depth)
+        if depth + known.depth > MAX_DEPTH:
+            self._refuse_depth(event)
         self._deepest = max(self._deepest, depth + known.depth)
         return known.value
 
