@@ -42,8 +42,9 @@ def cross_problems(
     problems = [*(_repeated(shaped, owners) if owners.known else ()), *_same_workload(built)]
     fleets = [document for document in built if document.kind == "Fleet"]
     if len(fleets) == 1:
+        names = frozenset(cluster.name for cluster in fleets[0].policy.clusters)
         for document in built:
-            problems += _against_fleet(document, fleets[0])
+            problems += _against_fleet(document, fleets[0], names)
     return problems
 
 
@@ -155,11 +156,10 @@ def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:
     return (policy.target.api_version.rpartition("/")[0], policy.target.kind, policy.target.name)
 
 
-def _against_fleet(document: PolicyDocument, fleet: PolicyDocument) -> list[Problem]:
+def _against_fleet(document: PolicyDocument, fleet: PolicyDocument, names: frozenset[str]) -> list[Problem]:
     known = len(document.problems)
     judged = fleet.is_judged
     if judged(("spec", "clusters")):
-        names = frozenset(cluster.name for cluster in fleet.policy.clusters)
         for path in _cluster_paths(document):
             _check_cluster(document, path, names)
     if judged(("spec", "switches")):

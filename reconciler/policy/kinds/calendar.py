@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -69,6 +70,7 @@ _Minutes = tuple[int, int]
 """Two minutes counted from the start of a week; a day has 1440."""
 
 
+@lru_cache(maxsize=256)
 def parse_window(text: str) -> tuple[WeeklyWindow | AbsoluteWindow, ...] | None:
     """Return the windows that `text` stands for, one for each day it starts on; None where it is none."""
     stripped = text.strip()
@@ -287,9 +289,7 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
     texts = given(fields.uptime if stated_as == "uptime" else fields.downtime) or ()
     stated = tuple(_windows(document, (*path, stated_as), texts))
     windows = stated if stated_as == "downtime" else the_rest_of_the_week(stated)
-    never = [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
-    words = weekend_warnings(windows) if stated_as == "downtime" else never
-    for warning in (*words, *_inverted(windows, stated_as)):
+    for warning in _rarely_meant(windows, stated_as):
         document.warn((*path, stated_as), warning)
     zone_name = given(fields.time_zone) or ""
     return Calendar(
@@ -303,6 +303,14 @@ def calendar_of(document: PolicyDocument, path: Path, fields: HoursFields, name:
         texts=texts,
         place=document.place,
     )
+
+
+@lru_cache(maxsize=256)  # most calendars of a company are alike
+def _rarely_meant(
+    windows: tuple[WeeklyWindow | AbsoluteWindow, ...], stated_as: Literal["downtime", "uptime"]
+) -> tuple[str, ...]:
+    never = [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
+    return (*(weekend_warnings(windows) if stated_as == "downtime" else never), *_inverted(windows, stated_as))
 
 
 def _inverted(windows: Sequence[WeeklyWindow | AbsoluteWindow], stated_as: str) -> list[str]:

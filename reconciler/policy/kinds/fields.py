@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
@@ -18,6 +19,7 @@ _DURATION_PARTS = r"([0-9]{1,3}d)?([0-9]{1,4}h)?([0-9]{1,5}m)?([0-9]{1,7}s)?\Z"
 MOST_DURATION = timedelta(days=999)
 
 
+@lru_cache(maxsize=256)
 def parse_duration(text: str) -> timedelta | None:
     """Return `90s`, `30m`, `1h30m` or `2d` as a duration; None where `text` is none, or more than 999d."""
     match = re.match(_DURATION_PARTS, text)
@@ -179,7 +181,9 @@ def given(value: T | UnsetType) -> T | None:
 
 def from_fields(kind: type[V], *stated: Struct, **derived: Any) -> V:
     """Return a `kind`, which has what is `stated` of its fields, apart from what is `derived` from that."""
-    named = {name: value for fields in stated for name, value in structs.asdict(fields).items()}
+    named: dict[str, Any] = {}
+    for fields in stated:
+        named |= structs.asdict(fields)
     return kind(**({name: named[name] for name in kind.__struct_fields__ if name in named} | derived))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -225,7 +226,7 @@ def _workloads(document: PolicyDocument, path: Path, fields: WorkloadSelectorFie
 
 
 def _objects(document: PolicyDocument, path: Path, fields: ObjectSelectorFields[str]) -> ObjectSelector:
-    for position, name in enumerate(fields.include):
+    for position, name in enumerate(fields.include if fields.exclude else ()):
         pattern = next((pattern for pattern in fields.exclude if fnmatchcase(name, pattern)), None)
         if pattern is not None:
             document.warn((*path, "include", position), f"is {shown(name)}, which exclude leaves out: {shown(pattern)}")
@@ -246,6 +247,7 @@ def label_selector(
     return LabelSelector(tuple(sorted(fields.match_labels.items())), tuple(requirements))
 
 
+@lru_cache(maxsize=256)
 def kind_fault(kind: str) -> str | None:
     """Return why `kind` cannot be that of something that is scaled, None where it may be."""
     known = {name.lower(): name for name in (*_SCALABLE, *_WITHOUT_SCALE)}
