@@ -37,6 +37,7 @@ MOST_DOCUMENTS = 10_000
 MOST_PROBLEMS = 100
 """How many problems of one file are reported."""
 
+_MARKED = frozenset(("spec", "limits"))  # the places of limits are asked for of every policy
 _OURS = API_VERSION.encode()
 _FLEET = rb"""\bkind["']?\s*:\s*["']?Fleet\b"""
 _POLICY = _FLEET.replace(b"Fleet", f"({'|'.join(POLICY_KINDS)})".encode())
@@ -182,7 +183,7 @@ def documents_in(file: str, content: bytes | Problem) -> Documents:
     text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
-    return read_documents(spelt(file), text[0], most=MOST_DOCUMENTS, marked_levels=2)
+    return read_documents(spelt(file), text[0], most=MOST_DOCUMENTS, marked_keys=_MARKED)
 
 
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.

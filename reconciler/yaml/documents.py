@@ -21,8 +21,8 @@ class Document(Struct):
 
     `text` is its own text: from the start of the file, or its `---`, to where the next document starts; before it stand
     `lines_before` lines. A document that is no YAML of its own has none. `whole` is False where a value could not be
-    read and None stands in its place. `marked` are the marks of its outer collections, whose lines count from
-    `marked_from`; `mark` reads a text again with all marks: only who has a problem asks for them.
+    read and None stands in its place. `marked` are marks of it, whose lines count from `marked_from`; where that
+    are not all, `mark` reads a text again with all marks: only who has a problem asks for them.
     """
 
     file: str
@@ -63,10 +63,10 @@ class Document(Struct):
         at = (self.line, self.column)
         value, marks = self.marked or (None, {})
         for step in path:
-            if id(value) not in marks and self.mark is not None:
+            mark = marks.get(id(value), {}).get(step)
+            if mark is None and self.mark is not None:
                 self.marked, self.marked_from, self.mark = self.mark(self.text), self.lines_before, None
                 return self.place(path, key=key)
-            mark = marks.get(id(value), {}).get(step)
             if mark is None:
                 break
             found = mark[0] if key and step == path[-1] else mark[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from sys import intern
 from typing import Any, NamedTuple
@@ -79,6 +79,7 @@ MAX_PROBLEMS = 100
 
 _LARGEST = 2**63
 PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_OUTER = 2  # the levels of collections in which some keys are marked
 _MAX_SYNTAX_PROBLEMS = 20
 _NEXT_DOCUMENT = r"(?m)^---(?=\s|$)"
 _TAG = "tag:yaml.org,2002:"
@@ -97,14 +98,16 @@ class Documents(Struct):
     complete: bool = True
 
 
-def read_documents(file: str, text: str, *, most: int | None = None, marked_levels: int = 0) -> Documents:
+def read_documents(
+    file: str, text: str, *, most: int | None = None, marked_keys: Container[str] | None = ()
+) -> Documents:
     """Return what stands in `text`, the content of `file`; reading ends once there are more than `most` documents.
 
-    The marks of so many levels of collections are kept, for those who ask for places in every document.
+    The marks of `marked_keys` in the outer mappings are kept, for those who ask for them in every document; None: all.
     """
     documents = Documents()
     start = 0
-    reader = _Reader(file, text, documents, most=most, marked_levels=marked_levels)
+    reader = _Reader(file, text, documents, most=most, marked_keys=marked_keys)
     for _ in range(_MAX_SYNTAX_PROBLEMS):
         stopped_at = reader.read(start)
         if stopped_at is None:
@@ -119,7 +122,7 @@ def read_documents(file: str, text: str, *, most: int | None = None, marked_leve
 
 def marked(text: str) -> MarkedValue:
     """Return the first document of `text` with the marks of all in it; a value of nothing where it cannot be read."""
-    read = read_documents("", text, most=0, marked_levels=MAX_DEPTH).found
+    read = read_documents("", text, most=0, marked_keys=None).found
     return (read[0].marked if read else None) or (None, {})
 
 
@@ -150,11 +153,13 @@ class _RefusedError(Exception):
 
 
 class _Reader:
-    """Reads one file. Limits are for the whole file. Each document has the marks of so many levels of collections."""
+    """Reads one file. Limits are for the whole file. `marked_keys` are as in `read_documents`."""
 
-    def __init__(self, file: str, text: str, documents: Documents, *, most: int | None, marked_levels: int) -> None:
+    def __init__(
+        self, file: str, text: str, documents: Documents, *, most: int | None, marked_keys: Container[str] | None
+    ) -> None:
         self._most = most
-        self._marked_levels = marked_levels
+        self._marked_keys = marked_keys
         self._file = file
         self._text = text
         self._documents = documents
@@ -255,7 +260,8 @@ class _Reader:
 
     def _mapping(self, start: Any, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        marks: dict[str | int, tuple[Any, Any]] | None = {} if depth <= self._marked_levels else None
+        kept = self._marked_keys
+        marks: dict[str | int, tuple[Any, Any]] | None = {} if kept is None or (kept and depth <= _OUTER) else None
         merged: list[Any] = []
         read, scalar, most = self._next, self._scalar, MAX_NODES - self._nodes
         while type(event := read()) is not MappingEndEvent:
@@ -270,12 +276,12 @@ class _Reader:
             if key in found or len(found) > most:
                 self._refuse_key(key, event, len(found))
             found[key] = value
-            if marks is not None:
+            if marks is not None and (kept is None or key in kept):
                 marks[key] = (event.start_mark, inside.start_mark)
         self._nodes += len(found)
         for value in merged:
             self._merge(value, found, marks, start)
-        if marks is not None and (not merged or self._marked_levels == MAX_DEPTH):  # what is merged may be further down
+        if marks is not None:
             self._marks[id(found)] = marks
         return found
 
@@ -290,7 +296,7 @@ class _Reader:
 
     def _sequence(self, depth: int) -> list[Any]:
         found: list[Any] = []
-        marks: dict[str | int, tuple[Any, Any]] | None = {} if depth <= self._marked_levels else None
+        marks: dict[str | int, tuple[Any, Any]] | None = {} if self._marked_keys is None else None
         read, scalar, most = self._next, self._scalar, MAX_NODES - self._nodes
         while type(event := read()) is not SequenceEndEvent:
             if marks is not None:

@@ -340,13 +340,15 @@ spec:
 @pytest.mark.parametrize("key", [True, False])
 @pytest.mark.parametrize("path", [(), ("spec",), ("spec", "limits"), ("spec", "mode"), ("spec", "limits", "workloads")])
 def test_places_by_the_marks_that_are_kept_are_those_of_a_second_reading(path, key):
-    here = read_documents("a.yaml", SEVERAL, marked_levels=2).found
+    here = read_documents("a.yaml", SEVERAL, marked_keys=("spec", "limits")).found
     again = read_documents("a.yaml", SEVERAL).found
     assert len(here) == 3
     assert [one.place(path, key=key) for one in here] == [one.place(path, key=key) for one in again]
 
 
 def test_where_marks_are_kept_nothing_is_read_again():
-    (document,) = read_documents("a.yaml", "kind: A\nspec:\n  limits: {workloads: 3}\n", marked_levels=2).found
+    (document,) = read_documents(
+        "a.yaml", "kind: A\nspec:\n  limits: {workloads: 3}\n", marked_keys=("spec", "limits")
+    ).found
     document.mark = lambda _: pytest.fail("read again")
     assert document.place(("spec", "limits"), key=True) == (3, 3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -227,7 +226,7 @@ def _workloads(document: PolicyDocument, path: Path, fields: WorkloadSelectorFie
 
 def _objects(document: PolicyDocument, path: Path, fields: ObjectSelectorFields[str]) -> ObjectSelector:
     for position, name in enumerate(fields.include if fields.exclude else ()):
-        pattern = next((pattern for pattern in fields.exclude if fnmatchcase(name, pattern)), None)
+        pattern = next((pattern for pattern in fields.exclude if matches_any(name, (pattern,))), None)
         if pattern is not None:
             document.warn((*path, "include", position), f"is {shown(name)}, which exclude leaves out: {shown(pattern)}")
     return ObjectSelector(fields.include, fields.exclude, label_selector(document, path, fields))
