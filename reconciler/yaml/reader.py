@@ -246,8 +246,7 @@ class _Reader:
             self._add(event, f"has the tag {shown(event.tag)}, expected none")
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchored(value, self._nodes - before + 1, self._deepest - depth)
-        if outside > self._deepest:
-            self._deepest = outside
+        self._deepest = max(outside, self._deepest)
         return value
 
     def _count(self, event: Any, more: int = 0) -> None:
