@@ -130,7 +130,7 @@ def _same_workload(built: Sequence[PolicyDocument]) -> Iterator[Problem]:
     seen: dict[tuple[str, ...], FederatedReplicaSet] = {}
     for document in sorted(built, key=lambda document: bool(document.tenant)):
         policy = document.policy
-        if not isinstance(policy, FederatedReplicaSet) or document.source.taken_out:
+        if not isinstance(policy, FederatedReplicaSet) or document.taken_out:
             continue
         for key, path, words, verb in _taken_by(policy):
             first = seen.get((*key, "")) or seen.setdefault((*key, document.tenant), policy)

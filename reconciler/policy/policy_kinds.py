@@ -24,6 +24,7 @@ from reconciler.policy.kinds.downscale_policy import (
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, idling_policy_of
+from reconciler.policy.kinds.reading import read
 from reconciler.policy.kinds.replica_set import ANNOTATION, PRODUCTION_ANNOTATION, ReplicaSetDocument, replica_set_of
 from reconciler.policy.types import PolicySet
 from reconciler.yaml.documents import Document
@@ -55,7 +56,7 @@ def policy_document(
 ) -> PolicyDocument:
     """Return a document of `kind` with the policy that it states, and all that is wrong with it."""
     document, row = PolicyDocument(source, kind, tenant, calendars), POLICY_KINDS[kind]
-    fields: Any = document.read(kind, row.document)
+    fields: Any = read(document, kind, row.document)
     document.spec = fields.spec
     document.policy = row.build(document, fields)
     return document

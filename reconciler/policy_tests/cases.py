@@ -24,6 +24,7 @@ from reconciler.policy.kinds.policy_test import (
     SeriesFields,
     StepFields,
 )
+from reconciler.policy.kinds.reading import read
 from reconciler.policy.policy_files import TESTS, documents_in
 from reconciler.policy.types import Place
 from reconciler.yaml.files import find_files, is_inside, read_bytes
@@ -112,7 +113,7 @@ class _CaseReader:
         self._tick = timedelta(minutes=10)
 
     def case_file(self) -> CaseFile:
-        fields = self.document.read("PolicyTest", PolicyTestDocument)
+        fields = read(self.document, "PolicyTest", PolicyTestDocument)
         self._tick = max(+fields.tick, timedelta(minutes=1))
         if fields.tick < timedelta(minutes=1):
             self.document.add(("tick",), "is less than a minute, expected at least 1m")

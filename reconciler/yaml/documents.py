@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, dotted
@@ -35,25 +35,6 @@ class Document(Struct):
     mark: Callable[[str], MarkedValue] | None = None
     marked: MarkedValue | None = None
     marked_from: int = 0
-    taken_out: list[Path] = field(default_factory=list)
-
-    def take_out(self, path: Path) -> None:
-        """Leave out the value at `path`, of which a problem has been reported; in a list None stands in its place."""
-        self.taken_out.append(path)
-        if not path:
-            self.value = {}
-            return
-        parent = self.value
-        for step in path[:-1]:
-            parent = _inside(parent, step)
-        if isinstance(parent, dict):
-            parent.pop(path[-1], None)
-        elif isinstance(parent, list) and isinstance(path[-1], int):
-            parent[path[-1]] = None
-
-    def is_judged(self, path: Path) -> bool:
-        """Return whether nothing at `path`, above or below it was taken out."""
-        return not any(_related(path, gone) for gone in self.taken_out)
 
     def place(self, path: Path, *, key: bool = False) -> tuple[int, int]:
         """Return line and column of the value at `path`, or with `key` of its key.
@@ -71,7 +52,7 @@ class Document(Struct):
                 break
             found = mark[0] if key and step == path[-1] else mark[1]
             at = (self.marked_from + found.line + 1, found.column + 1)
-            value = _inside(value, step)
+            value = inside(value, step)
         return at
 
     def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
@@ -80,12 +61,8 @@ class Document(Struct):
         return Problem(self.file, line, column, dotted(path), message)
 
 
-def _inside(value: Any, step: str | int) -> Any:
+def inside(value: Any, step: str | int) -> Any:
     """Return what is at `step` of a collection, None where there is nothing (any more)."""
     if isinstance(value, dict):
         return value.get(step)
     return value[step] if isinstance(value, list) and isinstance(step, int) and step < len(value) else None
-
-
-def _related(path: Sequence[str | int], other: Sequence[str | int]) -> bool:
-    return all(here == there for here, there in zip(path, other, strict=False))

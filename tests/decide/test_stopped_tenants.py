@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.stopped_tenants import STOPPED, beside_stopped, with_stopped
+from reconciler.errors import Problem
 from reconciler.model import (
     Endpoints,
     EndpointSlice,
@@ -19,7 +20,6 @@ from reconciler.model import (
     ObservedState,
     OwnerReference,
 )
-from reconciler.policy.problems import Problem
 from reconciler.policy.types import Place, PolicySet, Tenant
 from tests.builders import (
     NOW,

@@ -186,7 +186,7 @@ class Criteria:
 
     def _is_given(self, path: Path) -> bool:
         """Return whether there is a value, or was one with a problem of its own."""
-        return self._document.get(path) is not None or path in self._document.source.taken_out
+        return self._document.get(path) is not None or path in self._document.taken_out
 
     def _own_calendar(self, path: Path, fields: ScheduleFields, own: list[str]) -> ScheduleCriterion | None:
         missing = "timeZone" if "timeZone" not in own else "downtime" if len(own) == 1 else ""

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, TypeVar
+from operator import eq
+from typing import Any
 
-import msgspec
-from msgspec import inspect
+from msgspec import Struct
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
 from reconciler.model import NOTHING
-from reconciler.policy.kinds.fields import (
-    MOST_DURATION,
-    VARIABLES,
-    parse_duration,
-    query_fault,
-    scalar_of,
-    spelt_duration,
-)
-from reconciler.yaml.documents import Document
-
-S = TypeVar("S", bound=msgspec.Struct)
+from reconciler.policy.kinds.fields import MOST_DURATION, VARIABLES, parse_duration, query_fault, spelt_duration
+from reconciler.yaml.documents import Document, inside
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class Place(Struct, frozen=True, order=True):
     """A place in a policy file; `line` and `column` are 1-based."""
 
     file: str
@@ -36,7 +26,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
         return f"{self.file}:{self.line}"
 
 
-class Calendars(msgspec.Struct, frozen=True):
+class Calendars(Struct, frozen=True):
     """The Calendars that a document may name, None for those that are broken themselves.
 
     `complete` False: some document could not be read, and may be one more.
@@ -49,8 +39,8 @@ class Calendars(msgspec.Struct, frozen=True):
 class PolicyDocument:
     """One document of a `kind`, of `tenant` ("": the platform), and the policy that is made of it.
 
-    What is wrong with its values is gathered in `problems`. `spec` are the fields of the policy with their defaults, in
-    the form of its kind.
+    What is wrong with its values is gathered in `problems`; values of the wrong shape are `taken_out`. `spec` are the
+    fields of the policy with their defaults, in the form of its kind.
     """
 
     def __init__(self, source: Document, kind: str = "", tenant: str = "", calendars: Calendars | None = None) -> None:
@@ -60,8 +50,9 @@ class PolicyDocument:
         self.calendars = calendars or Calendars()
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.taken_out: list[Path] = []
         self.policy: Any = None
-        self.spec: msgspec.Struct | None = None
+        self.spec: Struct | None = None
 
     @property
     def place(self) -> Place:
@@ -76,39 +67,32 @@ class PolicyDocument:
         stated = (*path, "limits")
         return Place(self.source.file, *self.source.place(path if self.get(stated) is None else stated, key=True))
 
-    def read(self, kind: str, fields: type[S], part: str = "") -> S:
-        """Return the document as `fields`, those of `kind` or of a `part` of its schema; problems are gathered.
-
-        What is wrong is taken out of the document and left at its default, so that the rest can still be judged.
-        """
-        try:
-            return msgspec.convert(self.source.value, fields, dec_hook=scalar_of)
-        except (msgspec.ValidationError, RecursionError):
-            from reconciler.policy.problems import shape_problems
-
-            self.problems += shape_problems(self.source, kind, part)
-            found: S = self._left(self.source.value, _type_info(fields), ())
-            return found
-
     def get(self, path: Path) -> Any:
         """Return the value at `path` as it was written; None where it, or anything above it, is missing or null."""
         value = self.source.value
         for step in path:
-            if isinstance(value, dict):
-                value = value.get(step)
-            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-                value = value[step]
-            else:
-                return None
+            value = inside(value, step)
         return value
 
+    def take_out(self, path: Path) -> None:
+        """Leave out the value at `path`, of which a problem has been reported; in a list None stands in its place."""
+        self.taken_out.append(path)
+        if not path:
+            self.source.value = {}
+            return
+        parent = self.get(path[:-1])
+        if isinstance(parent, dict):
+            parent.pop(path[-1], None)
+        elif isinstance(parent, list) and isinstance(path[-1], int):
+            parent[path[-1]] = None
+
     def is_judged(self, path: Path) -> bool:
-        """Return whether nothing at `path`, above or below it was wrong in shape."""
-        return self.source.is_judged(path)
+        """Return whether nothing at `path`, above or below it was taken out, or is missing and has to be there."""
+        return not any(all(map(eq, path, gone)) for gone in self.taken_out)
 
     def add(self, path: Path, message: str, *, key: bool = False) -> None:
         """Add a problem, unless one at the same value, around it or inside it has been added already."""
-        if self.source.is_judged(path):
+        if self.is_judged(path):
             self.problems.append(self.source.problem(path, message, key=key))
 
     def warn(self, path: Path, message: str) -> None:
@@ -125,48 +109,3 @@ class PolicyDocument:
         fault = query_fault(text, variables)
         if fault is not None:
             self.add(path, fault)
-
-    def _left(self, value: Any, kind: inspect.Type, path: tuple[str | int, ...]) -> Any:
-        """Return what is left of `value` as a `kind`, with its default or an empty value where something is missing.
-
-        Unlike msgspec it takes 3.0 for 3, as JSON Schema does.
-        """
-        match kind:
-            case inspect.Metadata(type=inner):
-                return self._left(value, inner, path)
-            case inspect.UnionType(types=types):  # of int and float the latter, and text where it may be one, too
-                stated = [one for one in types if not isinstance(one, inspect.NoneType)]
-                return None if value is None and len(stated) < len(types) else self._left(value, stated[-1], path)
-            case inspect.StructType():
-                return self._struct(value if isinstance(value, dict) else {}, kind, path)
-            case inspect.CustomType(cls=scalar):
-                return self._scalar(value, scalar, path)
-            case inspect.VarTupleType(item_type=inner):
-                return tuple(self._left(entry, inner, (*path, n)) for n, entry in enumerate(value or ()))
-            case inspect.DictType(value_type=inner):
-                return {key: self._left(entry, inner, (*path, key)) for key, entry in (value or {}).items()}
-        if value is None:
-            return _EMPTY.get(type(kind), "")
-        whole = isinstance(kind, inspect.IntType | inspect.StrType | inspect.LiteralType)
-        return int(value) if whole and isinstance(value, float) else value
-
-    def _struct(self, value: Mapping[str, Any], kind: inspect.StructType, path: tuple[str | int, ...]) -> Any:
-        found = {
-            field.name: self._left(value.get(name), field.type, (*path, name))
-            for field in kind.fields
-            if value.get(name := field.encode_name) is not None or field.required
-        }
-        return kind.cls(**found)
-
-    def _scalar(self, value: Any, kind: Any, path: Path) -> Any:
-        if value is None:
-            return kind()
-        try:
-            return scalar_of(kind, value)
-        except ValueError:
-            self.check_duration(path, str(value))
-            return kind()
-
-
-_EMPTY: dict[type, Any] = {inspect.IntType: 0, inspect.FloatType: 0, inspect.BoolType: False}
-_type_info = lru_cache(maxsize=128)(inspect.type_info)

@@ -26,6 +26,7 @@ from reconciler.policy.kinds.federated_replica_set import (
 )
 from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, NamespaceName, Replicas, expected, from_fields
 from reconciler.policy.kinds.pod_picker import PodPickerFields
+from reconciler.policy.kinds.reading import read
 from reconciler.policy.kinds.selector import LabelSelectorFields
 from reconciler.untrusted_text import strict_json, unrepeated
 from reconciler.yaml.documents import Document
@@ -123,7 +124,7 @@ def replica_set_of(document: PolicyDocument, fields: ReplicaSetDocument) -> Fede
         if nearest_of(key.rpartition("/")[2], (PREFERENCES.rpartition("/")[2],), likeness=_MISSPELT):
             document.add((*ANNOTATION[:-1], key), f'unknown annotation, did you mean "{PREFERENCES}"?', key=True)
     inside = _annotation(document, metadata.annotations.get(PREFERENCES))
-    preferences = inside.read("ReplicaSet", Preferences, "preferences")
+    preferences = read(inside, "ReplicaSet", Preferences, "preferences")
     check_preferences(inside, ("clusters",), preferences)
     document.problems += [_at_annotation(problem) for problem in inside.problems]
     document.warnings += inside.warnings

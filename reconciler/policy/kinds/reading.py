@@ -1,18 +1,26 @@
-"""What is wrong with the shape of a document, in our own words: jsonschema finds it, by the schema of its kind."""
+"""A policy document read as the structs of its kind; and what does not fit, in our own words: jsonschema finds it, by
+the schema of that kind.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from msgspec import Struct, ValidationError, convert, inspect
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, alternatives, nearest, nearest_of, shown
+from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.schemas import referred, validator_of
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 from reconciler.yaml.documents import Document
 from reconciler.yaml.reader import plain_value
 
+S = TypeVar("S", bound=Struct)
 _TYPES = {
     "string": "a text",
     "integer": "a whole number",
@@ -28,14 +36,24 @@ _MEANT = f"{UNKNOWN}, did you mean"
 _MISSING = "is missing"
 
 
-def shape_problems(document: Document, kind: str, part: str = "") -> list[Problem]:
-    """Return what is wrong with the shape of `document`, a policy of `kind` (or a `part` of its schema), by its schema.
+def read(document: PolicyDocument, kind: str, fields: type[S], part: str = "") -> S:
+    """Return a document as `fields`, those of `kind` or of a `part` of its schema; problems are gathered in it.
 
-    What is wrong is taken out of the document, so that the rest of it can still be judged.
+    What is wrong is taken out of it and left at its default, so that the rest can still be judged.
     """
-    validator = validator_of(kind, part)
-    errors = list(validator.iter_errors(document.value))
-    found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, document, validator.schema)]
+    try:
+        return convert(document.source.value, fields, dec_hook=scalar_of)
+    except (ValidationError, RecursionError):
+        document.problems += _taken_out(document, kind, part)
+        found: S = _left(document, document.source.value, _type_info(fields), ())
+        return found
+
+
+def _taken_out(document: PolicyDocument, kind: str, part: str) -> list[Problem]:
+    """Take out of a document what is of the wrong shape by its schema; return what is wrong with it."""
+    source, validator = document.source, validator_of(kind, part)
+    errors = list(validator.iter_errors(source.value))
+    found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, source, validator.schema)]
     for error in errors:
         _take_out(error, document)
     meant = {_sibling(problem) for problem in found if _MEANT in problem.message}
@@ -65,7 +83,7 @@ def _is_key(error: Any) -> bool:
     return "propertyNames" in error.absolute_schema_path
 
 
-def _take_out(error: Any, document: Document) -> None:
+def _take_out(error: Any, document: PolicyDocument) -> None:
     path = tuple(error.absolute_path)
     if error.validator == "required":
         document.taken_out += [(*path, name) for name in error.validator_value if name not in error.instance]
@@ -215,3 +233,54 @@ def _bounds(schema: Mapping[str, Any]) -> str:
     if "minItems" in schema:
         return f" with at least {schema['minItems']} {'entry' if schema['minItems'] == 1 else 'entries'}"
     return ""
+
+
+# What is left of a document once that is taken out.
+
+
+def _left(document: PolicyDocument, value: Any, kind: inspect.Type, path: tuple[str | int, ...]) -> Any:
+    """Return what is left of `value` as a `kind`, with its default or an empty value where something is missing.
+
+    Unlike msgspec it takes 3.0 for 3, as JSON Schema does.
+    """
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _left(document, value, inner, path)
+        case inspect.UnionType(types=types):  # of int and float the latter, and text where it may be one, too
+            stated = [one for one in types if not isinstance(one, inspect.NoneType)]
+            return None if value is None and len(stated) < len(types) else _left(document, value, stated[-1], path)
+        case inspect.StructType():
+            return _struct(document, value if isinstance(value, dict) else {}, kind, path)
+        case inspect.CustomType(cls=scalar):
+            return _scalar(document, value, scalar, path)
+        case inspect.VarTupleType(item_type=inner):
+            return tuple(_left(document, entry, inner, (*path, n)) for n, entry in enumerate(value or ()))
+        case inspect.DictType(value_type=inner):
+            return {key: _left(document, entry, inner, (*path, key)) for key, entry in (value or {}).items()}
+    if value is None:
+        return _EMPTY.get(type(kind), "")
+    whole = isinstance(kind, inspect.IntType | inspect.StrType | inspect.LiteralType)
+    return int(value) if whole and isinstance(value, float) else value
+
+
+def _struct(document: PolicyDocument, value: Mapping[str, Any], kind: inspect.StructType, path: Path) -> Any:
+    found = {
+        field.name: _left(document, value.get(name), field.type, (*path, name))
+        for field in kind.fields
+        if value.get(name := field.encode_name) is not None or field.required
+    }
+    return kind.cls(**found)
+
+
+def _scalar(document: PolicyDocument, value: Any, kind: Any, path: Path) -> Any:
+    if value is None:
+        return kind()
+    try:
+        return scalar_of(kind, value)
+    except ValueError:
+        document.check_duration(path, str(value))
+        return kind()
+
+
+_EMPTY: dict[type, Any] = {inspect.IntType: 0, inspect.FloatType: 0, inspect.BoolType: False}
+_type_info = lru_cache(maxsize=128)(inspect.type_info)
