@@ -15,7 +15,12 @@ from reconciler.backends.credentials.connection import WEAKNESSES, Connection, w
 from reconciler.backends.credentials.kubeconfig import SERVICE_ACCOUNT, ServerAccess
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.kubeconfig_file import (
+from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
+from reconciler.cli.applied_objects import Manifest, Manifests
+from reconciler.cli.approval import DECLINED, is_approved
+from reconciler.cli.exit_of_run import exit_of_clusters
+from reconciler.cli.kubeconfig_file import (
     KubeconfigEntry,
     KubeconfigFile,
     KubeconfigPlace,
@@ -27,11 +32,6 @@ from reconciler.backends.kubernetes.kubeconfig_file import (
     with_entry,
     with_tokens,
 )
-from reconciler.backends.kubernetes.manifests import Manifest, Manifests
-from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
-from reconciler.cli.approval import DECLINED, is_approved
-from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, auto_approve_option, option, policies_option, terminal_or, verb
 from reconciler.cli.output import say, show

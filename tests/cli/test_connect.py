@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.kubernetes.kubeconfig_file import (
+from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
+from reconciler.cli import connect
+from reconciler.cli.connect import _connected
+from reconciler.cli.doctor_findings import token_finding
+from reconciler.cli.kubeconfig_file import (
     KubeconfigEntry,
     KubeconfigFile,
     KubeconfigSecret,
@@ -19,10 +23,6 @@ from reconciler.backends.kubernetes.kubeconfig_file import (
     with_entry,
     with_tokens,
 )
-from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
-from reconciler.cli import connect
-from reconciler.cli.connect import _connected
-from reconciler.cli.doctor_findings import token_finding
 from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
 from reconciler.model import ServiceAccount
 from tests.pipeline.calls import Folder
