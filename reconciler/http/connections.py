@@ -182,9 +182,7 @@ def _pool_classes(through: Url | None, resolver: Resolver) -> dict[str, type[HTT
             _ask_socks(opened, through, host, port)
         return opened
 
-    class Connection(HTTPConnection):
-        response_class = _Response
-
+    class Connection(_Connection):
         def _new_conn(self) -> socket.socket:
             try:
                 return connect(self._dns_host, self.port)
@@ -218,6 +216,28 @@ class _Response(http.client.HTTPResponse):
                 return
             self.headers = self.msg = None  # type: ignore[assignment]
         raise http.client.HTTPException("the answer itself never comes")
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+    _unsent: bytearray | None = None
+
+    def request(self, method: str, url: str, *args: Any, **options: Any) -> None:
+        """Send a request in one piece: headers that go out before their body wake both sides once more."""
+        if self.sock is None:
+            self.connect()
+        self._unsent = bytearray()
+        try:
+            super().request(method, url, *args, **options)
+        finally:
+            unsent, self._unsent = self._unsent, None
+        self.send(unsent)
+
+    def send(self, data: Any) -> None:
+        if self._unsent is None:
+            super().send(data)
+        else:
+            self._unsent += data
 
 
 class _Socket(socket.socket):

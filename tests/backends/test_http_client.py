@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import redaction
+from reconciler.http import connections as http_connections
 from reconciler.http import resolver as http_resolver
 from reconciler.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.connections import _system_tls as system_tls
@@ -492,6 +493,22 @@ def test_a_check_that_fails_keeps_the_body_back() -> None:
         assert checked == [b"before the body"]
         assert len(server.requests) == 1
         assert server.requests[0].endswith(b"[2]")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_request_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch, tls: bool) -> None:
+    sent: list[bytes] = []
+    send = http_connections._Socket.send
+    monkeypatch.setattr(
+        http_connections._Socket,
+        "send",
+        lambda self, data, flags=0: sent.append(bytes(data)) or send(self, data, flags),
+    )
+    with Server(HELLO, tls=tls) as server:
+        request = HttpRequest("PATCH", server.url, body=b"[1]", check=lambda: None)
+        assert a_client().exchange(request, TimeLimit(60)).status == 200
+        assert server.requests == sent
+        assert sent[0].endswith(b"\r\n\r\n[1]")
 
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
