@@ -1,6 +1,6 @@
 """What would change a decision, the clause of "it would change if ...": codes of a closed list, with values.
 
-Each job finds what would change its own decisions: idling in `idling/change_if.py`, placement in
+Each job finds what would change its own decisions: idling in `idling/explanations.py`, placement in
 `placement/explain.py`.
 """
 

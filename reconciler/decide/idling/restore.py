@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_owner, json_object, read_placed
 from reconciler.decide.decisions import DesiredState, Notice, Verb
 from reconciler.decide.idling.conditions import IdlingCondition
+from reconciler.decide.idling.decide import decisions_of
 from reconciler.decide.idling.notices import notices
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import readable_part, who_idled
 from reconciler.decide.idling.rules import Choice, IdleAction, choices_of
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
-from reconciler.decide.idling.writes import decisions_of
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.decide.removal_guard import FleetGuards
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload

@@ -1,10 +1,14 @@
-"""What would change what is decided about a workload. Only explanations ask for it: no decision looks at it."""
+"""What is said of each workload: what becomes of it and why, and what would change that.
+
+Only explanations ask what would change: no decision looks at it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,22 +16,191 @@ from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import (
     ChangeIf,
     ChangeIfCode,
+    ChangeIfWhenAsked,
     all_changes,
     all_known,
     change_if,
     field_is,
     is_time,
 )
-from reconciler.decide.decisions import Ending
+from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation, equal_priorities
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
-from reconciler.decide.idling.rules import Choice, IdleAction, Rule, choice_of, choose
+from reconciler.decide.idling.notices import (
+    first_idles,
+    nothing_to_idle,
+    notices,
+    overridden,
+    query_notices,
+    undecided,
+)
+from reconciler.decide.idling.observed import IdlingCluster
+from reconciler.decide.idling.rules import (
+    Choice,
+    IdleAction,
+    Rule,
+    choice_of,
+    choose,
+    deciding_names,
+    idled_by,
+    owner_policy,
+)
 from reconciler.decide.idling.state import classify
-from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.idling.verdicts import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
+from reconciler.decide.idling.verdicts import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
+from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.schedule import is_open, open_until, opens_next
-from reconciler.model import ObjectRef
+from reconciler.decide.selectors import left_out
+from reconciler.model import ObjectRef, Run
 
 Choices = Mapping[ObjectRef, Choice]
+
+_LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN)
+_OUTCOMES = {
+    IdleAction.IDLE: "goes idle",
+    IdleAction.OBSERVE: "would go idle",
+    IdleAction.KEEP: "stays idle",
+    IdleAction.WAKE: "wakes",
+    IdleAction.RELEASE: "stays awake",
+    IdleAction.CLEAR: "stays awake",
+    IdleAction.HOLD_BACK: "stays idle",
+    IdleAction.OVERDUE: "stays idle",
+    IdleAction.DEFER: "stays idle",
+}
+_OUTCOMES_OF_MINIMUM = {
+    IdleAction.IDLE: "gets a lower minimum",
+    IdleAction.OBSERVE: "would get a lower minimum",
+    IdleAction.KEEP: "keeps its lower minimum",
+    IdleAction.WAKE: "gets its minimum back",
+    IdleAction.RELEASE: "keeps the minimum that it was given",
+}
+
+
+def explained(clusters: Sequence[IdlingCluster], choices: Choices, run: Run) -> DesiredState:
+    """Return what is said of `choices` and of what they were made from, without any decision."""
+    services = [service for cluster in clusters for service in cluster.services]
+    ordered = list(choices.values())
+    equals = ((choice.subject.verdict.equal_policies, choice.ref) for choice in ordered)
+    unusable = (query_notices(cluster.name, cluster.problems) for cluster in clusters)
+    return DesiredState(
+        undecided=tuple(undecided(ordered, services)),
+        overridden=tuple(overridden(ordered)),
+        notices=(
+            *notices(ordered, services, run),
+            *chain.from_iterable(unusable),
+            *first_idles(ordered),
+            *equal_priorities(equals, "newly idled"),
+        ),
+        explanations=tuple(idling_explanations(choices, services)),
+    )
+
+
+def idling_explanations(choices: Choices, services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
+    """Yield, for every scalable and every policy that selects it or owns its records, what becomes of it and why.
+
+    A selected Service is explained by itself only where no scalable is behind it, or not all are known.
+    """
+    explained: set[ObjectRef] = set()
+    for choice in choices.values():
+        explained.update(service.ref for service in choice.subject.behind)
+        change = ChangeIfWhenAsked(change_if_of, choice, choices)
+        yield from _considered(choice, change, kept_up_until(choice))
+    for service in services:
+        if service.ref not in explained or service.found.undecided:
+            why = nothing_to_idle(service)
+            for name in dict.fromkeys(verdict.policy.name for verdict in service.verdict.won):
+                yield PolicyExplanation(
+                    service.ref, "idling", name, "left as it is", (why,), outranked=_outranked(service.verdict)
+                )
+
+
+def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None) -> Iterator[PolicyExplanation]:
+    subject, verdict, of_autoscaler = choice.subject, choice.subject.verdict, _of_autoscaler(choice)
+    whole: dict[str, Any] = {
+        "ref": subject.scale.runs.ref,
+        "job": "idling",
+        "outcome": _outcome(choice),
+        "change": change,
+        "until": until,
+        "idled": (choice.ref, idled_by(choice)) if choice.subject.is_idle else None,
+        "asleep": _asleep(choice),
+        "idled_at": choice.record.idled_at if choice.record is not None and choice.subject.is_idle else None,
+        "requests": subject.scale.runs.requests,
+        "selected": False,
+        "written": choice.ref if subject.scale.is_paused_kind or subject.scale.hpa_field else None,
+        "outranked": _outranked(verdict) if verdict.lost else (),
+        "services": tuple([service.ref for service in subject.services if is_recorded(service)]),
+    }
+    for name in dict.fromkeys([own.policy.name for own in verdict.won]):
+        selected = name not in subject.left_out_by
+        of_policy = {"reasons": (*_reasons_under(choice, name), *of_autoscaler), "selected": selected}
+        yield PolicyExplanation(
+            policy=name, selected_by=_selected_by(subject, name) if selected else (), **(whole | of_policy)
+        )
+    for why in verdict.excluded:
+        yield PolicyExplanation(policy=why.values["policy"], reasons=(why,), **(whole | {"idled": None}))
+    if not verdict.won and (whole["idled"] or not verdict.excluded):
+        yield PolicyExplanation(policy=owner_policy(choice), reasons=(*choice.reasons, *of_autoscaler), **whole)
+
+
+def _outranked(verdict: Verdict) -> tuple[str, ...]:
+    """Return the policies that select it, and count nowhere: where several won, it is not said over which."""
+    won = {own.policy.name for own in verdict.won}
+    return tuple(sorted({own.policy.name for own in verdict.lost} - won))
+
+
+def _asleep(choice: Choice) -> int:
+    record, scale = choice.record, choice.subject.scale
+    if record is None or not choice.subject.is_idle or not scale.counts:
+        return 0
+    return max(0, record.replicas - scale.replicas)
+
+
+def _of_autoscaler(choice: Choice) -> Reasons:
+    """Return what an autoscaler that is changed in place of the workload does with it."""
+    scale, record = choice.subject.scale, choice.record
+    if not scale.hpa_field:
+        return ()
+    name = f"HorizontalPodAutoscaler/{choice.ref.name}"
+    if scale.hpa_field == "ScaleUp":
+        kept = choice.stays_idle
+        return (reason(ReasonCode.HPA_KEPT_AT_ZERO if kept else ReasonCode.HPA_AT_ZERO, autoscaler=name),)
+    if record is None or not (choice.subject.is_idle and choice.stays_idle):
+        return ()
+    return (reason(ReasonCode.HPA_LOWERED, autoscaler=name, minReplicas=scale.replicas, previous=record.replicas),)
+
+
+def _reasons_under(choice: Choice, policy: str) -> Reasons:
+    """Return the reasons as they stand under `policy`: where others decide, what it says itself comes first."""
+    deciding = deciding_names(choice)
+    if policy in choice.subject.left_out_by:
+        why = left_out(choice.subject.production, (policy,))
+        return (why,) if choice.because is IdlingCondition.PRODUCTION else (*choice.reasons, why)
+    if not deciding or policy in deciding:
+        return choice.reasons
+    verdicts = choice.subject.verdict.won
+    own = next(verdict.reasons for verdict in verdicts if verdict.policy.name == policy)
+    return (*own, reason(ReasonCode.OTHER_POLICY, policies=deciding), *choice.reasons)
+
+
+def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
+    """Return which parts of the selector of `policy` select `subject`."""
+    services = [
+        service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdict.won)
+    ]
+    names = ", ".join(f"Service/{service.ref.name}" for service in services)
+    return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in subject.direct else []))
+
+
+def _outcome(choice: Choice) -> str:
+    if choice.subject.scale.hpa_field == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
+        return _OUTCOMES_OF_MINIMUM[choice.action]
+    is_taken = choice.state is IdleState.TAKEN_OVER
+    if choice.action is not IdleAction.LEAVE and not (is_taken and choice.action is IdleAction.RELEASE):
+        return _OUTCOMES[choice.action]
+    return "left as it is" if is_taken or choice.state in _LEFT else "stays awake"
+
+
+# What would change it.
 
 _A_WAKE_REQUEST = change_if(ChangeIfCode.WAKE_REQUEST)
 _ANOTHER_CLUSTER_STATE = change_if(ChangeIfCode.CLUSTER_STATE)
