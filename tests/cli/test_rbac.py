@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.live import deployed, rights_world
+from tests.live import deployed, rights_cluster
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import documents, downscale, fleet, idling, policy, template
 from tests.real.objects import manifests
@@ -45,7 +45,7 @@ def granted(folder: Path, *policies: str, arguments: tuple[str, ...] = ()) -> se
 
 @pytest.mark.parametrize("writes", [False, True], ids=["plan", "apply"])
 def test_the_rights_of_all_features_are_those_of_deploy(tmp_path: Path, writes: bool) -> None:
-    found = roles(printed(tmp_path, rights_world.POLICIES, arguments=("--activator",)))
+    found = roles(printed(tmp_path, rights_cluster.POLICIES, arguments=("--activator",)))
 
     def rights(all_of_them: Any) -> set[tuple[str, ...]]:
         chosen = [one for one in all_of_them if one.role.startswith("reconciler-apply") is writes]

@@ -60,7 +60,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 @dataclass
-class Desk:
+class Reader:
     """Somebody who follows a page: a folder, a shell with variables, and how the last command ended."""
 
     folder: Folder
@@ -152,6 +152,6 @@ def followed(page: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "folder"
         begin = _FOLDER.search(text)
-        desk = Desk(Folder.copied(ROOT / begin[1], place) if begin else Folder(place))
+        reader = Reader(Folder.copied(ROOT / begin[1], place) if begin else Folder(place))
         place.mkdir(exist_ok=True)
-        return desk.follow(text)
+        return reader.follow(text)

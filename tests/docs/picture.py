@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from tests.docs.pages import ROOT, Desk
+from tests.docs.pages import ROOT, Reader
 from tests.pipeline.calls import Folder
 
 PICTURE = ROOT / "docs" / "images" / "plan.svg"
@@ -18,9 +18,9 @@ _SIZE, _WIDTH, _LINE = 13, 7.85, 19
 
 
 def plan_in_colour() -> str:
-    desk = Desk(Folder(ROOT / "examples" / "quickstart"))
-    said = desk.command(f"{COMMAND} --color always")
-    assert desk.code == 0, said
+    reader = Reader(Folder(ROOT / "examples" / "quickstart"))
+    said = reader.command(f"{COMMAND} --color always")
+    assert reader.code == 0, said
     return said
 
 

@@ -12,12 +12,12 @@ from tests.pipeline.calls import Folder
 
 def imported(folder: Path, peer: str, manifests: str) -> tuple[dict[str, Any], str]:
     """Return the specs of the policies by name, and what is said on stderr; the policies validate."""
-    desk = Folder(folder)
-    desk.write("in/peer.yaml", manifests)
-    said = desk.call("import", peer, "in")
+    cli = Folder(folder)
+    cli.write("in/peer.yaml", manifests)
+    said = cli.call("import", peer, "in")
     assert said.code == 0, said.err
-    desk.write("policies/all.yaml", said.out)
-    valid = desk.call("validate")
+    cli.write("policies/all.yaml", said.out)
+    valid = cli.call("validate")
     assert valid.code == 0, (valid.err, said.out)
     documents = list(yaml.safe_load_all(said.out))
     specs = {one["metadata"]["name"]: one["spec"] for one in documents}

@@ -123,9 +123,9 @@ def test_flags_variables_and_a_config_map_of_the_controller_are_the_default(tmp_
 
 @pytest.mark.parametrize("plural", ["horizontalpodautoscalers", "daemonsets,jobs"])
 def test_a_tool_that_scales_nothing_that_is_scaled_here_has_no_policies(tmp_path, plural):
-    desk = Folder(tmp_path)
-    desk.write("in/peer.yaml", controller("--default-uptime=" + UP, f"--include-resources={plural}") + space(uptime=UP))
-    said = desk.call("import", "kube-downscaler", "in")
+    cli = Folder(tmp_path)
+    cli.write("in/peer.yaml", controller("--default-uptime=" + UP, f"--include-resources={plural}") + space(uptime=UP))
+    said = cli.call("import", "kube-downscaler", "in")
     assert (said.code, said.out) == (64, "")
     assert f"--include-resources: {plural.split(',')[0]}: " in said.err
 

@@ -146,9 +146,9 @@ def test_hours_of_sleep_that_follow_one_another_are_one(tmp_path):
 
 def test_a_control_character_is_written_as_its_escape(tmp_path):
     patch = {"target": {"group": "x\x1b[31m", "kind": "Foo"}, "patch": ""}
-    desk = Folder(tmp_path)
-    desk.write("in/peer.yaml", sleep_info(patches=[patch]))
-    assert "a patch of Foo.x\\x1b[31m has no counterpart" in desk.call("import", "kube-green", "in").out
+    cli = Folder(tmp_path)
+    cli.write("in/peer.yaml", sleep_info(patches=[patch]))
+    assert "a patch of Foo.x\\x1b[31m has no counterpart" in cli.call("import", "kube-green", "in").out
 
 
 def remembered(**data: Any) -> dict[tuple[str, str, str], int]:

@@ -1,4 +1,4 @@
-"""What is added to the cluster of `rights_world` so that a few runs make every kind of write, and what was written."""
+"""What is added to the `rights_cluster` so that a few runs make every kind of write, and what was written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.model import DELETION_COST
-from tests.live import rights_world
+from tests.live import rights_cluster
 from tests.live.asked import kinds
 from tests.live.deployed import OWN
 from tests.pipeline.manifests import documents, policy, target_ref
@@ -29,8 +29,8 @@ from tests.real.proxy import Request
 
 _ANEW = ("overwritten", "selected", "unlabelled", "unmarked", "full")
 NIGHT = documents(
-    rights_world.POLICIES,
-    *map(rights_world.federated, _ANEW),
+    rights_cluster.POLICIES,
+    *map(rights_cluster.federated, _ANEW),
     policy("FederatedReplicaSet", "targeted", "replicas: 5", target_ref(name="targeted"), namespace="shop"),
 )
 DAY = NIGHT.replace("Mon-Sun 20:00-07:00", "Mon-Sun 01:00-02:00")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live import all_writes, deployed, rights_world, stolen
+from tests.live import all_writes, deployed, forbidden_writes, rights_cluster
 from tests.live.asked import Conflicts
 from tests.live.deployed import APPLY, PLAN, refusal
-from tests.live.stolen import Attempt
+from tests.live.forbidden_writes import Attempt
 from tests.pipeline.calls import Folder
 from tests.real import faults
 from tests.real.api import Api, Object
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-ATTEMPTS = list(stolen.attempts())
+ATTEMPTS = list(forbidden_writes.attempts())
 
 
 @contextmanager
@@ -42,10 +42,10 @@ def a_plane(folder: Path, kinds: Iterable[Object] = ()) -> Iterator[ControlPlane
 
 
 @pytest.fixture(scope="module")
-def robbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The cluster of `stolen`."""
-    with a_plane(tmp_path_factory.mktemp("robbed"), stolen.KINDS) as plane:
-        create(plane.api, stolen.objects())
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The cluster of `forbidden_writes`."""
+    with a_plane(tmp_path_factory.mktemp("cluster"), forbidden_writes.KINDS) as plane:
+        create(plane.api, forbidden_writes.objects())
         yield plane
 
 
@@ -57,39 +57,39 @@ def said(api: Api, attempt: Attempt) -> str:
 def test_forty_writes_are_tried_and_each_policy_has_some() -> None:
     assert len({attempt.name for attempt in ATTEMPTS}) == len(ATTEMPTS) >= 40
     policies = {one["metadata"]["name"] for one in deployed.admission()}
-    assert {attempt.policy for attempt in ATTEMPTS} == {*policies, stolen.ROLES}
+    assert {attempt.policy for attempt in ATTEMPTS} == {*policies, forbidden_writes.ROLES}
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
-def test_a_stolen_token_is_refused(robbed: ControlPlane, attempt: Attempt) -> None:
+def test_a_stolen_token_is_refused(cluster: ControlPlane, attempt: Attempt) -> None:
     """The request itself is in order; with the roles of deploy/ it is refused, and with every right by its policy."""
     if attempt.dry_runs:
-        assert said(robbed.api, attempt) == "", "an administrator may do it"
-    token = Api(robbed.url, robbed.ca_file, deployed.token(robbed))
+        assert said(cluster.api, attempt) == "", "an administrator may do it"
+    token = Api(cluster.url, cluster.ca_file, deployed.token(cluster))
 
     assert said(token, attempt).startswith("403 ")
     if attempt.policy:
         for account in (APPLY, PLAN):
-            told = said(deployed.with_every_right(robbed.api, account), attempt)
+            told = said(deployed.with_every_right(cluster.api, account), attempt)
             assert told.startswith("403 "), told
             assert f"ValidatingAdmissionPolicy '{attempt.policy}' with binding" in told
 
 
-@pytest.mark.parametrize("write", list(stolen.seldom()), ids=lambda write: write.name)
-def test_what_runs_seldom_write_is_admitted(robbed: ControlPlane, write: Attempt) -> None:
-    assert said(Api(robbed.url, robbed.ca_file, deployed.token(robbed)), write) == ""
+@pytest.mark.parametrize("write", list(forbidden_writes.seldom()), ids=lambda write: write.name)
+def test_what_runs_seldom_write_is_admitted(cluster: ControlPlane, write: Attempt) -> None:
+    assert said(Api(cluster.url, cluster.ca_file, deployed.token(cluster)), write) == ""
 
 
-def test_who_may_place_reads_the_secrets_of_a_namespace_that_opted_in(robbed: ControlPlane) -> None:
+def test_who_may_place_reads_the_secrets_of_a_namespace_that_opted_in(cluster: ControlPlane) -> None:
     """A pod mounts what it likes of its namespace; admission cannot tell whose Secret a template is meant to have."""
-    token = Api(robbed.url, robbed.ca_file, deployed.token(robbed))
-    assert said(token, stolen.mounting("shop")) == ""
-    assert said(token, stolen.mounting("dev")).startswith("403 ")
+    token = Api(cluster.url, cluster.ca_file, deployed.token(cluster))
+    assert said(token, forbidden_writes.mounting("shop")) == ""
+    assert said(token, forbidden_writes.mounting("dev")).startswith("403 ")
 
 
 @dataclass
 class Runs:
-    """The command line under our ServiceAccount, on the cluster of `rights_world`; and what all calls wrote."""
+    """The command line under our ServiceAccount, on the cluster of `rights_cluster`; and what all calls wrote."""
 
     plane: ControlPlane
     proxy: Proxy
@@ -101,7 +101,7 @@ class Runs:
         self.proxy.reset()
         self.proxy.rule(faults.after(self._collect_garbage), matching=_is_delete, times=None)
         Conflicts(self.proxy)
-        said = self.folder.call(*words, "--now", rights_world.NOW, "--quiet")
+        said = self.folder.call(*words, "--now", rights_cluster.NOW, "--quiet")
         assert [f"{one}" for one in self.proxy.requests if one.status == 403] == []
         assert said.code == 0, said.out + said.err
         self.written += [one for one in self.proxy.writes() if one.status < 300]
@@ -124,11 +124,11 @@ def _is_delete(request: Request) -> bool:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
-    """Nothing is written yet; the cluster is as `rights_world` fills it."""
+    """Nothing is written yet; the cluster is as `rights_cluster` fills it."""
     with a_plane(tmp_path / "plane") as plane, Proxy(plane.access(), tmp_path / "proxy") as proxy:
-        rights_world.fill(plane.api)
+        rights_cluster.fill(plane.api)
         access = proxy.access(deployed.token(plane))
-        write_kubeconfig(tmp_path / "kubeconfig.yaml", {rights_world.CLUSTER: access})
+        write_kubeconfig(tmp_path / "kubeconfig.yaml", {rights_cluster.CLUSTER: access})
         yield Runs(plane, proxy, Folder(tmp_path))
 
 
@@ -138,18 +138,18 @@ def test_everything_that_is_written_is_admitted(runs: Runs) -> None:
     made = create(api, all_writes.placed(), "shop")
     create(api, all_writes.waiting_pods(next(one for one in made if one["metadata"]["name"] == "full")), "shop")
     runs.apply(all_writes.NIGHT)
-    rights_world.settle(api)
+    rights_cluster.settle(api)
     runs.apply(all_writes.NIGHT)
     runs.apply(all_writes.DAY)
 
-    rights_world.fill(api)
+    rights_cluster.fill(api)
     runs.apply(all_writes.NIGHT)
     runs.call("wake", "east/dev/Deployment/api", "--for", "1h")
     runs.call("restore", "--all", "--hold", "12h", "--auto-approve")
     create(api, all_writes.of_oc_idle(), "dev")
     runs.call("restore", "--all", "--adopt", "--auto-approve")
 
-    rights_world.fill(api)
+    rights_cluster.fill(api)
     runs.apply(all_writes.NIGHT)
     all_writes.scale_by_hand(api, deployment_path("dev", "db", "statefulsets"), 2)
     runs.apply(all_writes.NIGHT)
@@ -159,7 +159,7 @@ def test_everything_that_is_written_is_admitted(runs: Runs) -> None:
     all_writes.check_awake_and_clear(api)
 
     granted = {(one.verb, one.resource) for one in deployed.every_grant() if one.verb in ("create", "patch", "delete")}
-    assert all_writes.verbs(runs.written) | {("patch", "events")} == granted  # see `stolen.seldom`
+    assert all_writes.verbs(runs.written) | {("patch", "events")} == granted  # see `forbidden_writes.seldom`
     changed = all_writes.changed(runs.written)
     assert changed >= all_writes.FIELDS, sorted(all_writes.FIELDS - changed)
     assert {path.removeprefix("/metadata/") for _, path in changed} >= all_writes.MARKS

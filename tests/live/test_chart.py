@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.live import chart, deployed, rights_world
+from tests.live import chart, deployed, rights_cluster
 from tests.live.chart import CHART, COMPONENTS
 from tests.live.deployed import needs_kubectl
 from tests.pipeline.calls import Folder
@@ -164,7 +164,7 @@ def test_values_that_are_wrong_are_refused(helm: Path, tmp_path: Path, values: M
 @pytest.mark.real
 def test_the_roles_that_rbac_prints_can_be_left_to_it(rendered: Any, tmp_path: Path) -> None:
     with_all, without = (without_helms(rendered({**ALL, "roles": {"create": create}})) for create in (True, False))
-    Folder(tmp_path).write("policies/all.yaml", rights_world.POLICIES)
+    Folder(tmp_path).write("policies/all.yaml", rights_cluster.POLICIES)
     printed = {key[:1] + key[2:] for key in without_helms(yaml.safe_load_all(Folder(tmp_path).call("rbac").out))}
 
     gone = {(kind, name) for kind, _, name in with_all.keys() - without.keys()}

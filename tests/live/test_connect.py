@@ -17,9 +17,8 @@ from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli import connect
 from tests.live import deployed
-from tests.live.one_cluster import Desk
 from tests.live.small_fleets import NIGHTS, POLICIES
-from tests.pipeline.calls import Said
+from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import documents, fleet
 from tests.real.api import Api, ApiError
 from tests.real.control_plane import API_ONLY, ControlPlane
@@ -46,11 +45,11 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def desk(plane: ControlPlane, tmp_path: Path) -> Iterator[Desk]:
+def cli(plane: ControlPlane, tmp_path: Path) -> Iterator[Folder]:
     """An administrator of `east`, where nothing of ours is yet, beside the policies."""
-    desk = Desk(tmp_path, write_kubeconfig(tmp_path / "admin", {"admin": plane.access()}))
-    desk.write("policies/all.yaml", POLICIES)
-    yield desk
+    cli = Folder(tmp_path, write_kubeconfig(tmp_path / "admin", {"admin": plane.access()}))
+    cli.write("policies/all.yaml", POLICIES)
+    yield cli
     cleared(plane.api)
 
 
@@ -78,27 +77,27 @@ def token_in(file: Path, user: str = "east") -> str:
     return found
 
 
-def test_what_it_makes_is_enough_for_runs_and_a_second_call_has_nothing_to_do(plane: ControlPlane, desk: Desk) -> None:
-    said = desk.call(*CONNECT)
+def test_what_it_makes_is_enough_for_runs_and_a_second_call_has_nothing_to_do(plane: ControlPlane, cli: Folder) -> None:
+    said = cli.call(*CONNECT)
 
     assert said.code == 0, said
     assert said.out.splitlines()[1:3] == ["  + Namespace reconciler", "  + ServiceAccount reconciler/reconciler"]
-    file = desk.folder / "hub.kubeconfig"
+    file = cli.path / "hub.kubeconfig"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert token_in(file) not in said.out + said.err
-    run = Desk(desk.folder, file)
+    run = Folder(cli.path, file)
     wait_until(lambda: run.call("doctor").code == 0, "the rights to be there")
     assert "OK    east  credentials  the token expires at " in run.call("doctor").out
     assert run.call("apply", "--auto-approve").code == 0
     before = file.read_bytes()
-    again = desk.call(*CONNECT)
+    again = cli.call(*CONNECT)
     assert (again.code, len(again.out.splitlines()), file.read_bytes()) == (0, 1, before), again
 
 
-def test_what_somebody_changed_is_put_right_and_what_is_right_stays(plane: ControlPlane, desk: Desk) -> None:
+def test_what_somebody_changed_is_put_right_and_what_is_right_stays(plane: ControlPlane, cli: Folder) -> None:
     create_missing(plane.api, manifests(*deployed.MEMBER))
 
-    said = desk.call(*CONNECT)
+    said = cli.call(*CONNECT)
 
     assert said.code == 0, said
     assert [line.split()[:3] for line in said.out.splitlines()[1:-2]] == [
@@ -122,10 +121,10 @@ def desk_roles(api: Api) -> list[Any]:
 
 
 def test_stopped_before_any_write_and_called_again_it_comes_to_the_same_end(
-    plane: ControlPlane, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    plane: ControlPlane, cli: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = ApiClient.send
-    assert desk.call(*CONNECT).code == 0
+    assert cli.call(*CONNECT).code == 0
     undisturbed = ours(plane.api)
     writes = 0
 
@@ -141,15 +140,15 @@ def test_stopped_before_any_write_and_called_again_it_comes_to_the_same_end(
 
     code, number = 130, 0
     while code == 130:
-        (desk.folder / "hub.kubeconfig").unlink()
+        (cli.path / "hub.kubeconfig").unlink()
         cleared(plane.api)
         writes = 0
         stops_at(number)
-        code = desk.call(*CONNECT).code
+        code = cli.call(*CONNECT).code
         stops_at(1000)
-        assert desk.call(*CONNECT).code == 0
+        assert cli.call(*CONNECT).code == 0
         assert ours(plane.api) == undisturbed
-        assert token_in(desk.folder / "hub.kubeconfig").count(".") == 2
+        assert token_in(cli.path / "hub.kubeconfig").count(".") == 2
         number += 1
     assert (code, number) == (0, len(undisturbed) + 2), "each object but the namespace, and the token"
 
@@ -162,17 +161,17 @@ def a_token(plane: ControlPlane, *, life: float = 3600, left: float) -> str:
 
 
 def test_a_token_that_expires_is_warned_of_and_renewed_and_a_member_that_fails_stops_no_other(
-    plane: ControlPlane, desk: Desk
+    plane: ControlPlane, cli: Folder
 ) -> None:
-    assert desk.call(*CONNECT).code == 0
+    assert cli.call(*CONNECT).code == 0
     expiring = a_token(plane, left=20)
     expired = a_token(plane, left=-61)  # the API server lets a minute pass
     gone = Access("https://127.0.0.1:1", plane.ca_file, {"token": expiring})
     static = Access(plane.url, plane.ca_file, {"token": plane.admin_token})
     file = write_kubeconfig(
-        desk.folder / "hub.kubeconfig", {"away": gone, "east": plane.access(expiring), "static": static}
+        cli.path / "hub.kubeconfig", {"away": gone, "east": plane.access(expiring), "static": static}
     )
-    run = Desk(desk.folder, file)
+    run = Folder(cli.path, file)
     warned = wait_for_line(run, "WARN  east  credentials")
     assert "`reconciler connect east`" in warned
 
@@ -199,7 +198,7 @@ def test_a_token_that_expires_is_warned_of_and_renewed_and_a_member_that_fails_s
     assert run.call("connect", "--rotate", "--file", "hub.kubeconfig").code == 1
 
 
-def wait_for_line(run: Desk, begin: str) -> str:
+def wait_for_line(run: Folder, begin: str) -> str:
     found: list[str] = []
 
     def there() -> bool:
@@ -212,24 +211,24 @@ def wait_for_line(run: Desk, begin: str) -> str:
 
 @pytest.mark.parametrize(("left", "words"), [(2000, "left as it is until "), (1700, "renewed, its token expires at ")])
 def test_it_is_renewed_past_half_of_its_life_and_not_before(
-    plane: ControlPlane, desk: Desk, left: int, words: str
+    plane: ControlPlane, cli: Folder, left: int, words: str
 ) -> None:
-    assert desk.call(*CONNECT).code == 0
+    assert cli.call(*CONNECT).code == 0
     token = a_token(plane, life=3600, left=left)
-    file = write_kubeconfig(desk.folder / "hub.kubeconfig", {"east": plane.access(token)})
+    file = write_kubeconfig(cli.path / "hub.kubeconfig", {"east": plane.access(token)})
 
-    said = rotated(desk)
+    said = rotated(cli)
 
     assert said.out.startswith(f"east: {words}"), said
     assert (token_in(file) == token) is words.startswith("left")
 
 
-def rotated(desk: Desk) -> Said:
+def rotated(cli: Folder) -> Said:
     """What rotation says once the API server knows of the rights."""
     found: list[Said] = []
 
     def done() -> bool:
-        found[:] = [desk.call("connect", "--rotate", "--file", "hub.kubeconfig")]
+        found[:] = [cli.call("connect", "--rotate", "--file", "hub.kubeconfig")]
         return found[0].code == 0
 
     wait_until(done, "the right to ask for a token")
@@ -261,14 +260,14 @@ def secret_text(api: Api) -> str:
 
 
 def test_the_cron_job_renews_what_is_in_the_secret_with_the_one_right_it_has(
-    plane: ControlPlane, desk: Desk, pod: None
+    plane: ControlPlane, cli: Folder, pod: None
 ) -> None:
     """As in its pod: the Secret is mounted, and written to as the ServiceAccount token-rotation."""
     api = plane.api
     to_secret = ("connect", "east", "--admin-context", "admin", "--hub", "admin", "--auto-approve")
-    assert desk.call(*to_secret).code == 0
-    assert desk.call(*to_secret).out.count("\n") == 1
-    mounted = desk.folder / "mounted"
+    assert cli.call(*to_secret).code == 0
+    assert cli.call(*to_secret).out.count("\n") == 1
+    mounted = cli.path / "mounted"
     text = yaml.safe_load(secret_text(api))
     text["users"][0]["user"]["token"] = a_token(plane, left=20)
     api.patch(SECRET, {"data": {"kubeconfig": base64.b64encode(yaml.safe_dump(text).encode()).decode()}})
@@ -278,11 +277,11 @@ def test_the_cron_job_renews_what_is_in_the_secret_with_the_one_right_it_has(
     api.create(f"/apis/batch/v1/namespaces/{OWN}/cronjobs", cron_job)
     (container,) = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     rotate = [word.replace("/etc/reconciler/kubeconfig", "mounted") for word in container["args"]]
-    wait_until(lambda: desk.call(*rotate).code == 0, "the right to patch")
+    wait_until(lambda: cli.call(*rotate).code == 0, "the right to patch")
     assert secret_text(api) != mounted.read_text()
     renewed = secret_text(api)
 
-    late = desk.call(*rotate)
+    late = cli.call(*rotate)
 
     assert late.code == 6
     where = "error: hub: Secret reconciler/reconciler-kubeconfig"
@@ -296,18 +295,18 @@ def test_the_cron_job_renews_what_is_in_the_secret_with_the_one_right_it_has(
 
 
 def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_else(
-    plane: ControlPlane, desk: Desk
+    plane: ControlPlane, cli: Folder
 ) -> None:
     api = plane.api
-    assert desk.call(*CONNECT).code == 0
+    assert cli.call(*CONNECT).code == 0
     create_missing(api, manifests(deployed.OWN_TOKEN))
     objects = deployed.admission("member/admission", "components/own-token")
     deployed.admit(api, objects)
     try:
-        said = desk.call(*CONNECT)
+        said = cli.call(*CONNECT)
         assert (said.code, said.err) == (0, ""), "it sees the admission policies"
-        write_kubeconfig(desk.folder / "hub.kubeconfig", {"east": plane.access(a_token(plane, left=20))})
-        assert rotated(desk).out.startswith("east: renewed")
+        write_kubeconfig(cli.path / "hub.kubeconfig", {"east": plane.access(a_token(plane, left=20))})
+        assert rotated(cli).out.startswith("east: renewed")
         thief = deployed.with_every_right(api, deployed.APPLY)
         create_missing(api, manifests(deployed.DEPLOY / "member" / "service-accounts.yaml"))
         for name, spec, allowed in (
@@ -324,24 +323,24 @@ def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_els
             api.delete(paths.of(one))
 
 
-def test_nothing_is_done_where_nobody_says_yes(plane: ControlPlane, desk: Desk) -> None:
-    said = desk.call(*CONNECT[:-1])
+def test_nothing_is_done_where_nobody_says_yes(plane: ControlPlane, cli: Folder) -> None:
+    said = cli.call(*CONNECT[:-1])
 
     assert (said.code, said.err) == (64, "error: connect: there is no terminal to ask on, expected --auto-approve\n")
     assert ours(plane.api) == {}
 
 
-def test_with_its_service_account_every_token_goes_and_it_is_connected_anew(plane: ControlPlane, desk: Desk) -> None:
-    assert desk.call(*CONNECT).code == 0
-    file = desk.folder / "hub.kubeconfig"
+def test_with_its_service_account_every_token_goes_and_it_is_connected_anew(plane: ControlPlane, cli: Folder) -> None:
+    assert cli.call(*CONNECT).code == 0
+    file = cli.path / "hub.kubeconfig"
     stolen = token_in(file)
     plane.api.delete(f"/api/v1/namespaces/{OWN}/serviceaccounts/reconciler")
 
-    assert desk.call(*CONNECT).code == 0
+    assert cli.call(*CONNECT).code == 0
 
     thief = plane.api.with_headers({"Authorization": f"Bearer {stolen}"})
     wait_until(lambda: deployed.refusal(thief, "GET", "/version").startswith("401"), "the old token to be refused")
-    run = Desk(desk.folder, file)
+    run = Folder(cli.path, file)
     wait_until(lambda: run.call("doctor").code == 0, "the new one to have the rights")
 
 
@@ -349,24 +348,22 @@ PAGE = deployed.DEPLOY.parent / "docs" / "how-to" / "connect-members.md"
 
 
 @deployed.needs_kubectl
-def test_the_commands_of_the_documentation_work_and_print_what_it_says(plane: ControlPlane, desk: Desk) -> None:
+def test_the_commands_of_the_documentation_work_and_print_what_it_says(plane: ControlPlane, cli: Folder) -> None:
     """With three contexts for the one API server."""
     create_missing(plane.api, manifests(*deployed.MEMBER, deployed.OWN_TOKEN))
     names = {name: plane.access() for name in ("eu-west", "us-east", "us-east-admin")}
-    write_kubeconfig(desk.kubeconfig, names)
+    write_kubeconfig(cli.kubeconfig, names)
     clusters = ["us-east", "{name: eu-west, connection: {inCluster: true}}"]
-    desk.write("policies/all.yaml", documents(fleet(clusters, name="mine", home="eu-west"), NIGHTS))
+    cli.write("policies/all.yaml", documents(fleet(clusters, name="mine", home="eu-west"), NIGHTS))
     shown = deployed.blocks_of(PAGE, "text")[0].splitlines()
 
-    said = desk.call(*shown[0].split()[2:], "--yes")
+    said = cli.call(*shown[0].split()[2:], "--yes")
 
     assert said.code == 0, said
     expected = [line for line in shown[1:] if not line.startswith("Apply these changes?")]
     assert [without_what_differs(line) for line in said.out.splitlines()] == list(map(without_what_differs, expected))
     script = "".join(deployed.blocks_of(PAGE, "sh")).replace("reconciler connect", "reconciler connect --yes")
-    assert "with a token of reconciler/reconciler for 90d at most" in deployed.shell(
-        script, desk.folder, desk.kubeconfig
-    )
+    assert "with a token of reconciler/reconciler for 90d at most" in deployed.shell(script, cli.path, cli.kubeconfig)
 
 
 def without_what_differs(line: str) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.kubernetes.rights import RIGHTS, role_rules
-from tests.live.one_cluster import Desk, allow
+from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import fleet, idling
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_service
-from tests.real.worlds import create
+from tests.real.worlds import allow, create
 
 NIGHT = "2035-11-20T23:00:00Z"
 POLICIES = idling('namespaces: {include: ["test-*"]}, services: {}', name="idle-nights")
@@ -30,20 +30,20 @@ def world(api_server: ControlPlane, api_namespace: str) -> str:
 
 
 @pytest.fixture
-def desk(api_server: ControlPlane, world: str, tmp_path: Path) -> Desk:
+def cli(api_server: ControlPlane, world: str, tmp_path: Path) -> Folder:
     """Who may list what is in the namespace `world`, and nothing else."""
     token = api_server.service_account(world, "reader")
     rules = role_rules(right for right in RIGHTS if not (right.apply or right.own or right.name or right.use))
     inside = [rule for rule in rules if rule["resources"] != ["namespaces"]]
     own = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"], "resourceNames": [world]}
     allow(api_server.api, "reader", world, [*inside, own], inside=world)
-    desk = Desk(tmp_path, api_server.kubeconfig("member", token=token))
-    desk.write("policies/idling.yaml", POLICIES)
-    return desk
+    cli = Folder(tmp_path, api_server.kubeconfig("member", token=token))
+    cli.write("policies/idling.yaml", POLICIES)
+    return cli
 
 
-def test_what_may_not_be_listed_is_unknown_and_names_the_rule_that_is_missing(desk: Desk, world: str) -> None:
-    said = desk.call("plan", "--context", "member", "--now", NIGHT, "-o", "json", "--fail-on", "unknown")
+def test_what_may_not_be_listed_is_unknown_and_names_the_rule_that_is_missing(cli: Folder, world: str) -> None:
+    said = cli.call("plan", "--context", "member", "--now", NIGHT, "-o", "json", "--fail-on", "unknown")
     unknown = json.loads(said.out)["unknown"]
     assert said.code == 6
     assert json.loads(said.out)["actions"] == []
@@ -51,9 +51,9 @@ def test_what_may_not_be_listed_is_unknown_and_names_the_rule_that_is_missing(de
     assert str(unknown).count(", or look at one namespace: -n NAMESPACE") == len(unknown) > 10
 
 
-def test_a_fleet_beside_a_context_is_refused(desk: Desk) -> None:
-    desk.write("policies/fleet.yaml", FLEET)
-    said = desk.call("plan", "--context", "member")
+def test_a_fleet_beside_a_context_is_refused(cli: Folder) -> None:
+    cli.write("policies/fleet.yaml", FLEET)
+    said = cli.call("plan", "--context", "member")
     assert said.code == 64
     assert said.err.startswith("error: --context: policies/fleet.yaml:1 is a Fleet, expected policies without one;"), (
         said.err
@@ -64,12 +64,12 @@ def test_a_fleet_beside_a_context_is_refused(desk: Desk) -> None:
 def test_one_object_of_a_cluster_without_a_fleet_is_explained(
     api_server: ControlPlane, world: str, tmp_path: Path
 ) -> None:
-    desk = Desk(tmp_path, api_server.kubeconfig("member"))
-    desk.write("policies/idling.yaml", POLICIES.replace("test-*", world))  # limits count all that are selected
-    said = desk.call("explain", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
+    cli = Folder(tmp_path, api_server.kubeconfig("member"))
+    cli.write("policies/idling.yaml", POLICIES.replace("test-*", world))  # limits count all that are selected
+    said = cli.call("explain", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
     assert said.code == 0, said.err
     assert "Next run: idle, replicas 3 -> 0" in said.out
-    ranked = desk.call("rank", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
+    ranked = cli.call("rank", "--context", "member", f"member/{world}/deploy/web", "--now", NIGHT)
     assert ranked.out.startswith(f"member/{world}/Deployment/web: has 3 replicas, and none of its pods was found"), (
         ranked
     )
@@ -93,39 +93,39 @@ def idled(api_server: ControlPlane, api_namespace: str) -> str:
 def test_what_a_lost_fleet_idled_is_given_back_through_a_context(
     api_server: ControlPlane, idled: str, tmp_path: Path
 ) -> None:
-    desk = Desk(tmp_path, api_server.kubeconfig("member"))
+    cli = Folder(tmp_path, api_server.kubeconfig("member"))
     without = ("--context", "member", "--own-namespace", "default")
 
     def replicas() -> list[int]:
         path = f"/apis/apps/v1/namespaces/{idled}/deployments"
         return [api_server.api.get(f"{path}/{name}")["spec"]["replicas"] for name in ("api", "web")]
 
-    unknown = desk.call("restore", f"member/{idled}", "--run", "zzzz", *without, "--auto-approve")
+    unknown = cli.call("restore", f"member/{idled}", "--run", "zzzz", *without, "--auto-approve")
     assert unknown.code == 64
     assert (
         f'--run: no idle object below member/{idled} records run "zzzz", expected one of 2: run-1, run-2' in unknown.err
     )
-    assert desk.call("wake", "member", *without).code == 64
+    assert cli.call("wake", "member", *without).code == 64
     assert replicas() == [0, 0]
     reports = ("--report-dir", str(tmp_path / "reports"))
-    said = desk.call("restore", f"member/{idled}", "--run", "run-2", *without, "--auto-approve", *reports)
+    said = cli.call("restore", f"member/{idled}", "--run", "run-2", *without, "--auto-approve", *reports)
     assert (said.code, replicas()) == (0, [0, 3]), said
     (report,) = (tmp_path / "reports").iterdir()
     user = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api_server.api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", user)
     assert json.loads(report.read_text())["user"] == answer["status"]["userInfo"]["username"]
-    said = desk.call("wake", f"member/{idled}", *without)
+    said = cli.call("wake", f"member/{idled}", *without)
     assert (said.code, replicas()) == (0, [3, 3]), said
 
 
 def test_a_context_may_be_called_what_no_cluster_may(api_server: ControlPlane, tmp_path: Path) -> None:
     name = "arn:aws:eks:eu-west-1:1234:cluster/shop"
     config = write_kubeconfig(tmp_path / "kubeconfig", {name: api_server.access()})
-    said = Desk(tmp_path, config).call("plan", "--context", name, "-o", "json")
+    said = Folder(tmp_path, config).call("plan", "--context", name, "-o", "json")
     assert list(json.loads(said.out)["clusters"]) == ["arn-aws-eks-eu-west-1-1234-cluster-shop"], said.err
 
 
 def test_a_context_that_is_not_there_is_told(api_server: ControlPlane, tmp_path: Path) -> None:
-    said = Desk(tmp_path, api_server.kubeconfig("member")).call("plan", "--context", "another")
+    said = Folder(tmp_path, api_server.kubeconfig("member")).call("plan", "--context", "another")
     assert said.code == 1
     assert "another" in said.out, said

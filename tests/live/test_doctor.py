@@ -21,30 +21,29 @@ from reconciler.cli.doctor_findings import clock_finding
 from reconciler.decide.freeze import freezes_text
 from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL
 from reconciler.policy.types import Freeze
-from tests.live.one_cluster import RBAC, Desk
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import APPLY_PATCH
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_service, an_autoscaler, an_object, within
-from tests.real.worlds import create, deployment_path
+from tests.real.worlds import RBAC, create, deployment_path
 
 SOON = ("--request-timeout", "5")
 """What does not answer is tried again for so long; what does answers sooner, on a busy machine too."""
 
 
-def a_desk(folder: Path, contexts: dict[str, Access], own: str) -> Desk:
-    desk = Desk(folder, write_kubeconfig(folder / "kubeconfig", contexts))
+def a_cli(folder: Path, contexts: dict[str, Access], own: str) -> Folder:
+    cli = Folder(folder, write_kubeconfig(folder / "kubeconfig", contexts))
     nights = idling(f"namespaces: {{include: [{own}-app]}}, services: {{}}", name="idle-nights")
     mine = fleet(contexts, f"namespace: {own}", name="mine", home="east")
-    desk.write("policies/all.yaml", documents(mine, nights))
-    return desk
+    cli.write("policies/all.yaml", documents(mine, nights))
+    return cli
 
 
-def findings(desk: Desk, *more: str) -> dict[tuple[str, str], dict[str, Any]]:
+def findings(cli: Folder, *more: str) -> dict[tuple[str, str], dict[str, Any]]:
     """What is found, by cluster and check."""
-    document = json.loads(desk.call("doctor", "-o", "json", *SOON, *more).out)
+    document = json.loads(cli.call("doctor", "-o", "json", *SOON, *more).out)
     return {
         (cluster["name"], finding["check"]): finding
         for cluster in document["clusters"]
@@ -53,8 +52,8 @@ def findings(desk: Desk, *more: str) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def test_all_is_well_for_an_admin(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
-    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
-    said = desk.call("doctor")
+    cli = a_cli(tmp_path, {"east": api_server.access()}, api_namespace)
+    said = cli.call("doctor")
     assert said.code == 0, said
     version = api_server.api.get("/version")["gitVersion"]
     assert said.out.splitlines() == [
@@ -75,19 +74,19 @@ def test_the_roles_it_prints_are_those_that_are_missing(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, verb: str
 ) -> None:
     token = api_server.service_account(api_namespace, "runner")
-    desk = a_desk(tmp_path, {"east": api_server.access(token)}, api_namespace)
-    said = desk.call("doctor", "--for", verb)
+    cli = a_cli(tmp_path, {"east": api_server.access(token)}, api_namespace)
+    said = cli.call("doctor", "--for", verb)
     assert said.code == 6
     for role in yaml.safe_load_all(said.out.partition("---\n")[2]):
         bind(api_server, role, api_namespace)
-    again = desk.call("doctor", "--for", verb)
+    again = cli.call("doctor", "--for", verb)
     if "---\n" in again.out:  # definitions of custom kinds could not be read before, so their kinds were not known
         for role in yaml.safe_load_all(again.out.partition("---\n")[2]):
             bind(api_server, role, api_namespace)
-        again = desk.call("doctor", "--for", verb)
+        again = cli.call("doctor", "--for", verb)
     assert "---" not in again.out
-    assert findings(desk, "--for", verb)["east", "rights"]["state"] == "OK"
-    assert desk.call("plan", "--now", "2035-11-20T12:00:00Z").code == 0
+    assert findings(cli, "--for", verb)["east", "rights"]["state"] == "OK"
+    assert cli.call("plan", "--now", "2035-11-20T12:00:00Z").code == 0
 
 
 def bind(plane: ControlPlane, role: dict[str, Any], account_of: str) -> None:
@@ -111,8 +110,8 @@ def test_what_stands_in_the_way(api_server: ControlPlane, api_namespace: str, tm
     admin = api_server.access()
     insecure = Access(admin.server, None, admin.user, {"insecure-skip-tls-verify": True})
     away = Access("https://127.0.0.1:1", admin.authority, admin.user)
-    desk = a_desk(tmp_path, {"east": admin, "again": insecure, "away": away}, f"{api_namespace}-none")
-    found = findings(desk)
+    cli = a_cli(tmp_path, {"east": admin, "again": insecure, "away": away}, f"{api_namespace}-none")
+    found = findings(cli)
     assert found["away", "server"]["state"] == "FAIL"
     assert found["again", "tls"]["state"] == "FAIL"
     assert found["east", "identity"]["text"] == "the same cluster as again"
@@ -124,12 +123,12 @@ def test_what_stands_in_the_way(api_server: ControlPlane, api_namespace: str, tm
     }
     words = found["east", "writers"]["text"]
     assert words.startswith("of 1 selected workloads: 1 have a HorizontalPodAutoscaler, 1 last written by "), words
-    assert desk.call("doctor", *SOON).code == 6
+    assert cli.call("doctor", *SOON).code == 6
 
 
 def test_nothing_answers(api_server: ControlPlane, tmp_path: Path) -> None:
     away = Access("https://127.0.0.1:1", api_server.ca_file, {"token": "any"})
-    said = a_desk(tmp_path, {"east": away}, "reconciler").call("doctor", *SOON)
+    said = a_cli(tmp_path, {"east": away}, "reconciler").call("doctor", *SOON)
     assert said.code == 1
     assert said.out.startswith("FAIL  east  server ")
 
@@ -137,7 +136,7 @@ def test_nothing_answers(api_server: ControlPlane, tmp_path: Path) -> None:
 def test_the_holder_of_the_lock_is_told(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
     spec = {"holderIdentity": "another run", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
     create(api_server.api, [an_object("coordination.k8s.io/v1", "Lease", "reconciler", spec=spec)], api_namespace)
-    found = findings(a_desk(tmp_path, {"east": api_server.access()}, api_namespace))["east", "lock"]
+    found = findings(a_cli(tmp_path, {"east": api_server.access()}, api_namespace))["east", "lock"]
     assert (found["state"], found["todo"]) == ("WARN", "")
     assert re.fullmatch(rf"Lease {api_namespace}/reconciler is held by another run, renewed \d+d ago", found["text"])
 
@@ -145,14 +144,14 @@ def test_the_holder_of_the_lock_is_told(api_server: ControlPlane, api_namespace:
 def test_metrics_that_policies_ask_for_and_nobody_gives(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
-    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
+    cli = a_cli(tmp_path, {"east": api_server.access()}, api_namespace)
     text = (tmp_path / "policies" / "all.yaml").read_text()
     metric = "{metric: {query: 'sum by (namespace, service) (up)', atMost: 0, window: 5m}}, "
-    desk.write("policies/all.yaml", text.replace("idleWhen: [", f"idleWhen: [{metric}"))
-    assert findings(desk)["east", "metrics"]["todo"] == "set prometheus.url"
+    cli.write("policies/all.yaml", text.replace("idleWhen: [", f"idleWhen: [{metric}"))
+    assert findings(cli)["east", "metrics"]["todo"] == "set prometheus.url"
     broken = text.replace("{name: east}", '{name: east, prometheus: {url: "http://127.0.0.1:1"}}')
-    desk.write("policies/all.yaml", broken)
-    assert findings(desk)["east", "metrics"]["state"] == "FAIL"
+    cli.write("policies/all.yaml", broken)
+    assert findings(cli)["east", "metrics"]["state"] == "FAIL"
 
 
 @pytest.mark.parametrize(
@@ -182,11 +181,11 @@ def test_the_age_of_metrics(
         return Response(json.dumps(body), content_type="application/json")
 
     httpserver.expect_request("/api/v1/query").respond_with_handler(answer)
-    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
+    cli = a_cli(tmp_path, {"east": api_server.access()}, api_namespace)
     text = (tmp_path / "policies" / "all.yaml").read_text()
     url = httpserver.url_for("").rstrip("/")
-    desk.write("policies/all.yaml", text.replace("{name: east}", f'{{name: east, prometheus: {{url: "{url}"}}}}'))
-    found = findings(desk)["east", "metrics"]
+    cli.write("policies/all.yaml", text.replace("{name: east}", f'{{name: east, prometheus: {{url: "{url}"}}}}'))
+    found = findings(cli)["east", "metrics"]
     assert found["state"] == state
     assert found["text"].startswith(words)
 
@@ -208,8 +207,8 @@ def test_clocks(ahead: timedelta | None, state: str, words: str) -> None:
 
 def test_rights_in_one_namespace(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
     token = api_server.service_account(api_namespace, "runner")
-    desk = Desk(tmp_path, api_server.kubeconfig("east", token=token))
-    said = desk.call("doctor", "--context", "east", "-n", api_namespace, "--for", "plan")
+    cli = Folder(tmp_path, api_server.kubeconfig("east", token=token))
+    said = cli.call("doctor", "--context", "east", "-n", api_namespace, "--for", "plan")
     assert said.code == 6
     roles = list(yaml.safe_load_all(said.out.partition("---\n")[2]))
     kinds = {(role["kind"], role["metadata"].get("namespace", "")) for role in roles}
@@ -228,7 +227,7 @@ def test_rights_in_one_namespace(api_server: ControlPlane, api_namespace: str, t
     ],
 )
 def test_what_is_refused(tmp_path: Path, flags: list[str], words: str) -> None:
-    said = Desk(tmp_path, tmp_path / "none").call("doctor", *flags)
+    said = Folder(tmp_path, tmp_path / "none").call("doctor", *flags)
     assert (said.code, said.out, said.err.splitlines()) == (64, "", [f"error: {words}"])
 
 
@@ -237,8 +236,8 @@ def pair(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[tuple[str, str], dict[str, Any]]]:
     """A Fleet of east and west, called in this process: what is found, by cluster and check."""
-    desk = a_desk(tmp_path, {"east": api_server.access(), "west": api_server.access()}, api_namespace)
-    monkeypatch.setenv("KUBECONFIG", str(desk.kubeconfig))
+    cli = a_cli(tmp_path, {"east": api_server.access(), "west": api_server.access()}, api_namespace)
+    monkeypatch.setenv("KUBECONFIG", str(cli.kubeconfig))
 
     def found(code: int, *more: str) -> dict[tuple[str, str], dict[str, Any]]:
         said = Folder(tmp_path).call("doctor", "-o", "json", *more)
@@ -300,10 +299,10 @@ def test_the_state_of_a_cluster_is_told_and_counts(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, state: str, words: str, writes: bool
 ) -> None:
     token = api_server.service_account(api_namespace, "nobody")
-    desk = a_desk(tmp_path, {"east": api_server.access(token)}, f"{api_namespace}-none")
+    cli = a_cli(tmp_path, {"east": api_server.access(token)}, f"{api_namespace}-none")
     text = (tmp_path / "policies" / "all.yaml").read_text()
-    desk.write("policies/all.yaml", text.replace("{name: east}", f"{{name: east, state: {state}}}"))
-    said = desk.call("doctor", "-o", "json")
+    cli.write("policies/all.yaml", text.replace("{name: east}", f"{{name: east, state: {state}}}"))
+    said = cli.call("doctor", "-o", "json")
     assert said.code == 6, said
     (east,) = json.loads(said.out)["clusters"]
     assert {"check": "state", "state": "WARN", "text": words, "todo": ""} in east["findings"]
@@ -326,8 +325,8 @@ def test_what_freezes_who_lives_and_who_else_writes_is_told_in_a_line_each(
     create(api, [an_object("v1", "Namespace", app), within(app, a_service("web"))])
     web = deployment_path(app, "web")
     api.patch(web, a_deployment("web", 2), APPLY_PATCH, fieldManager="argocd-controller", force="true")
-    desk = a_desk(tmp_path, {"east": api_server.access()}, api_namespace)
-    said = desk.call("doctor")
+    cli = a_cli(tmp_path, {"east": api_server.access()}, api_namespace)
+    said = cli.call("doctor")
     assert said.code == 0, said
     lines = said.out.splitlines()
     assert [line for line in lines if line.split()[2] == "freeze"] == [

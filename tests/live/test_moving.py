@@ -22,7 +22,7 @@ import pytest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import Write
 from tests.laws import share_of
-from tests.live.one_cluster import Desk
+from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling, placed, target_ref
 from tests.real.api import Api, Object
 from tests.real.control_plane import API_ONLY, ControlPlane
@@ -164,36 +164,36 @@ def marked(api: Api) -> list[str]:
 def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_is_left(
     plane: ControlPlane, tool: Tool, space: str, night: tuple[datetime, datetime], tmp_path: Path
 ) -> None:
-    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    api, cli = plane.api, Folder(tmp_path, plane.kubeconfig("member"))
     before, up = specs(api, space), pods(api, space)
     put_to_sleep(plane, tool, space, tmp_path)
     wait_until(lambda: len(pods(api, space)) == 1, "1 pods")
     asleep = pods(api, space)
     assert asleep.items() <= up.items()
 
-    said = desk.call("import", tool.name, "--context", "member")
+    said = cli.call("import", tool.name, "--context", "member")
     assert said.code == 0, said.err
-    desk.write("policies/imported.yaml", said.out)
-    assert desk.call("validate").code == 0, said.out
-    adopted = desk.call("adopt", tool.name, "--yes")
+    cli.write("policies/imported.yaml", said.out)
+    assert cli.call("validate").code == 0, said.out
+    adopted = cli.call("adopt", tool.name, "--yes")
     assert adopted.code == 0, adopted
     assert "Applied: 3 of 3 metadata updates." in adopted.out, adopted.out
-    assert desk.call("plan", "--detailed-exitcode").code == 0, desk.call("plan", "-v").out
-    again = desk.call("adopt", tool.name, "--yes")
+    assert cli.call("plan", "--detailed-exitcode").code == 0, cli.call("plan", "-v").out
+    again = cli.call("adopt", tool.name, "--yes")
     assert again.out.endswith(f"\nNothing to adopt: {tool.name} has nothing idle.\n"), again
     late = (night[1] - timedelta(minutes=5)).isoformat()
-    assert desk.call("plan", "--detailed-exitcode", "--now", late).code == 0
+    assert cli.call("plan", "--detailed-exitcode", "--now", late).code == 0
     assert pods(api, space) == asleep
 
     morning = (night[1] + timedelta(minutes=1)).isoformat()
-    woken = desk.call("apply", "--auto-approve", "--now", morning)
+    woken = cli.call("apply", "--auto-approve", "--now", morning)
     assert woken.code == 0, woken
     assert specs(api, space) == before
     wait_until(lambda: len(pods(api, space)) == 6, "6 pods")
     assert asleep.items() <= pods(api, space).items()
 
     again_up = pods(api, space)
-    gone = desk.call("uninstall", "--yes")
+    gone = cli.call("uninstall", "--yes")
     assert gone.code == 0, gone
     assert marked(api) == []
     assert pods(api, space) == again_up
@@ -204,7 +204,7 @@ def test_what_kube_green_remembers_in_a_secret_is_taken_over(
     control_planes: Callable[..., list[ControlPlane]], tmp_path: Path
 ) -> None:
     (plane,) = control_planes(1, parts=API_ONLY)
-    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    api, cli = plane.api, Folder(tmp_path, plane.kubeconfig("member"))
     create(api, [a_crd("SleepInfo", "kube-green.com"), a_namespace("reconciler"), a_namespace("dev")])
     restored = {"Deployment.apps": {"web": '{"spec":{"replicas":3}}'}, "CronJob.batch": {"nightly": '{"spec":{}}'}}
     memory = {"operation-type": "SLEEP", "original-resource-info": json.dumps(restored)}
@@ -213,13 +213,13 @@ def test_what_kube_green_remembers_in_a_secret_is_taken_over(
     secret = an_object("v1", "Secret", "sleepinfo-nights", stringData=memory)
     suspended = a_cron_job("nightly", suspend=True)
     create(api, [a_deployment("web", 0), suspended, a_deployment("off", 0), info, secret], "dev")
-    said = desk.call("import", "kube-green", "--context", "member", "--out", "policies/imported.yaml")
+    said = cli.call("import", "kube-green", "--context", "member", "--out", "policies/imported.yaml")
     assert said.code == 0, said
     at_night = ("--now", "2035-11-20T23:00:00Z")
-    adopted = desk.call("adopt", "kube-green", "--yes", *at_night)
+    adopted = cli.call("adopt", "kube-green", "--yes", *at_night)
     assert adopted.code == 0, adopted
-    assert desk.call("plan", "--detailed-exitcode", *at_night).code == 0
-    woken = desk.call("apply", "--auto-approve", "--now", "2035-11-21T08:01:00Z")
+    assert cli.call("plan", "--detailed-exitcode", *at_night).code == 0
+    woken = cli.call("apply", "--auto-approve", "--now", "2035-11-21T08:01:00Z")
     assert "Plan: 0 to create, 2 to change (2 wake), 0 to delete." in woken.out, woken
     assert specs(api, "dev")["/apis/apps/v1/namespaces/dev/deployments/web"]["replicas"] == 3
 
@@ -253,14 +253,14 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
     control_planes: Callable[..., list[ControlPlane]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (plane,) = control_planes(1, parts=API_ONLY)
-    api, desk = plane.api, Desk(tmp_path, plane.kubeconfig("member"))
+    api, cli = plane.api, Folder(tmp_path, plane.kubeconfig("member"))
     create(api, [a_namespace("reconciler"), a_namespace("dev"), a_namespace("shop")])
     create(api, [a_service("web"), a_deployment("web", 3), an_autoscaler("web", 2, 6), NIGHTLY], "dev")
     create(api, [a_deployment("placed", 8)], "shop")
     excluded = {"metadata": {"annotations": {"reconciler/exclude": "false"}}}
     api.patch("/api/v1/namespaces/shop", excluded)
     before = [specs(api, "dev"), specs(api, "shop")]
-    desk.write("policies/all.yaml", POLICIES)
+    cli.write("policies/all.yaml", POLICIES)
     written = 0
 
     def write(cluster: KubernetesCluster, one: Write) -> None:
@@ -273,16 +273,16 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
     real = KubernetesCluster.write
     for crash_after in range(0, 100, 3 // share_of(3)):
         settle(api)
-        idled = desk.call("apply", "--auto-approve", "--allow-exceed", "nights", "--allow-exceed", "placed")
+        idled = cli.call("apply", "--auto-approve", "--allow-exceed", "nights", "--allow-exceed", "placed")
         assert "Replicas: 6 fewer (member)." in idled.out, (crash_after, idled)
         written = crash_after
         with monkeypatch.context() as patched:
             patched.setattr(KubernetesCluster, "write", write)
             try:
-                whole = desk.call("uninstall", "--yes")
+                whole = cli.call("uninstall", "--yes")
             except Crash:
                 whole = None
-        gone = desk.call("uninstall", "--yes")
+        gone = cli.call("uninstall", "--yes")
         assert gone.code == 0, (crash_after, gone)
         assert marked(api) == [], crash_after
         assert [specs(api, "dev"), specs(api, "shop")] == before, crash_after
@@ -295,25 +295,25 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
 def test_uninstall_releases_what_placement_raised_and_wakes_what_it_lowered_to_its_number_of_before(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
-    api, space, desk = api_server.api, api_namespace, Desk(tmp_path, api_server.kubeconfig("member"))
+    api, space, cli = api_server.api, api_namespace, Folder(tmp_path, api_server.kubeconfig("member"))
     create_missing(api, [a_namespace("reconciler")])
     create(api, [a_deployment("raised", 2), a_deployment("lowered", 8)], space)
     asleep = f"namespaces: {{include: [{space}]}}, workloads: {{kinds: [Deployment]}}"
     here = "clusters: {member: {weight: 1}}"
     policies = [placed(5, here, target_ref(name=name), name=name, namespace=space) for name in ("raised", "lowered")]
     of_fleet = fleet(["member"], name=space)
-    desk.write("policies/all.yaml", documents(of_fleet, *policies))
-    assert desk.call("apply", "--auto-approve").code == 0
+    cli.write("policies/all.yaml", documents(of_fleet, *policies))
+    assert cli.call("apply", "--auto-approve").code == 0
     nights = idling(asleep, "minAge: 0s", "minAwake: 0s", downtime='"00:00-24:00"')
-    desk.write("policies/all.yaml", documents(of_fleet, *policies, nights))
+    cli.write("policies/all.yaml", documents(of_fleet, *policies, nights))
     for path, one in workloads(api, space):
         replicas = one["spec"]["replicas"]
         assert replicas == 5
         counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
         api.patch(f"{path}/status", {"status": {**counts, "observedGeneration": one["metadata"]["generation"]}})
-    assert desk.call("apply", "--auto-approve").code == 0
+    assert cli.call("apply", "--auto-approve").code == 0
     assert {one["spec"]["replicas"] for _, one in workloads(api, space)} == {0}
-    gone = desk.call("uninstall", "--yes")
+    gone = cli.call("uninstall", "--yes")
     assert gone.code == 0, gone
     found = {one["metadata"]["name"]: one for _, one in workloads(api, space)}
     assert {name: one["spec"]["replicas"] for name, one in found.items()} == {"raised": 5, "lowered": 8}

@@ -16,7 +16,6 @@ from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
 from reconciler.model import ObjectRef, PatchOperation, ServiceAccount, Write
-from tests.live.one_cluster import Desk
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.control_plane import ControlPlane
@@ -130,16 +129,16 @@ def test_it_sees_what_a_night_wrote_and_that_the_morning_left_nothing(api_server
     """An independent reader of the API: typed objects of another client, not our own decoding."""
     witness = official.AppsV1Api(with_token(api_server))
     core = official.CoreV1Api(with_token(api_server))
-    desk = Desk(policies.parent, api_server.kubeconfig("member"))
+    cli = Folder(policies.parent, api_server.kubeconfig("member"))
     before = witness.read_namespaced_deployment("web", api_namespace)
-    said = desk.call("apply", "policies", "--auto-approve", "--now", "2035-11-20T23:00:00Z")
+    said = cli.call("apply", "policies", "--auto-approve", "--now", "2035-11-20T23:00:00Z")
     assert said.code == 0, said.out + said.err
     asleep = witness.read_namespaced_deployment("web", api_namespace)
     assert asleep.spec.replicas == 0
     assert asleep.metadata.annotations["idling.kubernetes.io/previous-scale"] == "3"
     service = core.read_namespaced_service("web", api_namespace)
     assert any(key.startswith("idling.") for key in service.metadata.annotations)
-    said = desk.call("apply", "policies", "--auto-approve", "--now", "2035-11-21T08:00:00Z")
+    said = cli.call("apply", "policies", "--auto-approve", "--now", "2035-11-21T08:00:00Z")
     assert said.code == 0, said.out + said.err
     awake = witness.read_namespaced_deployment("web", api_namespace)
     assert awake.spec.to_dict() == before.spec.to_dict()

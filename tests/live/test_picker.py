@@ -15,7 +15,7 @@ import yaml
 
 from tests.backends.servers import PickerServer, says
 from tests.live import deployed
-from tests.live.one_cluster import Desk
+from tests.pipeline.calls import Folder
 from tests.real import certificates
 from tests.real.api import MERGE_PATCH, Api, Object
 from tests.real.control_plane import ControlPlane
@@ -72,7 +72,7 @@ class World:
         self.plane, self.api, self.service, self.folder = plane, plane.api, service, folder
         self.picker = PickerProcess(plane, folder)
         runs = write_kubeconfig(folder / "runs.yaml", {"member": plane.access(deployed.token(plane))})
-        self.desk = Desk(folder, runs)
+        self.cli = Folder(folder, runs)
         self.names = 0
 
     def write_policies(self) -> None:
@@ -87,10 +87,10 @@ class World:
             {"apiVersion": "reconciler/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": one}
             for kind, name, one in (("Fleet", "fleet", fleet), ("DownscalePolicy", "workers", spec))
         ]
-        self.desk.write("policies/all.yaml", yaml.safe_dump_all(documents))
+        self.cli.write("policies/all.yaml", yaml.safe_dump_all(documents))
 
     def apply(self) -> str:
-        said = self.desk.call("apply", "policies", "--auto-approve", "--quiet")
+        said = self.cli.call("apply", "policies", "--auto-approve", "--quiet")
         assert said.code == 0, said.out + said.err
         return said.out
 

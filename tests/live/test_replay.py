@@ -16,7 +16,7 @@ import pytest
 
 from tests.forecast.replays import FLEET, SHAPES, Past, a_policy
 from tests.forecast.traffic import NOISE, OFFICE, SCRAPE, SHOP, Calls, calls
-from tests.live.one_cluster import Desk
+from tests.pipeline.calls import Folder
 from tests.real.api import Api
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.objects import a_deployment, a_namespace, a_service, within
@@ -51,14 +51,14 @@ def test_a_replay_is_what_runs_did(
     ]
     [plane] = control_planes(1, parts=API_ONLY, flags=["--event-ttl=5m"])
     create(plane.api, objects_of(made))
-    desk = Desk(tmp_path, plane.kubeconfig("a"))
-    desk.write("policies/all.yaml", policies_of(made, prometheus_server(series_of(made, end)).url, window))
+    cli = Folder(tmp_path, plane.kubeconfig("a"))
+    cli.write("policies/all.yaml", policies_of(made, prometheus_server(series_of(made, end)).url, window))
 
     length = f"{days}d"
-    said = desk.call("forecast", "policies", "--replay", length, "--now", rfc3339(end), "--tick", tick, "-o", "json")
+    said = cli.call("forecast", "policies", "--replay", length, "--now", rfc3339(end), "--tick", tick, "-o", "json")
     assert said.code == 0, said.err
     foretold = json.loads(said.out)
-    past = played(desk, plane.api, made, timedelta(seconds=foretold["tickSeconds"]), end)
+    past = played(cli, plane.api, made, timedelta(seconds=foretold["tickSeconds"]), end)
 
     told = foretold["replay"]["policies"]
     number, seconds, wakes = past.waiting(end)
@@ -90,11 +90,11 @@ def test_what_is_suggested_are_the_hours_of_the_generator(
     ]
     [plane] = control_planes(1, parts=API_ONLY)
     create(plane.api, objects_of(made))
-    desk = Desk(tmp_path, plane.kubeconfig("a"))
-    desk.write("policies/all.yaml", policies_of(made, prometheus_server(series_of(made, end)).url, "30m"))
+    cli = Folder(tmp_path, plane.kubeconfig("a"))
+    cli.write("policies/all.yaml", policies_of(made, prometheus_server(series_of(made, end)).url, "30m"))
 
     def suggested(namespace: str) -> str:
-        said = desk.call("suggest", "-n", namespace, "--now", rfc3339(end))
+        said = cli.call("suggest", "-n", namespace, "--now", rfc3339(end))
         assert said.code == 0, said.err
         return said.out
 
@@ -103,11 +103,11 @@ def test_what_is_suggested_are_the_hours_of_the_generator(
     assert suggested("noise").startswith("# No window found: each of 6 Services")
 
 
-def played(desk: Desk, api: Api, made: Sequence[Calls], tick: timedelta, end: datetime) -> Past:
+def played(cli: Folder, api: Api, made: Sequence[Calls], tick: timedelta, end: datetime) -> Past:
     """Apply at each tick up to `end`, and see what the API server says then."""
     past, at = Past(made), START
     while at < end:
-        said = desk.call("apply", "policies", "--now", rfc3339(at), "--auto-approve", "--quiet")
+        said = cli.call("apply", "policies", "--now", rfc3339(at), "--auto-approve", "--quiet")
         assert said.code == 0, f"{at}: {said.out}{said.err}"
         for one in api.items("/apis/apps/v1/deployments"):
             past.note(at, f"{one['metadata']['namespace']}/{one['metadata']['name']}", one["spec"]["replicas"])

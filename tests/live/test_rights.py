@@ -15,11 +15,10 @@ import yaml
 from pytest_httpserver import HTTPServer
 
 from reconciler.decide.annotations import CAUSE
-from tests.live import deployed, rights_world
+from tests.live import deployed, rights_cluster
 from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant
-from tests.live.one_cluster import Desk
-from tests.live.scene import Scene
+from tests.live.rights_cluster import RightsCluster
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet
 from tests.real.api import MERGE_PATCH, Api, ApiError
@@ -45,85 +44,85 @@ _NOT_TOLD = {("list", "leases"), *_AGAIN}
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsCluster]:
     from tests.real.control_plane import API_ONLY, ControlPlane
     from tests.real.proxy import Proxy
 
     folder = Folder(tmp_path_factory.mktemp("rights"))
-    folder.write("policies/all.yaml", rights_world.POLICIES)
+    folder.write("policies/all.yaml", rights_cluster.POLICIES)
     with started(ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)) as plane:
         deployed.install(plane.api)
         with Proxy(plane.access(), folder.path / "proxy") as proxy:
             tokens = {account: deployed.token(plane, account) for account in (APPLY, PLAN)}
             accesses = {account: proxy.access(token) for account, token in tokens.items()}
-            yield Scene(plane, proxy, folder, {**accesses, "admin": proxy.access()})
+            yield RightsCluster(plane, proxy, folder, {**accesses, "admin": proxy.access()})
 
 
 @pytest.fixture(scope="module")
-def undisturbed(scene: Scene) -> dict[tuple[str, str, str], Any]:
+def undisturbed(cluster: RightsCluster) -> dict[tuple[str, str, str], Any]:
     """How the world ends when nothing is in the way."""
-    scene.fill()
-    assert scene.apply(APPLY).code == 0
-    return scene.come_to_rest()
+    cluster.fill()
+    assert cluster.apply(APPLY).code == 0
+    return cluster.come_to_rest()
 
 
-def test_the_plan_role_sees_all_that_an_admin_sees(scene: Scene) -> None:
-    scene.fill()
+def test_the_plan_role_sees_all_that_an_admin_sees(cluster: RightsCluster) -> None:
+    cluster.fill()
 
-    said = scene.plan(PLAN, "-o", "json")
+    said = cluster.plan(PLAN, "-o", "json")
 
     assert (said.code, json.loads(said.out)["unknown"]) == (0, {})
-    assert said.out == scene.plan("admin", "-o", "json").out
+    assert said.out == cluster.plan("admin", "-o", "json").out
 
 
-def test_the_plan_role_is_enough_for_a_snapshot(scene: Scene) -> None:
-    scene.fill()
+def test_the_plan_role_is_enough_for_a_snapshot(cluster: RightsCluster) -> None:
+    cluster.fill()
 
-    said = scene.call(scene.accesses[PLAN], "snapshot", "taken", "--policies", "policies", "--overwrite")
+    said = cluster.call(cluster.accesses[PLAN], "snapshot", "taken", "--policies", "policies", "--overwrite")
 
     assert said.code == 0, said
-    assert [request for request in scene.proxy.requests if request.status == 403] == []
+    assert [request for request in cluster.proxy.requests if request.status == 403] == []
 
 
-def test_the_plan_role_cannot_apply(scene: Scene) -> None:
-    scene.fill()
-    before = rights_world.state(scene.api)
+def test_the_plan_role_cannot_apply(cluster: RightsCluster) -> None:
+    cluster.fill()
+    before = rights_cluster.state(cluster.api)
 
-    said = scene.apply(PLAN)
+    said = cluster.apply(PLAN)
 
     assert said.code == 1, "no credentials for it: nothing was done"
     assert "skipped: east: get leases.coordination.k8s.io" in said.out
     assert "forbidden" in said.out
-    assert rights_world.state(scene.api) == before
-    assert [request for request in scene.proxy.writes() if request.status < 300] == []
+    assert rights_cluster.state(cluster.api) == before
+    assert [request for request in cluster.proxy.writes() if request.status < 300] == []
 
 
-def test_the_apply_role_applies_all_kinds_of_actions_and_no_right_is_too_much(scene: Scene) -> None:
-    scene.fill()
+def test_the_apply_role_applies_all_kinds_of_actions_and_no_right_is_too_much(cluster: RightsCluster) -> None:
+    cluster.fill()
 
-    said = scene.apply(APPLY)
+    said = cluster.apply(APPLY)
 
     assert said.code == 0, said.out + said.err
     assert re.search(r"\nApplied: (\d+) of \1 changes \(.*\), (\d+) of \2 metadata updates\.\n", said.out), said.out
-    asked = kinds(scene.proxy.requests, deployed.OWN)
+    asked = kinds(cluster.proxy.requests, deployed.OWN)
     every = [one for one in GRANTS if (one.verb, one.resource) not in _AGAIN]
     assert {(one.group, one.resource, one.verb, one.own, one.name) for one in every} == asked
-    assert [request for request in scene.proxy.requests if request.status == 403] == []
-    scene.come_to_rest()
+    assert [request for request in cluster.proxy.requests if request.status == 403] == []
+    cluster.come_to_rest()
 
 
-def test_a_change_that_fails_once_more_raises_the_count_of_its_event(scene: Scene) -> None:
-    scene.fill()
+def test_a_change_that_fails_once_more_raises_the_count_of_its_event(cluster: RightsCluster) -> None:
+    cluster.fill()
     right = next(one for one in GRANTS if (one.verb, one.resource) == ("patch", "statefulsets"))
 
-    with deployed.without(scene.api, right):
-        codes = [scene.apply(APPLY).code for _ in range(2)]
+    with deployed.without(cluster.api, right):
+        codes = [cluster.apply(APPLY).code for _ in range(2)]
 
-    events = scene.api.items("/api/v1/namespaces/dev/events")
+    events = cluster.api.items("/api/v1/namespaces/dev/events")
     [event] = [one for one in events if one["type"] == "Warning" and "patch statefulsets.apps" in one["message"]]
     assert (codes, event["reason"], event["count"]) == ([6, 6], "Failed", 2)
     assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("StatefulSet", "db")
-    asked = kinds(scene.proxy.requests, deployed.OWN)
+    asked = kinds(cluster.proxy.requests, deployed.OWN)
     assert {("", resource, verb, False, "") for verb, resource in _AGAIN} <= asked
 
 
@@ -133,18 +132,20 @@ def _taken_away() -> list[Any]:
 
 
 @pytest.mark.parametrize("right", _taken_away())
-def test_one_right_less_is_told_and_nothing_is_left_half_done(scene: Scene, undisturbed: Any, right: Grant) -> None:
-    scene.fill()
+def test_one_right_less_is_told_and_nothing_is_left_half_done(
+    cluster: RightsCluster, undisturbed: Any, right: Grant
+) -> None:
+    cluster.fill()
 
-    with deployed.without(scene.api, right):
-        said = scene.apply(APPLY)
+    with deployed.without(cluster.api, right):
+        said = cluster.apply(APPLY)
 
     told = f"{right.verb} {right.full_name}"
     lines = [line for line in (said.out + said.err).splitlines() if "east" in line and told in line]
     assert any("forbidden" in line for line in lines) or (right.verb, right.resource) in _NOT_TOLD, said
     assert "Traceback" not in said.out + said.err
     assert (said.code == 0) == ((right.verb, right.resource) in _TOLD_ONLY | _NOT_TOLD)
-    assert without_reasons(scene.come_to_rest()) == without_reasons(undisturbed)
+    assert without_reasons(cluster.come_to_rest()) == without_reasons(undisturbed)
 
 
 def without_reasons(state: Any) -> Any:
@@ -175,17 +176,19 @@ def picking(port: int) -> str:
 
 
 @pytest.mark.parametrize("granted", [False, True], ids=["not granted", "granted"])
-def test_a_pickers_secret_is_read_where_its_role_is_bound(scene: Scene, httpserver: HTTPServer, granted: bool) -> None:
+def test_a_pickers_secret_is_read_where_its_role_is_bound(
+    cluster: RightsCluster, httpserver: HTTPServer, granted: bool
+) -> None:
     httpserver.expect_request("/", headers={"Authorization": "Bearer abc"}).respond_with_json(
         {"chosen_pods": ["worker-1-0", "worker-1-3"], "tied_pods": []}
     )
-    scene.fill()
-    scene.folder.write("picking/all.yaml", picking(httpserver.port))
+    cluster.fill()
+    cluster.folder.write("picking/all.yaml", picking(httpserver.port))
     secret = an_object("v1", "Secret", "picker", {"namespace": "batch"}, stringData={"token": "Bearer abc"})
-    create_missing(scene.api, [secret, *(manifests(deployed.PICKER_SECRETS) if granted else [])])
+    create_missing(cluster.api, [secret, *(manifests(deployed.PICKER_SECRETS) if granted else [])])
 
-    said = scene.apply(APPLY, path="picking")
-    examined = scene.folder.call("doctor", "picking").out
+    said = cluster.apply(APPLY, path="picking")
+    examined = cluster.folder.call("doctor", "picking").out
 
     assert ("get secrets picker in batch" in examined) is not granted
     if granted:
@@ -198,50 +201,50 @@ def test_a_pickers_secret_is_read_where_its_role_is_bound(scene: Scene, httpserv
     assert "abc" not in said.out + said.err
 
 
-def test_the_cron_jobs_pod_is_admitted_where_pods_are_restricted(scene: Scene) -> None:
+def test_the_cron_jobs_pod_is_admitted_where_pods_are_restricted(cluster: RightsCluster) -> None:
     (cron_job,) = manifests(deployed.CRON_JOB)
     template = cron_job["spec"]["jobTemplate"]["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "run"}, "spec": template["spec"]}
 
-    scene.api.request("POST", f"/apis/batch/v1/namespaces/{deployed.OWN}/cronjobs", cron_job, dryRun="All")
-    scene.api.request("POST", f"/api/v1/namespaces/{deployed.OWN}/pods", pod, dryRun="All")
+    cluster.api.request("POST", f"/apis/batch/v1/namespaces/{deployed.OWN}/cronjobs", cron_job, dryRun="All")
+    cluster.api.request("POST", f"/api/v1/namespaces/{deployed.OWN}/pods", pod, dryRun="All")
 
     del pod["spec"]["containers"][0]["securityContext"]
     with pytest.raises(ApiError, match="violates PodSecurity"):
-        scene.api.request("POST", f"/api/v1/namespaces/{deployed.OWN}/pods", pod, dryRun="All")
+        cluster.api.request("POST", f"/api/v1/namespaces/{deployed.OWN}/pods", pod, dryRun="All")
 
 
-def operator(scene: Scene) -> Access:
+def operator(cluster: RightsCluster) -> Access:
     """What an account may do that stands for the group of deploy/components/freeze."""
     subject = {"kind": "ServiceAccount", "namespace": deployed.OWN, "name": "operator"}
     made = [{**one, "subjects": [subject]} if "subjects" in one else one for one in manifests(deployed.FREEZE)]
-    create_missing(scene.api, made)
-    return scene.proxy.access(scene.plane.service_account(deployed.OWN, "operator"))
+    create_missing(cluster.api, made)
+    return cluster.proxy.access(cluster.plane.service_account(deployed.OWN, "operator"))
 
 
-def test_the_component_freeze_lets_people_freeze_and_nothing_else(scene: Scene) -> None:
-    scene.fill()
-    access = operator(scene)
+def test_the_component_freeze_lets_people_freeze_and_nothing_else(cluster: RightsCluster) -> None:
+    cluster.fill()
+    access = operator(cluster)
 
-    frozen = scene.call(access, "freeze", "dev", "--for", "4h", "--reason", "incident", "--by", "alice")
+    frozen = cluster.call(access, "freeze", "dev", "--for", "4h", "--reason", "incident", "--by", "alice")
     assert (frozen.code, frozen.err) == (0, "")
-    said = scene.plan(PLAN).out
+    said = cluster.plan(PLAN).out
     assert "frozen by alice until Wed 2099-01-07 02:00: incident" in said
     assert "east/dev/StatefulSet/db" not in said
-    unfrozen = scene.call(access, "unfreeze", "dev")
+    unfrozen = cluster.call(access, "unfreeze", "dev")
     assert (unfrozen.code, unfrozen.err) == (0, "")
-    assert "east/dev/StatefulSet/db" in scene.plan(PLAN).out
+    assert "east/dev/StatefulSet/db" in cluster.plan(PLAN).out
 
     role, cluster_role = (one for one in manifests(deployed.FREEZE) if one["kind"] in ("Role", "ClusterRole"))
     assert [one["rules"] for one in (role, cluster_role)] == [
         [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["freeze"], "verbs": ["get", "patch"]}],
         [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list"]}],
     ]
-    refused = [request.path for request in scene.proxy.requests if request.status == 403]
+    refused = [request.path for request in cluster.proxy.requests if request.status == 403]
     assert all("/customresourcedefinitions/" in path for path in refused), refused  # where kinds have their replicas
     patch = {"data": {"freezes": "[]"}}
     own = f"/api/v1/namespaces/{deployed.OWN}/configmaps"
-    token = Api(scene.plane.url, scene.plane.ca_file, scene.plane.service_account(deployed.OWN, "operator"))
+    token = Api(cluster.plane.url, cluster.plane.ca_file, cluster.plane.service_account(deployed.OWN, "operator"))
     tried = [
         deployed.refusal(token, "PATCH", f"{own}/reconciler-journal", patch, MERGE_PATCH),
         deployed.refusal(token, "PATCH", "/api/v1/namespaces/dev/configmaps/freeze", patch, MERGE_PATCH),
@@ -254,51 +257,51 @@ def test_the_component_freeze_lets_people_freeze_and_nothing_else(scene: Scene) 
 
 
 @deployed.needs_kubectl
-def test_the_commands_of_the_documentation_work(scene: Scene, tmp_path: Path) -> None:
+def test_the_commands_of_the_documentation_work(cluster: RightsCluster, tmp_path: Path) -> None:
     """All of them, one after another, with two contexts for the one API server."""
-    scene.fill()
+    cluster.fill()
     root = deployed.DEPLOY.parent
-    access = scene.plane.access()
+    access = cluster.plane.access()
     contexts = write_kubeconfig(tmp_path / "kubeconfig", {"eu-west": access, "us-east": access})
     (tmp_path / "deploy").symlink_to(root / "deploy")
     script = "\n".join(deployed.blocks_of(root / "docs" / "how-to" / "deploy.md", "sh"))
     try:
         deployed.shell(script.replace("reconciler connect", "reconciler connect --yes"), tmp_path, contexts)
     finally:
-        deployed.admit(scene.api, deployed.admission())
+        deployed.admit(cluster.api, deployed.admission())
     assert script.count("kubectl") > 11
-    said = scene.call(user_of_the_runs(scene), "plan", "policies")
-    assert (said.code, said.out) == (0, scene.plan(APPLY).out)
+    said = cluster.call(user_of_the_runs(cluster), "plan", "policies")
+    assert (said.code, said.out) == (0, cluster.plan(APPLY).out)
 
 
-def user_of_the_runs(scene: Scene) -> Access:
+def user_of_the_runs(cluster: RightsCluster) -> Access:
     """What the one user of the kubeconfig in the Secret is let do, through the proxy."""
-    secret = scene.api.get("/api/v1/namespaces/reconciler/secrets/reconciler-kubeconfig")
+    secret = cluster.api.get("/api/v1/namespaces/reconciler/secrets/reconciler-kubeconfig")
     (user,) = yaml.safe_load(base64.b64decode(secret["data"]["kubeconfig"]))["users"]
-    return scene.proxy.access(user["user"]["token"])
+    return cluster.proxy.access(user["user"]["token"])
 
 
-def test_rights_in_one_namespace_plan_there(scene: Scene, tmp_path: Path) -> None:
-    scene.fill()
-    create_missing(scene.api, one_namespace("rights.yaml", "dev"))
-    token = scene.plane.service_account("dev", PLAN)
-    desk = Desk(tmp_path, scene.proxy.kubeconfig(rights_world.CLUSTER, token=token))
-    desk.write("policies/idling.yaml", rights_world.IDLING)
+def test_rights_in_one_namespace_plan_there(cluster: RightsCluster, tmp_path: Path) -> None:
+    cluster.fill()
+    create_missing(cluster.api, one_namespace("rights.yaml", "dev"))
+    token = cluster.plane.service_account("dev", PLAN)
+    cli = Folder(tmp_path, cluster.proxy.kubeconfig(rights_cluster.CLUSTER, token=token))
+    cli.write("policies/idling.yaml", rights_cluster.IDLING)
     call = (
         "plan",
         "--context",
-        rights_world.CLUSTER,
+        rights_cluster.CLUSTER,
         "-n",
         "dev",
         "--now",
-        rights_world.NOW,
+        rights_cluster.NOW,
         "--allow-exceed=idle-dev",
         "--fail-on=unknown",
     )
 
-    less = desk.call(*call)
-    create_missing(scene.api, [*one_namespace("administrator.yaml", "dev"), binding_of_clone_sets("dev")])
-    enough = desk.call(*call)
+    less = cli.call(*call)
+    create_missing(cluster.api, [*one_namespace("administrator.yaml", "dev"), binding_of_clone_sets("dev")])
+    enough = cli.call(*call)
 
     assert less.code == 6
     unknown = less.out.partition("\nUnknown: ")[2].partition("\n\n")[0].splitlines()[1:]

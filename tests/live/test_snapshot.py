@@ -16,7 +16,7 @@ from werkzeug import Request, Response
 from reconciler.backends.kubernetes.rights import RIGHTS, custom_rights, role_rules
 from reconciler.workload_kinds import WorkloadKind
 from tests.live import everything
-from tests.live.one_cluster import Desk, allow
+from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, placed, policy, template, weights
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
@@ -34,7 +34,7 @@ from tests.real.objects import (
     owned_by,
     within,
 )
-from tests.real.worlds import create, wait_until
+from tests.real.worlds import allow, create, wait_until
 
 NOW = "2035-11-20T23:00:00Z"
 SECRET = "c2VjcmV0LW9mLXRoZS1zaG9w"  # in base64
@@ -172,7 +172,7 @@ def vector(request: Request) -> Response:
 
 
 @pytest.fixture
-def desk(plane: ControlPlane, tmp_path: Path, httpserver: HTTPServer) -> Desk:
+def cli(plane: ControlPlane, tmp_path: Path, httpserver: HTTPServer) -> Folder:
     """Three clusters: one may be read but for its ReplicationControllers, one does not answer, one knows us not."""
     httpserver.expect_request("/api/v1/query").respond_with_handler(vector)
     token = plane.service_account("reconciler", "reader")
@@ -187,9 +187,9 @@ def desk(plane: ControlPlane, tmp_path: Path, httpserver: HTTPServer) -> Desk:
     nobody = Access(plane.url, plane.ca_file, {"token": "of-nobody"})
     away = Access("https://127.0.0.1:1", plane.ca_file, {"token": token})
     config = write_kubeconfig(tmp_path / "kubeconfig", {"east": east, "west": away, "south": nobody})
-    desk = Desk(tmp_path, config)
-    desk.write("policies/all.yaml", POLICIES.replace("PROMETHEUS", httpserver.url_for("").rstrip("/")))
-    return desk
+    cli = Folder(tmp_path, config)
+    cli.write("policies/all.yaml", POLICIES.replace("PROMETHEUS", httpserver.url_for("").rstrip("/")))
+    return cli
 
 
 LIVE = ("--request-timeout", "5")  # for so long it is tried again to reach the one that does not answer
@@ -200,14 +200,14 @@ def live(*more: str) -> tuple[str, ...]:
 
 
 @pytest.mark.real
-def test_a_plan_from_a_snapshot_is_the_plan_from_the_clusters(desk: Desk) -> None:
-    made = desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
+def test_a_plan_from_a_snapshot_is_the_plan_from_the_clusters(cli: Folder) -> None:
+    made = cli.call("snapshot", "recorded", "--now", NOW, *LIVE)
     assert made.code == 6, made
     assert "recorded/east: " in made.out
     for output in ((), ("-v",), ("-o", "json")):
         wanted = ("--fail-on", "unknown", *output)
-        from_live = desk.call(*live(*wanted))
-        from_snapshot = desk.call("plan", "--now", NOW, "--snapshot", "recorded", *wanted)
+        from_live = cli.call(*live(*wanted))
+        from_snapshot = cli.call("plan", "--now", NOW, "--snapshot", "recorded", *wanted)
         assert from_live.code == from_snapshot.code == 6
         assert from_snapshot.out == as_snapshot(from_live.out)
     assert_everything_is_in(json.loads(from_snapshot.out))
@@ -229,17 +229,17 @@ def matrix(request: Request) -> Response:
 
 
 @pytest.mark.real
-def test_a_replay_of_live_clusters_is_that_of_a_snapshot_with_history(desk: Desk, httpserver: HTTPServer) -> None:
+def test_a_replay_of_live_clusters_is_that_of_a_snapshot_with_history(cli: Folder, httpserver: HTTPServer) -> None:
     httpserver.expect_request("/api/v1/query_range").respond_with_handler(matrix)
-    assert desk.call("snapshot", "recorded", "--with-history", "3d", "--now", NOW, *LIVE).code == 6
-    assert (desk.folder / "recorded/east/query-history.jsonl").is_file()
+    assert cli.call("snapshot", "recorded", "--with-history", "3d", "--now", NOW, *LIVE).code == 6
+    assert (cli.path / "recorded/east/query-history.jsonl").is_file()
     asked = ("forecast", "--replay", "3d")
-    from_live, from_snapshot = desk.call(*asked, "--now", NOW, *LIVE), desk.call(*asked, "--snapshot", "recorded")
+    from_live, from_snapshot = cli.call(*asked, "--now", NOW, *LIVE), cli.call(*asked, "--snapshot", "recorded")
     assert from_snapshot.out == from_live.out
     assert "Replay for Fleet mine, 3 days from" in from_live.out
     assert "IdlingPolicy idle-unused: quiet in " in from_live.out
     asked = ("suggest", "--query", "sum by (x) (calls)", "--now", NOW, *LIVE)
-    few, learned = desk.call(*asked, "--since", "8d"), desk.call(*asked, "--since", "14d")
+    few, learned = cli.call(*asked, "--since", "8d"), cli.call(*asked, "--since", "14d")
     assert few.out.startswith("# No window found: 4 nights from Monday to Thursday"), few
     assert "include:\n      - api\n" in learned.out, learned
 
@@ -263,9 +263,9 @@ def assert_everything_is_in(plan: dict[str, Any]) -> None:
 
 
 @pytest.mark.real
-def test_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
-    desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
-    files = {path.relative_to(desk.folder): path.read_text() for path in (desk.folder / "recorded").rglob("*.*")}
+def test_a_snapshot_holds_what_is_read_and_no_more(cli: Folder) -> None:
+    cli.call("snapshot", "recorded", "--now", NOW, *LIVE)
+    files = {path.relative_to(cli.path): path.read_text() for path in (cli.path / "recorded").rglob("*.*")}
     text = "".join(files.values())
     assert SECRET not in text
     assert "kind: Secret" not in text
@@ -277,7 +277,7 @@ def test_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
     assert "containers" in replica_sets["web"]["spec"]
     requests = {"containers": [{"resources": {"requests": {"cpu": "1m"}}}]}
     assert replica_sets["loose"] == {"metadata": {"labels": {"app": "loose"}}, "spec": requests}
-    modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in (desk.folder / "recorded").rglob("*")}
+    modes = {path.is_dir(): path.stat().st_mode & 0o777 for path in (cli.path / "recorded").rglob("*")}
     assert modes == {True: 0o700, False: 0o600}
     assert "not ours to read" not in text
     assert "nor this" not in text
@@ -292,18 +292,18 @@ def test_a_snapshot_holds_what_is_read_and_no_more(desk: Desk) -> None:
         for entry in one["metadata"]["managedFields"]
     ]
     assert [entry["fieldsV1"] for entry in managers] == [{"f:spec": {"f:replicas": {}}}] * len(managers)
-    assert sorted(path.name for path in (desk.folder / "recorded" / "west").iterdir()) == [
+    assert sorted(path.name for path in (cli.path / "recorded" / "west").iterdir()) == [
         "metrics.yaml",
         "recording.yaml",
     ]
 
 
 @pytest.mark.real
-def test_two_snapshots_of_the_same_are_the_same_bytes(desk: Desk) -> None:
+def test_two_snapshots_of_the_same_are_the_same_bytes(cli: Folder) -> None:
     for name in ("one", "two"):
-        desk.call("snapshot", name, "--now", NOW, *LIVE)
+        cli.call("snapshot", name, "--now", NOW, *LIVE)
     one, two = (
-        {path.relative_to(desk.folder / name): path.read_bytes() for path in (desk.folder / name).rglob("*.yaml")}
+        {path.relative_to(cli.path / name): path.read_bytes() for path in (cli.path / name).rglob("*.yaml")}
         for name in ("one", "two")
     )
     assert one == two
@@ -311,25 +311,25 @@ def test_two_snapshots_of_the_same_are_the_same_bytes(desk: Desk) -> None:
 
 
 @pytest.mark.real
-def test_what_was_not_recorded_is_unknown_to_other_policies(desk: Desk) -> None:
-    text = (desk.folder / "policies" / "all.yaml").read_text()
-    desk.write("policies/all.yaml", text.replace("strategy: ZoneBalanced", "strategy: NewestFirst"))
-    desk.call("snapshot", "recorded", "--now", NOW, *LIVE)
-    desk.write("policies/all.yaml", text)
-    said = desk.call("plan", "--now", NOW, "--snapshot", "recorded", "-o", "json")
+def test_what_was_not_recorded_is_unknown_to_other_policies(cli: Folder) -> None:
+    text = (cli.path / "policies" / "all.yaml").read_text()
+    cli.write("policies/all.yaml", text.replace("strategy: ZoneBalanced", "strategy: NewestFirst"))
+    cli.call("snapshot", "recorded", "--now", NOW, *LIVE)
+    cli.write("policies/all.yaml", text)
+    said = cli.call("plan", "--now", NOW, "--snapshot", "recorded", "-o", "json")
     assert json.loads(said.out)["unknown"]["east/nodes"] == (
         "east: nodes was not recorded in the snapshot, expected it; record it anew"
     )
 
 
 @pytest.mark.real
-def test_one_namespace_of_one_cluster(desk: Desk) -> None:
-    text = (desk.folder / "policies" / "all.yaml").read_text()
-    desk.write("policies/all.yaml", text.partition("---\n")[2])
+def test_one_namespace_of_one_cluster(cli: Folder) -> None:
+    text = (cli.path / "policies" / "all.yaml").read_text()
+    cli.write("policies/all.yaml", text.partition("---\n")[2])
     look = ("--context", "east", "-n", "ci", "--now", NOW)
-    assert desk.call("snapshot", "recorded", *look).code == 6
-    from_live = desk.call("plan", *look, "-o", "json")
-    from_snapshot = desk.call("plan", *look, "-o", "json", "--snapshot", "recorded")
+    assert cli.call("snapshot", "recorded", *look).code == 6
+    from_live = cli.call("plan", *look, "-o", "json")
+    from_snapshot = cli.call("plan", *look, "-o", "json", "--snapshot", "recorded")
     assert from_snapshot.out == as_snapshot(from_live.out)
     assert "runner" in from_snapshot.out
 
@@ -345,35 +345,35 @@ def test_one_namespace_of_one_cluster(desk: Desk) -> None:
         pytest.param({}, ["-n", "ci"], "--namespace: narrows nothing that is read of a Fleet", id="-n alone"),
     ],
 )
-def test_what_is_refused(desk: Desk, there: dict[str, str], flags: list[str], words: str) -> None:
+def test_what_is_refused(cli: Folder, there: dict[str, str], flags: list[str], words: str) -> None:
     for name, content in there.items():
-        desk.write(f"recorded/{name}", content)
-    said = desk.call("snapshot", "recorded", *flags)
+        cli.write(f"recorded/{name}", content)
+    said = cli.call("snapshot", "recorded", *flags)
     assert (said.code, said.out) == (64, "")
     assert words in said.err
     assert len(said.err.splitlines()) == 1
-    found = {str(path.relative_to(desk.folder / "recorded")) for path in (desk.folder / "recorded").rglob("*.*")}
+    found = {str(path.relative_to(cli.path / "recorded")) for path in (cli.path / "recorded").rglob("*.*")}
     assert found == set(there)
 
 
 @pytest.mark.real
-def test_an_earlier_snapshot_is_replaced(desk: Desk) -> None:
-    desk.write("recorded/gone/recording.yaml", "read: []")
-    assert desk.call("snapshot", "recorded", "--overwrite", "--now", NOW, *LIVE).code == 6
-    assert sorted(path.name for path in (desk.folder / "recorded").iterdir()) == ["east", "south", "west"]
-    assert [path.name for path in desk.folder.iterdir() if path.name.startswith(".recorded")] == []
+def test_an_earlier_snapshot_is_replaced(cli: Folder) -> None:
+    cli.write("recorded/gone/recording.yaml", "read: []")
+    assert cli.call("snapshot", "recorded", "--overwrite", "--now", NOW, *LIVE).code == 6
+    assert sorted(path.name for path in (cli.path / "recorded").iterdir()) == ["east", "south", "west"]
+    assert [path.name for path in cli.path.iterdir() if path.name.startswith(".recorded")] == []
 
 
 @pytest.mark.real
-def test_nothing_is_written_where_nothing_answers(desk: Desk) -> None:
-    said = desk.call("snapshot", "recorded", "--context", "south", "--policies", "nothing-here")
+def test_nothing_is_written_where_nothing_answers(cli: Folder) -> None:
+    said = cli.call("snapshot", "recorded", "--context", "south", "--policies", "nothing-here")
     assert said.code == 3
-    desk.write("policies/all.yaml", "")
-    (desk.folder / "policies" / "all.yaml").unlink()
-    (desk.folder / "policies").rmdir()
-    said = desk.call("snapshot", "recorded", "--context", "south")
+    cli.write("policies/all.yaml", "")
+    (cli.path / "policies" / "all.yaml").unlink()
+    (cli.path / "policies").rmdir()
+    said = cli.call("snapshot", "recorded", "--context", "south")
     assert said.code == 1
-    assert not (desk.folder / "recorded").exists()
+    assert not (cli.path / "recorded").exists()
 
 
 def test_the_same_where_everything_runs(control_planes: Callable[..., list[ControlPlane]], tmp_path: Path) -> None:
@@ -383,23 +383,23 @@ def test_the_same_where_everything_runs(control_planes: Callable[..., list[Contr
     create(plane.api, [*zones, *(a_namespace(name) for name in everything.NAMESPACES), everything.RUNNERS])
     made = [one for one in everything.objects()["east"] if one["kind"] not in ("Node", "CustomResourceDefinition")]
     create(plane.api, [{key: value for key, value in one.items() if key != "status"} for one in made])
-    desk = Desk(tmp_path, write_kubeconfig(tmp_path / "kubeconfig", {"east": plane.access(), "west": plane.access()}))
+    cli = Folder(tmp_path, write_kubeconfig(tmp_path / "kubeconfig", {"east": plane.access(), "west": plane.access()}))
     one_cluster = everything.policies().replace("{name: east}, {name: west}", "{name: east}")
-    desk.write("policies/all.yaml", one_cluster.replace(", west: {weight: 1}", ""))
+    cli.write("policies/all.yaml", one_cluster.replace(", west: {weight: 1}", ""))
     look = ("--now", everything.NOW, "-o", "json")
     wait_until(lambda: len(plane.api.items("/api/v1/namespaces/batch/pods")) == 7, "pods of the workers")
-    wait_until(lambda: _is_the_plan_again(desk, look), "a plan from a snapshot of a world that stands still")
-    assert desk.call("apply", *look, "--snapshot", "recorded", "--auto-approve", "--allow-removed").code == 0
-    shown = desk.call("plan", "--now", everything.NOW, "--snapshot", "recorded").out
+    wait_until(lambda: _is_the_plan_again(cli, look), "a plan from a snapshot of a world that stands still")
+    assert cli.call("apply", *look, "--snapshot", "recorded", "--auto-approve", "--allow-removed").code == 0
+    shown = cli.call("plan", "--now", everything.NOW, "--snapshot", "recorded").out
     assert shown.count("\n  ~ ") == 0, shown
     assert "No changes." in shown or "Plan: 0 to create, 0 to change, 0 to delete" in shown, shown
 
 
-def _is_the_plan_again(desk: Desk, look: Sequence[str]) -> bool:
+def _is_the_plan_again(cli: Folder, look: Sequence[str]) -> bool:
     """Compare with the plan from the snapshot; False where the clusters went on meanwhile."""
-    before = desk.call("plan", *look)
-    desk.call("snapshot", "recorded", "--overwrite", "--now", everything.NOW)
-    if desk.call("plan", *look).out != before.out:
+    before = cli.call("plan", *look)
+    cli.call("snapshot", "recorded", "--overwrite", "--now", everything.NOW)
+    if cli.call("plan", *look).out != before.out:
         return False
-    assert desk.call("plan", *look, "--snapshot", "recorded").out == as_snapshot(before.out)
+    assert cli.call("plan", *look, "--snapshot", "recorded").out == as_snapshot(before.out)
     return True

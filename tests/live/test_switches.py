@@ -49,7 +49,7 @@ ALL = [f"{one.kind}.{one.group}" for one in SWITCHES.values()]
 
 
 @dataclass
-class Desk:
+class Cluster:
     """A cluster with objects of every kind, behind a proxy, and the command line on it as our ServiceAccount."""
 
     plane: ControlPlane
@@ -149,7 +149,7 @@ def rights_copied_for(kind: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     from tests.real.control_plane import API_ONLY, ControlPlane
 
     folder = tmp_path_factory.mktemp("switches")
@@ -162,37 +162,37 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         deployed.admit(plane.api, deployed.admission(*folders))
         create_missing(plane.api, [a_namespace(NAMESPACE)])
         write_kubeconfig(folder / "kubeconfig.yaml", {"member": proxy.access(deployed.token(plane))})
-        yield Desk(plane, proxy, Folder(folder))
+        yield Cluster(plane, proxy, Folder(folder))
 
 
 @pytest.fixture
-def desk(cluster: Desk) -> Desk:
+def member(cluster: Cluster) -> Cluster:
     cluster.write()
     return cluster
 
 
 @pytest.fixture(scope="module")
-def filled(cluster: Desk) -> Desk:
+def filled(cluster: Cluster) -> Cluster:
     """For tests that change nothing."""
     cluster.fill()
     return cluster
 
 
-def test_each_goes_off_and_comes_back_exactly_as_it_was(desk: Desk) -> None:
-    before = desk.fill()
+def test_each_goes_off_and_comes_back_exactly_as_it_was(member: Cluster) -> None:
+    before = member.fill()
     assert len(before) > 2 * len(SWITCHES)
-    desk.apply(EVENING)
-    asleep = desk.objects()
+    member.apply(EVENING)
+    asleep = member.objects()
     offs = {one.kind: one.off for one in SWITCHES.values()}
     assert {name: switch_of(one) for name, one in asleep.items()} == {
         name: offs[one["kind"]] for name, one in asleep.items()
     }
-    assert len([one for one in desk.proxy.writes() if not one.path.startswith("/api/v1")]) < WRITES
-    desk.proxy.reset()
-    desk.apply(EVENING)
-    assert [one for one in desk.proxy.writes() if NAMESPACE in one.path] == []
-    desk.apply(MORNING)
-    assert desk.stated() == before
+    assert len([one for one in member.proxy.writes() if not one.path.startswith("/api/v1")]) < WRITES
+    member.proxy.reset()
+    member.apply(EVENING)
+    assert [one for one in member.proxy.writes() if NAMESPACE in one.path] == []
+    member.apply(MORNING)
+    assert member.stated() == before
 
 
 def lost(before: dict[str, Object], now: dict[str, Object]) -> list[str]:
@@ -219,35 +219,37 @@ def kills() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("way", "wakes", "number"), list(kills()))
-def test_killed_at_a_write_nothing_is_lost(desk: Desk, way: Callable[[Run], Fault], wakes: bool, number: int) -> None:
-    before = desk.fill()
+def test_killed_at_a_write_nothing_is_lost(
+    member: Cluster, way: Callable[[Run], Fault], wakes: bool, number: int
+) -> None:
+    before = member.fill()
     if wakes:
-        desk.apply(EVENING)
-        desk.proxy.reset()
-    run = desk.start(MORNING if wakes else EVENING)
-    rule = desk.proxy.rule(way(run), at=number, matching=is_write)
+        member.apply(EVENING)
+        member.proxy.reset()
+    run = member.start(MORNING if wakes else EVENING)
+    rule = member.proxy.rule(way(run), at=number, matching=is_write)
     said = run.ended()
     assert said.code == (-signal.SIGKILL if rule.acted else 0), said
-    assert lost(before, desk.objects()) == []
-    desk.proxy.reset()
-    desk.expire_lease()
+    assert lost(before, member.objects()) == []
+    member.proxy.reset()
+    member.expire_lease()
     if not wakes:
-        desk.apply(EVENING)
-        assert all(switch_of(one) is not None for one in desk.objects().values())
-        assert lost(before, desk.objects()) == []
-    desk.apply(MORNING)
-    assert desk.stated() == before
+        member.apply(EVENING)
+        assert all(switch_of(one) is not None for one in member.objects().values())
+        assert lost(before, member.objects()) == []
+    member.apply(MORNING)
+    assert member.stated() == before
 
 
-def test_what_somebody_changed_since_it_was_planned_is_a_conflict(desk: Desk) -> None:
-    desk.fill()
-    path = Paths(desk.api).of(next(one for one in switched.objects() if one["kind"] == "VirtualMachine"))
-    assert desk.folder.call("plan", "policies", "--now", EVENING, "--quiet", "--out", "plan.json").code == 0
-    desk.api.patch(path, {"spec": {"runStrategy": "Manual"}}, fieldManager="kubectl-edit")
+def test_what_somebody_changed_since_it_was_planned_is_a_conflict(member: Cluster) -> None:
+    member.fill()
+    path = Paths(member.api).of(next(one for one in switched.objects() if one["kind"] == "VirtualMachine"))
+    assert member.folder.call("plan", "policies", "--now", EVENING, "--quiet", "--out", "plan.json").code == 0
+    member.api.patch(path, {"spec": {"runStrategy": "Manual"}}, fieldManager="kubectl-edit")
     words = ("apply", "plan.json", "--policies", "policies", "--now", EVENING, "--quiet", "--approve-differences")
-    said = desk.folder.call(*words)
+    said = member.folder.call(*words)
     assert "VirtualMachine/virtualmachine" in said.out + said.err
-    assert desk.api.get(path)["spec"]["runStrategy"] == "Manual"
+    assert member.api.get(path)["spec"]["runStrategy"] == "Manual"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ def test_what_somebody_changed_since_it_was_planned_is_a_conflict(desk: Desk) ->
         ("RayCluster", {"metadata": {"labels": {"a": "b"}}}),
     ],
 )
-def test_our_accounts_change_nothing_else_of_them(filled: Desk, kind: str, change: Any) -> None:
+def test_our_accounts_change_nothing_else_of_them(filled: Cluster, kind: str, change: Any) -> None:
     path = Paths(filled.api).of(next(one for one in switched.objects() if one["kind"] == kind))
     thief = deployed.with_every_right(filled.api, deployed.APPLY)
     content_type = "application/merge-patch+json"
@@ -273,79 +275,81 @@ def test_our_accounts_change_nothing_else_of_them(filled: Desk, kind: str, chang
     assert "ValidatingAdmissionPolicy 'reconciler-switches'" in said
 
 
-def test_a_snapshot_says_of_them_what_the_cluster_does(desk: Desk) -> None:
-    desk.fill()
+def test_a_snapshot_says_of_them_what_the_cluster_does(member: Cluster) -> None:
+    member.fill()
     for now in (EVENING, MORNING):
-        said = desk.folder.call("snapshot", f"at{now[:10]}", "--policies", "policies", "--now", now, "--overwrite")
+        said = member.folder.call("snapshot", f"at{now[:10]}", "--policies", "policies", "--now", now, "--overwrite")
         assert said.code == 0, said
         at = ("policies", "--now", now, "--run-id", "one", "-o", "json")
         live, read = (
-            json.loads(desk.folder.call("plan", *at, *more).out)["actions"]
+            json.loads(member.folder.call("plan", *at, *more).out)["actions"]
             for more in ((), ("--snapshot", f"at{now[:10]}"))
         )
         assert len(live) == len(list(switched.objects()))
         shown = ("object", "verb", "before", "after")
         assert [{key: one[key] for key in shown} for one in read] == [{key: one[key] for key in shown} for one in live]
-        desk.apply(now)
+        member.apply(now)
 
 
-def test_doctor_finds_that_nothing_is_missing(desk: Desk) -> None:
-    said = desk.folder.call("doctor", "policies")
+def test_doctor_finds_that_nothing_is_missing(member: Cluster) -> None:
+    said = member.folder.call("doctor", "policies")
     assert "plan and apply have all rights" in said.out, said
 
 
-def test_uninstall_switches_all_on_and_takes_every_mark_off(desk: Desk) -> None:
-    before = desk.fill()
-    desk.apply(EVENING)
-    file = desk.folder.path / "kubeconfig.yaml"
-    write_kubeconfig(file, {"member": desk.plane.access()})
-    said = desk.folder.call("uninstall", "--policies", "policies", "--now", EVENING, "--yes")
-    write_kubeconfig(file, {"member": desk.proxy.access(deployed.token(desk.plane))})
+def test_uninstall_switches_all_on_and_takes_every_mark_off(member: Cluster) -> None:
+    before = member.fill()
+    member.apply(EVENING)
+    file = member.folder.path / "kubeconfig.yaml"
+    write_kubeconfig(file, {"member": member.plane.access()})
+    said = member.folder.call("uninstall", "--policies", "policies", "--now", EVENING, "--yes")
+    write_kubeconfig(file, {"member": member.proxy.access(deployed.token(member.plane))})
     assert said.code == 0, said
-    assert desk.stated() == before
-    left = [key for one in desk.objects().values() for key in one["metadata"].get("annotations", {})]
+    assert member.stated() == before
+    left = [key for one in member.objects().values() for key in one["metadata"].get("annotations", {})]
     assert [key for key in left if key.startswith(("reconciler/", "idling.", "scale."))] == []
 
 
-def test_a_switch_that_the_schema_drops_is_refused_in_words(desk: Desk) -> None:
+def test_a_switch_that_the_schema_drops_is_refused_in_words(member: Cluster) -> None:
     definition = a_crd("Widget", "example.com")
     spec = {"type": "object", "properties": {"other": {"type": "integer"}}}
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec
-    create_missing(desk.api, [definition])
-    create_missing(desk.api, [an_object("example.com/v1alpha1", "Widget", "w", spec={"other": 1})], NAMESPACE)
-    desk.write("Widget")
-    text = (desk.folder.path / "policies" / "all.yaml").read_text()
+    create_missing(member.api, [definition])
+    create_missing(member.api, [an_object("example.com/v1alpha1", "Widget", "w", spec={"other": 1})], NAMESPACE)
+    member.write("Widget")
+    text = (member.folder.path / "policies" / "all.yaml").read_text()
     row = "{apiVersion: example.com/v1alpha1, kind: Widget, path: spec.mode, off: none}"
-    desk.folder.write("policies/all.yaml", text.replace("  switches:", f"  switches:\n  - {row}"))
-    write_kubeconfig(desk.folder.path / "kubeconfig.yaml", {"member": desk.plane.access()})
-    said = desk.folder.call(*desk.words(EVENING))
-    write_kubeconfig(desk.folder.path / "kubeconfig.yaml", {"member": desk.proxy.access(deployed.token(desk.plane))})
+    member.folder.write("policies/all.yaml", text.replace("  switches:", f"  switches:\n  - {row}"))
+    write_kubeconfig(member.folder.path / "kubeconfig.yaml", {"member": member.plane.access()})
+    said = member.folder.call(*member.words(EVENING))
+    write_kubeconfig(
+        member.folder.path / "kubeconfig.yaml", {"member": member.proxy.access(deployed.token(member.plane))}
+    )
     assert 'the server made /spec/mode null, expected "none"' in said.out, said
 
 
-def test_without_policies_a_context_is_enough_to_switch_all_on(desk: Desk) -> None:
-    before = desk.fill()
-    desk.apply(EVENING)
+def test_without_policies_a_context_is_enough_to_switch_all_on(member: Cluster) -> None:
+    before = member.fill()
+    member.apply(EVENING)
     with pytest.MonkeyPatch.context() as variables:
-        variables.setenv("KUBECONFIG", str(desk.folder.path / "kubeconfig.yaml"))
+        variables.setenv("KUBECONFIG", str(member.folder.path / "kubeconfig.yaml"))
         words = ("--context", "member", "--own-namespace", deployed.OWN, "--now", EVENING, "--auto-approve")
-        said = desk.folder.call("restore", f"member/{NAMESPACE}", *words)
+        said = member.folder.call("restore", f"member/{NAMESPACE}", *words)
     assert said.code == 0, said
-    assert desk.stated() == before
+    assert member.stated() == before
 
 
 @pytest.mark.parametrize("kind", switched.SCALED)
-def test_a_kind_with_scale_needs_no_switch(desk: Desk, kind: str) -> None:
+def test_a_kind_with_scale_needs_no_switch(member: Cluster, kind: str) -> None:
     version, spec = switched.SCALED[kind]
     one = an_object(version, kind, kind.lower(), {"namespace": NAMESPACE}, spec=deepcopy(spec))
-    create(desk.api, [one])
-    path = Paths(desk.api).of(one)
-    before = as_stated(desk.api.get(path))
-    desk.write(kind)
-    desk.apply(EVENING)
-    assert as_stated(desk.api.get(path)) == {**before, "spec": {**before["spec"], "replicas": 0}}
-    desk.apply(MORNING)
-    assert as_stated(desk.api.get(path)) == before
+    create(member.api, [one])
+    path = Paths(member.api).of(one)
+    before = as_stated(member.api.get(path))
+    member.write(kind)
+    member.apply(EVENING)
+    assert as_stated(member.api.get(path)) == {**before, "spec": {**before["spec"], "replicas": 0}}
+    member.apply(MORNING)
+    assert as_stated(member.api.get(path)) == before
 
 
 ARGO = "argocd-controller"
@@ -360,9 +364,9 @@ def declared(kind: str) -> tuple[str, Object]:
 class ArgoCd:
     """Heals a VirtualMachine, from the server's side and by force, while its Application says so."""
 
-    def __init__(self, desk: Desk) -> None:
-        paths = Paths(desk.api)
-        self._desk, self._application = desk, paths.of(declared("Application")[1])
+    def __init__(self, member: Cluster) -> None:
+        paths = Paths(member.api)
+        self._desk, self._application = member, paths.of(declared("Application")[1])
         self.machine, self._declared = paths.of(declared("VirtualMachine")[1]), declared("VirtualMachine")[1]
 
     def heal(self) -> bool:
@@ -378,37 +382,37 @@ class ArgoCd:
         return str(self._desk.api.get(self.machine)["spec"]["runStrategy"])
 
 
-def test_argo_cd_heals_nothing_while_its_application_is_off(desk: Desk) -> None:
-    desk.fill()
-    desk.write("Application", "VirtualMachine")
-    argo = ArgoCd(desk)
+def test_argo_cd_heals_nothing_while_its_application_is_off(member: Cluster) -> None:
+    member.fill()
+    member.write("Application", "VirtualMachine")
+    argo = ArgoCd(member)
     assert argo.heal()
-    before = desk.stated()
+    before = member.stated()
     for day, next_day in pairwise(DAYS):
-        desk.apply(day + OFF_AT)
+        member.apply(day + OFF_AT)
         assert not argo.heal()
         for time in ("T23:00:00Z", "T23:30:00Z"):
-            said = desk.apply(day + time)
+            said = member.apply(day + time)
             assert "contested" not in said
             assert (argo.heal(), argo.runs) == (False, "Halted")
-        desk.apply(next_day + ON_AT)
+        member.apply(next_day + ON_AT)
         assert (argo.heal(), argo.runs) == (True, "RerunOnFailure")
-    assert desk.stated() == before
+    assert member.stated() == before
 
 
-def test_argo_cd_that_heals_each_night_ends_contested_and_is_left_alone(desk: Desk) -> None:
-    desk.fill()
-    desk.write("VirtualMachine")
-    argo = ArgoCd(desk)
+def test_argo_cd_that_heals_each_night_ends_contested_and_is_left_alone(member: Cluster) -> None:
+    member.fill()
+    member.write("VirtualMachine")
+    argo = ArgoCd(member)
     argo.heal()
     for number, (day, next_day) in enumerate(pairwise(DAYS)):
-        desk.apply(day + OFF_AT)
+        member.apply(day + OFF_AT)
         assert argo.runs == ("Halted" if number < 2 else "RerunOnFailure")
         argo.heal()
-        said = desk.apply(day + "T22:05:00Z")
+        said = member.apply(day + "T22:05:00Z")
         assert argo.runs == "RerunOnFailure"
-        desk.apply(next_day + ON_AT)
-    contest = json.loads(desk.api.get(argo.machine)["metadata"]["annotations"]["reconciler/contested"])
+        member.apply(next_day + ON_AT)
+    contest = json.loads(member.api.get(argo.machine)["metadata"]["annotations"]["reconciler/contested"])
     assert contest["by"] == ARGO
     advice = "ignoreDifferences: [{group: kubevirt.io, kind: VirtualMachine, jsonPointers: [/spec/runStrategy]}]"
     assert advice in said

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from reconciler.errors import ExitCode
 from reconciler.policy import tenant_bounds
 from reconciler.policy.file_owners import FileOwners
-from tests.live import deployed, rights_world
-from tests.live.one_cluster import RBAC, Desk
-from tests.pipeline.calls import Said
+from tests.live import deployed, rights_cluster
+from tests.pipeline.calls import Folder, Said
 from tests.pipeline.refused_policies import EMPTY, REFUSED
 from tests.pipeline.teams import FILES, NAMESPACES, with_accounts
 from tests.real.api import Object
@@ -30,7 +29,7 @@ from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests, with_metadata
 from tests.real.proxy import Exchange, Proxy
-from tests.real.worlds import Paths, create, create_missing, wait_until
+from tests.real.worlds import RBAC, Paths, create, create_missing, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -217,24 +216,24 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 
 @pytest.fixture
-def desk(clusters: Clusters, tmp_path: Path) -> Desk:
+def cli(clusters: Clusters, tmp_path: Path) -> Folder:
     """The policies of the two teams and the platform, on clusters where everything runs."""
     clusters.fill()
-    return a_desk(tmp_path, clusters.accesses, {"fleet.yaml": WITH_ACCOUNTS})
+    return a_cli(tmp_path, clusters.accesses, {"fleet.yaml": WITH_ACCOUNTS})
 
 
-def a_desk(folder: Path, accesses: Mapping[str, Access], files: Mapping[str, str]) -> Desk:
-    desk = Desk(folder, write_kubeconfig(folder / "kubeconfig", dict(accesses)))
+def a_cli(folder: Path, accesses: Mapping[str, Access], files: Mapping[str, str]) -> Folder:
+    cli = Folder(folder, write_kubeconfig(folder / "kubeconfig", dict(accesses)))
     for name, text in {**FILES, **files}.items():
         path = folder / "policies" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode(errors="surrogateescape"))
-    return desk
+    return cli
 
 
-def apply(desk: Desk, now: str, *more: str) -> Said:
+def apply(cli: Folder, now: str, *more: str) -> Said:
     flags = ("--now", now, "--auto-approve", "--quiet", "-o", "json", *more)
-    return desk.call("apply", "policies", *flags)
+    return cli.call("apply", "policies", *flags)
 
 
 def failures(said: Said) -> list[tuple[str, str]]:
@@ -249,14 +248,14 @@ def failures(said: Said) -> list[tuple[str, str]]:
 
 
 def test_a_night_and_a_morning_are_written_as_the_tenants_and_what_is_the_runs_as_the_run(
-    clusters: Clusters, desk: Desk
+    clusters: Clusters, cli: Folder
 ) -> None:
-    night = apply(desk, NIGHT)
+    night = apply(cli, NIGHT)
     assert night.code == 0, night.out + night.err
     assert set().union(*clusters.replicas().values()) == {0, 2}
     asleep = {place for place, replicas in clusters.replicas().items() if replicas == {0}}
     assert asleep == {(one, name) for one in TEAMS for name in NAMESPACES} - {("prod", "team-a-web")}
-    morning = apply(desk, MORNING)
+    morning = apply(cli, MORNING)
     assert morning.code == 0, morning.out + morning.err
     assert set().union(*clusters.replicas().values()) == {2}
     writes = clusters.writes()
@@ -328,11 +327,11 @@ def test_without_our_checks_an_overreach_ends_in_403_and_changes_nothing(
     calendar = FILES["platform.yaml"].partition("---\n")[2]
     others = {"platform.yaml": calendar, "teams/a/sleep.yaml": "", "teams/b/sleep.yaml": ""}
     more = {name: text.replace("replicas: 4", "replicas: 6") for name, text in files.items()}  # of the 4 that run
-    desk = a_desk(tmp_path, unchanged.accesses, {"fleet.yaml": WITH_ACCOUNTS, **others, **more})
+    cli = a_cli(tmp_path, unchanged.accesses, {"fleet.yaml": WITH_ACCOUNTS, **others, **more})
     unchanged.fill_namespace("dev", "team-a-web")
     before = unchanged.objects()
 
-    said = apply(desk, NIGHT)
+    said = apply(cli, NIGHT)
 
     after = unchanged.objects()
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
@@ -354,11 +353,11 @@ def _is_out_of_reach(action: Mapping[str, Any]) -> bool:
     return kind == "ReplicaSet" or (place != ("dev", "team-a-web") and kind != "ConfigMap")
 
 
-def test_a_wake_that_a_tenant_may_not_do_is_done_as_the_run(clusters: Clusters, desk: Desk) -> None:
-    assert apply(desk, NIGHT).code == 0
+def test_a_wake_that_a_tenant_may_not_do_is_done_as_the_run(clusters: Clusters, cli: Folder) -> None:
+    assert apply(cli, NIGHT).code == 0
     clusters.without("dev", "a", "reconciler-team-a", "team-a-web")
 
-    said = apply(desk, MORNING)
+    said = apply(cli, MORNING)
 
     assert said.code == 0, said.out + said.err
     assert set().union(*clusters.replicas().values()) == {2}
@@ -366,10 +365,10 @@ def test_a_wake_that_a_tenant_may_not_do_is_done_as_the_run(clusters: Clusters, 
     assert Counter((one.impersonated, one.code) for one in tried[2:]) == {(ACCOUNTS["a"], 403): 2, ("", 200): 2}
 
 
-def test_what_a_tenant_may_not_do_is_its_own_fault_and_the_others_go_on(clusters: Clusters, desk: Desk) -> None:
+def test_what_a_tenant_may_not_do_is_its_own_fault_and_the_others_go_on(clusters: Clusters, cli: Folder) -> None:
     clusters.without("dev", "a", "reconciler-team-a", "team-a-web")
 
-    said = apply(desk, NIGHT)
+    said = apply(cli, NIGHT)
 
     assert said.code == 0, "no team makes a run of all partial"
     assert clusters.replicas()["dev", "team-a-web"] == {2}
@@ -380,15 +379,15 @@ def test_what_a_tenant_may_not_do_is_its_own_fault_and_the_others_go_on(clusters
     assert all(f'User "{ACCOUNTS["a"]}" cannot patch' in words and whose in words for _, words in failed), failed
 
 
-def test_a_run_that_may_impersonate_nobody_says_so_and_wakes_all_the_same(clusters: Clusters, desk: Desk) -> None:
-    assert apply(desk, NIGHT).code == 0
+def test_a_run_that_may_impersonate_nobody_says_so_and_wakes_all_the_same(clusters: Clusters, cli: Folder) -> None:
+    assert apply(cli, NIGHT).code == 0
     clusters.without("dev", "run", "reconciler-tenants", deployed.OWN)
-    assert apply(desk, MORNING).code == 0
+    assert apply(cli, MORNING).code == 0
     assert clusters.replicas()["dev", "team-a-web"] == {2}
     for namespace in NAMESPACES:
         clusters.fill_namespace("dev", namespace)
 
-    said = apply(desk, NIGHT)
+    said = apply(cli, NIGHT)
 
     assert said.code == ExitCode.PARTIAL
     assert clusters.replicas()["dev", "team-a-web"] == clusters.replicas()["dev", "team-b-web"] == {2}
@@ -402,10 +401,10 @@ def test_a_run_that_may_impersonate_nobody_says_so_and_wakes_all_the_same(cluste
     }
 
 
-def test_who_wakes_by_hand_writes_as_themselves(clusters: Clusters, desk: Desk) -> None:
-    assert apply(desk, NIGHT).code == 0
+def test_who_wakes_by_hand_writes_as_themselves(clusters: Clusters, cli: Folder) -> None:
+    assert apply(cli, NIGHT).code == 0
 
-    said = desk.call("wake", "dev/team-a-web", "--policies", "policies", "--now", MORNING)
+    said = cli.call("wake", "dev/team-a-web", "--policies", "policies", "--now", MORNING)
 
     assert said.code == 0, said.out + said.err
     assert clusters.replicas()["dev", "team-a-web"] == {2}
@@ -419,11 +418,11 @@ def tenants_in(said: Said) -> list[str]:
     return [f"{state} {cluster} {text}" for state, cluster, check, text in words if check == "tenant"]
 
 
-def test_what_doctor_prints_gives_tenants_the_rights_that_they_lack(clusters: Clusters, desk: Desk) -> None:
+def test_what_doctor_prints_gives_tenants_the_rights_that_they_lack(clusters: Clusters, cli: Folder) -> None:
     for namespace in ("team-b-web", "shared-b"):
         clusters.without("prod", "b", "reconciler-team-b", namespace)
 
-    said = desk.call("doctor", "policies")
+    said = cli.call("doctor", "policies")
 
     assert said.code == ExitCode.PARTIAL
     (found,) = [one for one in tenants_in(said) if not one.startswith("OK")]
@@ -431,17 +430,17 @@ def test_what_doctor_prints_gives_tenants_the_rights_that_they_lack(clusters: Cl
     made = list(yaml.safe_load_all(said.out.partition("---\n")[2]))
     assert [one["kind"] for one in made] == ["Role", "RoleBinding"] * 2
     create(clusters.planes["prod"].api, made)
-    wait_until(lambda: desk.call("doctor", "policies").code == 0, "doctor to find all well")
-    assert apply(desk, NIGHT).code == 0
+    wait_until(lambda: cli.call("doctor", "policies").code == 0, "doctor to find all well")
+    assert apply(cli, NIGHT).code == 0
     assert clusters.replicas()["prod", "shared-b"] == {0}
     for one in reversed(made):
         clusters.planes["prod"].api.delete(Paths(clusters.planes["prod"].api).of(one))
 
 
-def test_doctor_says_that_a_run_may_not_impersonate_and_prints_the_rule(clusters: Clusters, desk: Desk) -> None:
+def test_doctor_says_that_a_run_may_not_impersonate_and_prints_the_rule(clusters: Clusters, cli: Folder) -> None:
     clusters.without("dev", "run", "reconciler-tenants", deployed.OWN)
 
-    said = desk.call("doctor", "policies")
+    said = cli.call("doctor", "policies")
 
     assert said.code == ExitCode.PARTIAL
     assert [one.partition(" may not be impersonated (")[0] for one in tenants_in(said)[:2]] == [
@@ -454,18 +453,18 @@ def test_doctor_says_that_a_run_may_not_impersonate_and_prints_the_rule(clusters
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", deployed.OWN)
 
 
-def test_a_proxy_that_drops_the_header_is_an_error_that_says_so(clusters: Clusters, desk: Desk) -> None:
+def test_a_proxy_that_drops_the_header_is_an_error_that_says_so(clusters: Clusters, cli: Folder) -> None:
     def drop(exchange: Exchange) -> None:
         kept = {name: value for name, value in exchange.request.headers.items() if name.lower() != "impersonate-user"}
         exchange.request.headers = kept
         exchange.pass_on()
 
     plane = clusters.planes["dev"]
-    with Proxy(plane.access(), desk.folder / "proxy") as proxy:
+    with Proxy(plane.access(), cli.path / "proxy") as proxy:
         proxy.rule(drop, times=None)
         accesses = {**clusters.accesses, "dev": proxy.access(deployed.token(plane))}
-        write_kubeconfig(desk.kubeconfig, accesses)
-        said = desk.call("doctor", "policies")
+        write_kubeconfig(cli.kubeconfig, accesses)
+        said = cli.call("doctor", "policies")
 
     assert said.code == ExitCode.PARTIAL
     assert tenants_in(said)[0] == (
@@ -477,25 +476,25 @@ def test_a_proxy_that_drops_the_header_is_an_error_that_says_so(clusters: Cluste
 def test_all_that_runs_write_for_a_tenant_is_written_as_the_tenant(clusters: Clusters, tmp_path: Path) -> None:
     """Policies of the platform idle, place and shrink what is in the namespaces of a tenant."""
     api = clusters.planes["dev"].api
-    rights_world.fill(api)
+    rights_cluster.fill(api)
     create_missing(api, [*rights("dev"), *_bound_everywhere()])
     clusters.forget_writes()
     tenant = {
         "name": "all",
         "paths": ["teams/**"],
-        "namespaces": list(rights_world.NAMESPACES),
+        "namespaces": list(rights_cluster.NAMESPACES),
         "serviceAccount": "reconciler-team-a",
         "limits": NO_LIMIT,
     }
-    fleet, *others = yaml.safe_load_all(rights_world.POLICIES)
-    fleet["spec"] |= {"tenants": [tenant], "clusters": [{"name": rights_world.CLUSTER}]}
-    desk = Desk(
-        tmp_path, write_kubeconfig(tmp_path / "kubeconfig.yaml", {rights_world.CLUSTER: clusters.accesses["dev"]})
+    fleet, *others = yaml.safe_load_all(rights_cluster.POLICIES)
+    fleet["spec"] |= {"tenants": [tenant], "clusters": [{"name": rights_cluster.CLUSTER}]}
+    cli = Folder(
+        tmp_path, write_kubeconfig(tmp_path / "kubeconfig.yaml", {rights_cluster.CLUSTER: clusters.accesses["dev"]})
     )
-    desk.write("policies/fleet.yaml", yaml.safe_dump(fleet))
-    desk.write("policies/rest.yaml", yaml.safe_dump_all(others))
+    cli.write("policies/fleet.yaml", yaml.safe_dump(fleet))
+    cli.write("policies/rest.yaml", yaml.safe_dump_all(others))
 
-    said = apply(desk, rights_world.NOW)
+    said = apply(cli, rights_cluster.NOW)
 
     assert said.code == 0, said.out + said.err
     writes = clusters.writes()
@@ -507,14 +506,14 @@ def test_all_that_runs_write_for_a_tenant_is_written_as_the_tenant(clusters: Clu
 
 
 def _bound_everywhere() -> Iterator[Object]:
-    """What a run may write, bound for team a in the namespaces of `rights_world`."""
+    """What a run may write, bound for team a in the namespaces of `rights_cluster`."""
     for role in (
         "reconciler-apply",
         "reconciler-apply-placement",
         "reconciler-apply-clone-sets",
         "reconciler-apply-activator",
     ):
-        for namespace in rights_world.NAMESPACES:
+        for namespace in rights_cluster.NAMESPACES:
             yield an_object(
                 f"{RBAC}/v1",
                 "RoleBinding",

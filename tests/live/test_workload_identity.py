@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from tests.live import deployed
-from tests.live.one_cluster import RBAC, Desk
 from tests.live.small_fleets import POLICIES
+from tests.pipeline.calls import Folder
 from tests.real.api import MERGE_PATCH as MERGE
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import manifests
-from tests.real.worlds import create_missing, wait_until
+from tests.real.worlds import RBAC, create_missing, wait_until
 
 pytestmark = pytest.mark.real
 
@@ -64,8 +64,8 @@ def test_a_run_is_its_service_account_of_the_member_and_nobody_else_is(
     kubeconfig = write_kubeconfig(
         tmp_path / "kubeconfig", {"east": Access(member.url, member.ca_file, {"tokenFile": str(token)})}
     )
-    desk = Desk(tmp_path, kubeconfig)
-    desk.write("policies/all.yaml", POLICIES)
+    cli = Folder(tmp_path, kubeconfig)
+    cli.write("policies/all.yaml", POLICIES)
 
     def given(account: str, audience: str) -> None:
         """What the kubelet puts into the file."""
@@ -74,12 +74,12 @@ def test_a_run_is_its_service_account_of_the_member_and_nobody_else_is(
         token.write_text(hub.api.create(f"{ACCOUNT}/{account}/token", review)["status"]["token"])
 
     given(deployed.APPLY, "us-east")
-    wait_until(lambda: desk.call("doctor").code == 0, "the member to know the keys")
-    assert desk.call("apply", "--auto-approve").code == 0
+    wait_until(lambda: cli.call("doctor").code == 0, "the member to know the keys")
+    assert cli.call("apply", "--auto-approve").code == 0
     thief = "/api/v1/namespaces/default/services/kubernetes"
     bearer = member.api.with_headers({"Authorization": f"Bearer {token.read_text()}"})
     assert "denied request" in deployed.refusal(bearer, "PATCH", thief, {"metadata": {"labels": {"a": "b"}}}, MERGE)
 
     for account, audience in ((deployed.PLAN, "us-east"), (deployed.APPLY, "us-west")):
         given(account, audience)
-        assert "the credentials were not accepted" in desk.call("doctor").out
+        assert "the credentials were not accepted" in cli.call("doctor").out

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from reconciler.cli.app import run
@@ -53,9 +54,13 @@ def inside(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder with `policies/` and `snapshot/`."""
+    """A folder with `policies/` and `snapshot/`, where the command line is called.
+
+    With a `kubeconfig` it finds this one, and no other variable tells it anything.
+    """
 
     path: Path
+    kubeconfig: Path | None = None
 
     @classmethod
     def copied(cls, example: Path, target: Path) -> Folder:
@@ -65,9 +70,24 @@ class Folder:
     def call(self, *arguments: str) -> Said:
         """Call the command line there."""
         out, err = io.StringIO(), io.StringIO()
-        with inside(self.path), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            inside(self.path),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            self._variables(),
+        ):
             code = run(arguments)
         return Said(code, out.getvalue(), err.getvalue())
+
+    @contextlib.contextmanager
+    def _variables(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as variables:
+            if self.kubeconfig is not None:
+                for name in [name for name in os.environ if name.startswith("RECONCILER_")]:
+                    variables.delenv(name)
+                variables.setenv("HOME", str(self.path))
+                variables.setenv("KUBECONFIG", str(self.kubeconfig))
+            yield
 
     def plan(self, now: str, *more: str) -> Said:
         return self.call("plan", "policies", "--snapshot", "snapshot", "--now", now, *more)

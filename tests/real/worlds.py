@@ -19,6 +19,9 @@ _LAST = ("ResourceQuota", "LimitRange", "ValidatingAdmissionPolicy", "Validating
 _AT_ONCE = 16
 
 
+RBAC = "rbac.authorization.k8s.io"
+
+
 @dataclass(frozen=True)
 class Refusal:
     """An admission policy that refuses every change of `resource`, which may name a subresource, in one namespace."""
@@ -115,6 +118,22 @@ class Paths:
     def of(self, item: Mapping[str, Any], namespace: str = "") -> str:
         """The path of `item` itself."""
         return f"{self.collection(item, namespace)}/{item['metadata']['name']}"
+
+
+def allow(api: Api, account: str, home: str, rules: Iterable[dict[str, Any]], *, inside: str = "") -> None:
+    """Give ServiceAccount `account` of namespace `home` the `rules`, in namespace `inside` or everywhere."""
+    kind = "Role" if inside else "ClusterRole"
+    where = f"/apis/{RBAC}/v1" + (f"/namespaces/{inside}" if inside else "")
+    name = f"{account}-{home}-{abs(hash(str(rules))) % 10**6}"
+    api.create(f"{where}/{kind.lower()}s", an_object(f"{RBAC}/v1", kind, name, rules=list(rules)))
+    binding = an_object(
+        f"{RBAC}/v1",
+        f"{kind}Binding",
+        name,
+        roleRef={"apiGroup": RBAC, "kind": kind, "name": name},
+        subjects=[{"kind": "ServiceAccount", "namespace": home, "name": account}],
+    )
+    api.create(f"{where}/{kind.lower()}bindings", binding)
 
 
 def deployment_path(namespace: str, name: str, kind: str = "deployments") -> str:

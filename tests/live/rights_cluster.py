@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL
-from tests.live.deployed import OPEN, OWN
+from tests.live.asked import Conflicts
+from tests.live.deployed import APPLY, OPEN, OWN
+from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, policy, template
 from tests.real.api import Api, ApiError, Object
+from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import (
     CLONE_SET,
     SCALED_OBJECT,
@@ -29,6 +33,10 @@ from tests.real.objects import (
     within,
 )
 from tests.real.worlds import create, create_missing
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
+    from tests.real.proxy import Proxy
 
 CLUSTER = "east"
 NOW = "2099-01-06T22:00:00Z"  # a Tuesday night, later than anything that a test makes
@@ -242,3 +250,48 @@ def _pod(replicas: Object, number: int) -> Object:
     spec = {**a_pod_template("worker")["spec"], "nodeName": "one" if number else "two"}
     made = {"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": {"phase": "Running", "conditions": [ready]}}
     return _owned(replicas, made, f"worker-1-{number}")
+
+
+RESTS_AFTER = 4
+
+
+@dataclass(frozen=True)
+class RightsCluster:
+    """This cluster behind a proxy, and the command line called on it under a ServiceAccount."""
+
+    plane: ControlPlane
+    proxy: Proxy
+    folder: Folder
+    accesses: Mapping[str, Access]
+
+    @property
+    def api(self) -> Api:
+        return self.plane.api
+
+    def fill(self) -> None:
+        fill(self.api)
+        self.proxy.reset()
+
+    def call(self, access: Access, *arguments: str) -> Said:
+        """Call the command line; the first write of each kind is answered with a conflict."""
+        self.proxy.rules.clear()
+        Conflicts(self.proxy)
+        write_kubeconfig(self.folder.path / "kubeconfig.yaml", {CLUSTER: access})
+        return self.folder.call(*arguments, "--now", NOW)
+
+    def plan(self, account: str, *more: str) -> Said:
+        return self.call(self.accesses[account], "plan", "policies", *more)
+
+    def apply(self, account: str, path: str = "policies") -> Said:
+        flags = ("--auto-approve", "--quiet", "--run-id", "run", "--lock-timeout", "0")
+        return self.call(self.accesses[account], "apply", path, *flags)
+
+    def come_to_rest(self) -> dict[tuple[str, str, str], Any]:
+        """Apply until there is nothing to do, and return what there is then."""
+        for _ in range(RESTS_AFTER):
+            settle(self.api)
+            said = self.apply(APPLY)
+            assert said.code == 0, said.out + said.err
+            if "\nApplied: " not in said.out:
+                return state(self.api)
+        raise AssertionError(f"not at rest after {RESTS_AFTER} runs: {said.out}")

@@ -35,7 +35,7 @@ ROLES = ""
 _RECORD = {
     "idling.kubernetes.io/idled-at": "2099-01-06T20:00:00Z",
     "idling.kubernetes.io/previous-scale": "2",
-    "reconciler/owner": "stolen/IdlingPolicy/nights",
+    "reconciler/owner": "tests/IdlingPolicy/nights",
 }
 _IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "evil:runs"}]}}}}
 _ACCOUNT = {"spec": {"template": {"spec": {"serviceAccountName": "admin"}}}}
@@ -113,7 +113,7 @@ def _plain(name: str, **template: Any) -> Object:
 
 
 def _local(name: str, **template: Any) -> Object:
-    owner = {"reconciler/owner": f"stolen/FederatedReplicaSet/shop/{name}"}
+    owner = {"reconciler/owner": f"tests/FederatedReplicaSet/shop/{name}"}
     return with_metadata(_plain(name, **template), labels={"reconciler/frs": name}, annotations=owner)
 
 
