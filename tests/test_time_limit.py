@@ -7,10 +7,10 @@ from math import inf
 import pytest
 
 from reconciler.time_limit import GRACE_SECONDS, STEP_SECONDS, TimeLimit
-from tests.backends.clocks import CountingClock
+from tests.fakes import FakeClock
 
 
-class CutMeanwhile(CountingClock):
+class CutMeanwhile(FakeClock):
     """Cuts its limit once it is `at`."""
 
     def __init__(self, at: float) -> None:
@@ -25,7 +25,7 @@ class CutMeanwhile(CountingClock):
 
 
 def test_what_is_within_ends_with_it() -> None:
-    clock = CountingClock()
+    clock = FakeClock()
     run = TimeLimit(10, clock)
     request, long = run.within(3), run.within(60)
     assert (run.left(), request.left(), long.left()) == (10, 3, 10)
@@ -52,7 +52,7 @@ def test_what_is_within_is_cut_alone() -> None:
     ],
 )
 def test_what_is_in_flight_has_some_seconds_after_a_cut(seconds: float, cut: bool, left: float) -> None:
-    run = TimeLimit(seconds, CountingClock())
+    run = TimeLimit(seconds, FakeClock())
     in_flight = run.for_what_is_in_flight()
     if cut:
         run.cut("stopped")
@@ -66,7 +66,7 @@ def test_whoever_is_first_is_the_reason() -> None:
 
 
 def test_a_wait_that_does_not_fit_is_not_begun() -> None:
-    clock = CountingClock()
+    clock = FakeClock()
     limit = TimeLimit(10, clock)
     assert limit.wait(9)
     assert not limit.wait(9)

@@ -22,7 +22,7 @@ from reconciler.plan.model import Action
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
-from tests.decide.downscale.world import Clock, Held, Picker
+from tests.fakes import FakeClock, FakeLock, FakePicker
 from tests.laws import tries
 from tests.plan.decisions import a_decision
 
@@ -81,7 +81,7 @@ class Server:
 def apply(
     actions: Sequence[Action], writes: Writes, pool: WorkerPool, limit: TimeLimit | None = None
 ) -> tuple[Outcome, ...]:
-    access: Any = Access(Server(writes), None, Held(), Picker(), TimeLimit(clock=Clock()))  # type: ignore[arg-type]
+    access: Any = Access(Server(writes), None, FakeLock(), FakePicker(), TimeLimit(clock=FakeClock()))  # type: ignore[arg-type]
     accesses = dict.fromkeys(CLUSTERS, access)
     return ActionRuns(actions, accesses, a_run(), "reconciler", limit or TimeLimit(), pool=pool).carry_out()
 

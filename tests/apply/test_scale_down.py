@@ -18,7 +18,8 @@ from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 from reconciler.plan.model import Action
 from reconciler.policy.types import Logarithm, ZoneBalanced
 from tests.builders import a_run
-from tests.decide.downscale.world import COST, LABEL, PICKER, Clock, Counted, Picker, World, a_pod_manifest, a_world
+from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_pod_manifest, a_world
+from tests.fakes import Counted, FakeClock, FakePicker
 from tests.laws import share_of
 
 KINDS_WITH_COSTS = ["Deployment", "ReplicaSet", "Rollout", "ReplicationController"]
@@ -87,7 +88,7 @@ def test_without_zones_no_costs_are_written(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_picker_decides(tmp_path: Path, kind: str) -> None:
-    picker = Picker(PickerAnswer(("web-5",), ("web-4", "web-0")))
+    picker = FakePicker(PickerAnswer(("web-5",), ("web-4", "web-0")))
     world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=4, pod_picker=PICKER, picker=picker)
     decisions, [outcome] = world.run()
     forecast = decisions[0].victims
@@ -113,7 +114,7 @@ def test_the_picker_decides(tmp_path: Path, kind: str) -> None:
 )
 def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unready: int, to: int) -> None:
     pods = [{"ready": index >= unready} for index in range(unready + (to or 1))]
-    picker = Picker(PickerError("pod picker: must not be asked"))
+    picker = FakePicker(PickerError("pod picker: must not be asked"))
     world = a_world(tmp_path, kind, pods=pods, to=to, pod_picker=PICKER, picker=picker)
     assert outcome_of(world).status is OutcomeStatus.APPLIED
     assert picker.asked == []
@@ -135,7 +136,7 @@ def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unr
     ],
 )
 def test_a_failed_call(tmp_path: Path, on_error: Any, status: OutcomeStatus, words: str, left: int) -> None:
-    picker = Picker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
+    picker = FakePicker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
     world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error=on_error), picker=picker)
     outcome = outcome_of(world)
     assert (outcome.status, words in outcome.message, outcome.picker_failed) == (status, True, True)
@@ -175,7 +176,7 @@ def test_what_a_picker_may_say(
     left: str,
 ) -> None:
     picker = replace(PICKER, **picker_fields)
-    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=picker, picker=Picker(PickerAnswer(chosen)))
+    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=picker, picker=FakePicker(PickerAnswer(chosen)))
     outcome = outcome_of(world)
     assert (outcome.status, outcome.picker_failed) == (status, failed)
     assert ("the answer names 1 of 3 pods" in outcome.message) is failed
@@ -192,7 +193,7 @@ def begin_rollout(world: World) -> None:
 
 
 def meanwhile(world: World, happens: Callable[[World], None]) -> Outcome:
-    world.clock = Clock(while_asleep=lambda: happens(world))
+    world.clock = FakeClock(while_asleep=lambda: happens(world))
     return outcome_of(world)
 
 
@@ -282,7 +283,7 @@ def test_a_cost_no_higher_than_the_mark_that_turns_up_undoes_it(tmp_path: Path, 
 
 def test_the_lock_lost_while_it_settles_stops_all_writing(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3)
-    world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
+    world.clock = FakeClock(while_asleep=lambda: setattr(world.lock, "lost", True))
     outcome = outcome_of(world)
     assert (outcome.status, "the lock was lost" in outcome.message) == (OutcomeStatus.SKIPPED, True)
     assert world.marked() == ["web-2", "web-3", "web-4"]
@@ -412,7 +413,7 @@ def test_one_cost_of_a_stranger_beside_those_of_karpenter_is_in_the_way(tmp_path
 def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
     world = a_world(tmp_path, pods=ZONED, to=3, on_foreign_cost="Override")
 
-    class Racing(Picker):
+    class Racing(FakePicker):
         def pick(self, request: Any) -> PickerAnswer:
             add = PatchOperation("add", "/metadata/annotations", {COST: "77"})
             world.patch_pod("web-4", add)
@@ -483,7 +484,7 @@ def test_a_controller_that_takes_others_is_told(tmp_path: Path) -> None:
     assert outcome.message == "1 of 3 victims went, 2 other pods went"
     assert_clean(world)
     assert world.costs() == {}
-    assert world.clock.at >= world.policy.settle_seconds + world.policy.verify_seconds
+    assert world.clock.now >= world.policy.settle_seconds + world.policy.verify_seconds
 
 
 class Lagging:
@@ -521,15 +522,15 @@ def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
     """Also where nobody recovered it before, as with a saved plan."""
     world = a_world(tmp_path, pods=[*ZONED[:5], ZONED[5] | {"cost": "5"}], to=3)
     world.policy = replace(world.policy, on_foreign_cost="Override", pod_picker=PICKER, strategy="Logarithmic")
-    world.picker = Picker(PickerAnswer(("web-0", "web-4", "web-5")))
+    world.picker = FakePicker(PickerAnswer(("web-0", "web-4", "web-5")))
     [decision] = world.decided(a_run())
-    world.clock = Clock(while_asleep=lambda: setattr(world.lock, "lost", True))
+    world.clock = FakeClock(while_asleep=lambda: setattr(world.lock, "lost", True))
     assert (
         scale_down(Action(1, decision), world.access(), a_run(id="first"), "reconciler").status is OutcomeStatus.SKIPPED
     )
     assert world.marked() == ["web-0", "web-4", "web-5"]
     world.lock.lost = False
-    world.picker = Picker(PickerAnswer(("web-1", "web-2", "web-3")))
+    world.picker = FakePicker(PickerAnswer(("web-1", "web-2", "web-3")))
     outcome = scale_down(Action(1, decision), world.access(), a_run(id="second"), "reconciler")
     assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert world.names() == ["web-0", "web-4", "web-5"]
@@ -653,7 +654,7 @@ def test_a_cost_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None
                 world.patch_pod(write.ref.name, theirs)
             world.cluster.write(write)
 
-    world.clock = Clock(while_asleep=lambda: world.patch_pod("web-0", *UNREADY))
+    world.clock = FakeClock(while_asleep=lambda: world.patch_pod("web-0", *UNREADY))
     outcome = outcome_of(world, through=Racing())
     assert outcome.status is OutcomeStatus.DEFERRED
     assert list(world.costs().values()) == ["5"]
@@ -668,7 +669,7 @@ def test_a_choice_is_one_patch_with_cost_and_label(tmp_path: Path) -> None:
         marked: list[Pod] = [pod for pod in world.pods() if LABEL in pod.labels]
         seen.extend((pod.name, pod.deletion_cost, pod.labels[LABEL]) for pod in marked)
 
-    world.clock = Clock(while_asleep=look)
+    world.clock = FakeClock(while_asleep=look)
     world.run(a_run(id="run-7"))
     assert seen == [(name, "-2147483647", "run-7") for name in ("web-2", "web-3", "web-4")]
 
@@ -679,7 +680,7 @@ def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_costs_off(tmp
     outcome = outcome_of(world)
     assert outcome.status is OutcomeStatus.DEFERRED
     assert "stopped by SIGTERM; the deletion costs were restored, left to the next run" in outcome.message
-    assert world.clock.at < 1
+    assert world.clock.now < 1
     assert len(world.names()) == 6
     assert_clean(world)
     assert world.costs() == {}

@@ -12,7 +12,7 @@ import pytest
 from reconciler.backends.snapshot.folder import LOCK_FILE, FileLock
 from reconciler.errors import ClusterError, LockHeldError
 from reconciler.time_limit import TimeLimit
-from tests.backends.clocks import CountingClock
+from tests.fakes import FakeClock
 
 HOLD = """
 import sys, time
@@ -70,7 +70,7 @@ def test_who_holds_a_lock_is_told_on_one_line(tmp_path: Path) -> None:
 
 
 def test_waiting_takes_as_long_as_it_may(tmp_path: Path) -> None:
-    first, clock = FileLock(tmp_path, "first"), CountingClock()
+    first, clock = FileLock(tmp_path, "first"), FakeClock()
     first.acquire(TimeLimit(0))
     with pytest.raises(LockHeldError):
         FileLock(tmp_path, "second").acquire(TimeLimit(30, clock))
@@ -81,7 +81,7 @@ def test_waiting_takes_as_long_as_it_may(tmp_path: Path) -> None:
 def test_waiting_ends_when_the_lock_is_given_back(tmp_path: Path) -> None:
     first = FileLock(tmp_path, "first")
 
-    class Releasing(CountingClock):
+    class Releasing(FakeClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
             if self.now > 5:

@@ -18,6 +18,8 @@ from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import PolicySet
 from reconciler.yaml.reader import read_documents
+from tests.real import objects
+from tests.real.api import Object
 
 TICK = timedelta(minutes=10)
 STARTS = {
@@ -271,52 +273,25 @@ def _objects(chance: random.Random, start: datetime) -> Iterator[dict[str, Any]]
 def _workload(chance: random.Random, namespace: str, name: str, start: datetime) -> Iterator[dict[str, Any]]:
     kind = "Deployment" if name != "web" else chance.choice(["Deployment", "StatefulSet"])
     replicas = chance.choice([1, 2, 3, 5])
-    yield {
-        "apiVersion": "apps/v1",
-        "kind": kind,
-        "metadata": {"name": name, "namespace": namespace, **_young(chance, start), **_marks(chance, start)},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}]},
-            },
-        },
-        "status": {
-            "replicas": replicas,
-            "readyReplicas": replicas,
-            "availableReplicas": replicas,
-            "updatedReplicas": replicas,
-        },
-    }
+
+    def placed(one: Object, **metadata: Any) -> Object:
+        return objects.with_metadata(objects.within(namespace, one), **metadata)
+
+    made = objects.a_deployment(name, replicas, kind=kind) | {"status": objects.status_of(kind, replicas)}
+    yield placed(made, **_young(chance, start), **_marks(chance, start))
     if chance.random() < 0.8:
-        service = {"selector": {"app": name}, "ports": [{"port": 80}]}
-        metadata = {"name": name, "namespace": namespace, **_marks(chance, start)}
-        yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service}
+        yield placed(objects.a_service(name), **_marks(chance, start))
     if chance.random() < 0.15:
-        yield {
-            "apiVersion": "batch/v1",
-            "kind": "CronJob",
-            "metadata": {"name": f"{name}-nightly", "namespace": namespace, **_young(chance, start)},
-            "spec": {"schedule": "7 3 * * *", "suspend": chance.random() < 0.3, "jobTemplate": {"spec": {}}},
-        }
+        metadata = {"name": f"{name}-nightly", **_young(chance, start)}
+        yield placed(objects.a_cron_job(name, suspend=chance.random() < 0.3), **metadata)
     if chance.random() < 0.15:
-        yield {
-            "apiVersion": "keda.sh/v1alpha1",
-            "kind": "ScaledObject",
-            "metadata": {"name": f"{name}-events", "namespace": namespace},
-            "spec": {"scaleTargetRef": {"kind": kind, "name": name}},
-        }
+        scaled = objects.for_deployment("keda.sh/v1alpha1", "ScaledObject", name)
+        scaled["spec"]["scaleTargetRef"]["kind"] = kind
+        yield placed(scaled, name=f"{name}-events")
     elif chance.random() < 0.2:
-        target = {"apiVersion": "apps/v1", "kind": kind, "name": name}
-        spec = {"scaleTargetRef": target, "minReplicas": chance.choice([1, 2]), "maxReplicas": 6}
-        yield {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": spec,
-        }
+        hpa = objects.an_autoscaler(name, chance.choice([1, 2]), 6)
+        hpa["spec"]["scaleTargetRef"]["kind"] = kind
+        yield placed(hpa)
     if name == "job" and chance.random() < 0.3:
         yield from _waiting_pods(chance, namespace, replicas, start)
 

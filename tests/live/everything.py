@@ -22,6 +22,7 @@ from tests.real.objects import (
     an_autoscaler,
     an_object,
     owned_by,
+    status_of,
     with_metadata,
     within,
 )
@@ -150,13 +151,6 @@ def _settled(
     if kind == "StatefulSet":
         made["spec"]["serviceName"] = name
     return {**made, "status": status_of(kind, replicas)}
-
-
-def status_of(kind: str, replicas: int, generation: int = 1) -> dict[str, Any]:
-    """The status of a workload whose controller has nothing left to do."""
-    counts = {"replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas}
-    updated = {} if kind == "ReplicaSet" else {"updatedReplicas": replicas}
-    return {**counts, **updated, "observedGeneration": generation}
 
 
 def _idled_service(name: str, replicas: int) -> Object:

@@ -29,6 +29,7 @@ from tests.real.objects import (
     an_object,
     for_deployment,
     owned_by,
+    status_of,
     with_metadata,
     within,
 )
@@ -171,12 +172,7 @@ def settle(api: Api) -> None:
     """Do what the controller of ReplicaSets would: all local ones run what they should."""
     for one in api.items(_LISTS["ReplicaSet"].format("namespaces/shop/")):
         path = f"{_LISTS['ReplicaSet'].format('namespaces/shop/')}/{one['metadata']['name']}/status"
-        api.patch(path, {"status": _all_run(one["spec"]["replicas"], one["metadata"]["generation"])})
-
-
-def _all_run(replicas: int, generation: int) -> Object:
-    counts = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-    return {**dict.fromkeys(counts, replicas), "observedGeneration": generation}
+        api.patch(path, {"status": status_of("ReplicaSet", one["spec"]["replicas"], one["metadata"]["generation"])})
 
 
 def state(api: Api) -> dict[tuple[str, str, str], Object]:
@@ -218,7 +214,7 @@ def _idled(name: str, replicas: int) -> Object:
 
 def _local(name: str, replicas: int, **annotations: str) -> Object:
     owner = {"reconciler/owner": f"rights/FederatedReplicaSet/shop/{name}", **annotations}
-    made = a_deployment(name, replicas, kind="ReplicaSet") | {"status": _all_run(replicas, 1)}
+    made = a_deployment(name, replicas, kind="ReplicaSet") | {"status": status_of("ReplicaSet", replicas)}
     return with_metadata(made, labels={"reconciler/frs": name}, annotations=owner)
 
 

@@ -28,7 +28,7 @@ from tests.pipeline.calls import Folder, Said
 from tests.real import faults
 from tests.real.api import JSON_PATCH, Api, Object
 from tests.real.kubeconfig import write_kubeconfig
-from tests.real.objects import a_namespace
+from tests.real.objects import a_namespace, status_of
 from tests.real.proxy import Fault, Matching, Proxy, Request, Rule, is_any
 from tests.real.worlds import create, create_missing
 
@@ -172,7 +172,7 @@ class Stage:
         path = f"{_LISTS[kind].format(f'namespaces/{namespace}/')}/{name}"
         if name == "worker":
             _shrink_workers(api, wanted)
-        status = everything.status_of(kind, wanted, one["metadata"].get("generation", 1))
+        status = status_of(kind, wanted, one["metadata"].get("generation", 1))
         api.patch(f"{path}/status", {"status": status})
 
     def expire_leases(self) -> None:

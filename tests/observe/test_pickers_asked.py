@@ -18,7 +18,8 @@ from reconciler.observe.pods import answers_of_pickers
 from reconciler.policy.types import DownscaleTarget, PolicySet
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
-from tests.decide.downscale.world import PICKER, Picker, a_downscale_policy
+from tests.decide.downscale.world import PICKER, a_downscale_policy
+from tests.fakes import FakePicker
 
 
 def _picked(policies: PolicySet, state: ObservedState, picker: PodPickerClient, pool: WorkerPool) -> DesiredState:
@@ -44,7 +45,7 @@ def test_too_few_are_a_failed_call_as_at_apply(
     policy = a_downscale_policy("ReplicaSet", target=DownscaleTarget(replicas=1), pod_picker=picker)
     policies = a_policy_set(a_fleet(), downscale=(policy,))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: tuple(map(a_pod, "abc"))}))
-    client = Picker(PickerAnswer(("a",)))
+    client = FakePicker(PickerAnswer(("a",)))
     desired = _picked(policies, state, client, WorkerPool(0))
     assert len(client.asked) == 1
     assert [(notice.kind, notice.partial) for notice in desired.notices] == notices

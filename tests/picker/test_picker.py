@@ -27,7 +27,8 @@ from reconciler.picker.review import review_in
 from reconciler.policy.types import Freeze, Logarithm
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_run
-from tests.decide.downscale.world import COST, LABEL, PICKER, Counted, Killed, Picker, World, a_world
+from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_world
+from tests.fakes import Counted, FakePicker, Killed
 from tests.laws import share_of
 from tests.picker.reviews import a_review
 
@@ -48,7 +49,7 @@ def reviewed(world: World, cluster: Any = None, limit: TimeLimit | None = None, 
 
 def a_picked_world(directory: Path, kind: str = "Deployment", *, lets_in: bool = True, **fields: Any) -> World:
     """One with a picker that names what the controller would keep."""
-    picker = Picker(PickerAnswer(("web-0", "web-1", "web-2")))
+    picker = FakePicker(PickerAnswer(("web-0", "web-1", "web-2")))
     world = a_world(directory, kind, **{"pods": PODS, "pod_picker": PICKER, "picker": picker, **fields})
     return let_in(world) if lets_in else world
 
@@ -91,7 +92,7 @@ def test_the_pods_are_those_of_a_runs_own_decrease(
     worlds = []
     for name in ("run", "webhook"):
         (tmp_path / name).mkdir()
-        world = a_world(tmp_path / name, kind, pods=pods, to=target, **{**fields, "picker": Picker(answer)})
+        world = a_world(tmp_path / name, kind, pods=pods, to=target, **{**fields, "picker": FakePicker(answer)})
         worlds.append(let_in(world))
     by_run, by_webhook = worlds
 
@@ -197,13 +198,15 @@ def test_what_a_deployment_owns_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        pytest.param({"picker": Picker(PickerError("no answer"))}, "no answer; the controller chose", id="fallback"),
         pytest.param(
-            {"picker": Picker(PickerError("no answer")), "pod_picker": replace(PICKER, on_error="skip")},
+            {"picker": FakePicker(PickerError("no answer"))}, "no answer; the controller chose", id="fallback"
+        ),
+        pytest.param(
+            {"picker": FakePicker(PickerError("no answer")), "pod_picker": replace(PICKER, on_error="skip")},
             "no answer; left to the next run (onError: skip)",
             id="skip",
         ),
-        pytest.param({"picker": Picker()}, "the picker has no opinion", id="no opinion"),
+        pytest.param({"picker": FakePicker()}, "the picker has no opinion", id="no opinion"),
         pytest.param(
             {"pods": [{**one, "cost": "-3"} for one in PODS], "on_foreign_cost": "Skip"},
             "foreign deletion costs",

@@ -16,7 +16,6 @@ from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.backend import Backend
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
@@ -40,6 +39,9 @@ from reconciler.policy.types import PolicySet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
 from reconciler.world import World, victim_order
+from tests.fakes import FakeLock, FakePicker
+from tests.real import objects
+from tests.real.api import Object
 
 CLUSTERS = ("east", "west", "north")
 PAUSED = "autoscaling.keda.sh/paused-replicas"
@@ -73,26 +75,22 @@ def ref_of(cluster: str, kind: str, name: str) -> ObjectRef:
     return ObjectRef(cluster, "shop", kind, name, GROUPS.get(kind, ""))
 
 
-def a_manifest(kind: str, name: str, count: int, uid: str, **annotations: str) -> dict[str, Any]:
-    """A workload that is settled, and that kubectl wrote."""
-    labels = {"app": name, **({"tier": "app"} if name in ("web", "api") else {})}
-    metadata = {"name": name, "namespace": "shop", "uid": uid, "labels": {"app": name}, "generation": 1}
+def a_manifest(kind: str, name: str, count: int, uid: str, **annotations: str) -> Object:
+    """A workload that is settled, and that kubectl wrote; a CronJob with a count of 0 is suspended."""
+    path = ("spec", "suspend" if kind == "CronJob" else "replicas")
+    metadata = {"uid": uid, "labels": {"app": name}, "generation": 1, "managedFields": [written_by("kubectl", path)]}
     if annotations:
         metadata["annotations"] = annotations
-    metadata["managedFields"] = [written_by("kubectl", ("spec", "suspend" if kind == "CronJob" else "replicas"))]
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": f"{name}:1"}]}}
     if kind == "CronJob":
-        job = {"template": {"spec": {**template["spec"], "restartPolicy": "Never"}}}
-        spec: dict[str, Any] = {"schedule": "0 2 * * *", "suspend": not count, "jobTemplate": {"spec": job}}
-        return {"apiVersion": "batch/v1", "kind": kind, "metadata": metadata, "spec": spec}
+        return objects.with_metadata(in_shop(objects.a_cron_job(name, suspend=not count)), **metadata)
     if kind == "ScaledObject":
-        del metadata["managedFields"]
-        spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "queue"}, "triggers": []}
-        return {"apiVersion": "keda.sh/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-    spec = {"replicas": count, "selector": {"matchLabels": {"app": name}}, "template": template}
-    status = {"observedGeneration": 1, "replicas": count, "readyReplicas": count, "availableReplicas": count}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec,
-            "status": {**status, "updatedReplicas": count}}  # fmt: skip
+        return in_shop(objects.for_deployment("keda.sh/v1alpha1", kind, "queue", triggers=[]), name=name, uid=uid)
+    made = objects.a_deployment(name, count, kind=kind, labels={"tier": "app"} if name in ("web", "api") else {})
+    return objects.with_metadata(in_shop(made), **metadata) | {"status": objects.status_of(kind, count)}
+
+
+def in_shop(one: Object, **metadata: Any) -> Object:
+    return objects.with_metadata(one, namespace="shop", **metadata)
 
 
 def written_by(manager: str, path: Sequence[str], at: datetime | None = None) -> dict[str, Any]:
@@ -103,11 +101,9 @@ def written_by(manager: str, path: Sequence[str], at: datetime | None = None) ->
     return entry if at is None else {**entry, "time": format_time(at)}
 
 
-def a_service(name: str, uid: str = "") -> dict[str, Any]:
-    selector = {"tier": "app"} if name == "all" else {"app": name}
-    metadata = {"name": name, "namespace": "shop", "uid": uid or f"uid-service-{name}"}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata,
-            "spec": {"selector": selector, "ports": [{"port": 80}]}}  # fmt: skip
+def a_service(name: str, uid: str = "") -> Object:
+    made = in_shop(objects.a_service(name), uid=uid or f"uid-service-{name}")
+    return made | {"spec": {**made["spec"], "selector": {"tier": "app"} if name == "all" else {"app": name}}}
 
 
 def a_revision(name: str, number: int, replicas: int, owner_uid: str, annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -118,23 +114,18 @@ def a_revision(name: str, number: int, replicas: int, owner_uid: str, annotation
     return made
 
 
-def an_autoscaler() -> dict[str, Any]:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
-    return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": "api", "namespace": "shop", "uid": "uid-hpa"},
-            "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 6}}  # fmt: skip
-
-
 @cache
 def _at_first(cluster: str) -> MemoryCluster:
     """The cluster as it is at the beginning of every history; nobody changes it."""
-    made: list[Any] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in
-                       ("kube-system", "shop", "reconciler")]  # fmt: skip
+    made = [objects.a_namespace(name) for name in ("kube-system", "shop", "reconciler")]
     made += [a_manifest(kind, name, count, f"uid-{name}") for at, kind, name, count in ROWS if at == cluster]
     made += [a_service(name) for name in SERVICES]
     if cluster == "east":
         counts = {name: count for at, kind, name, count in ROWS if (at, kind) == ("east", "Deployment")}
-        made += [an_autoscaler(), *(a_revision(name, 0, counts[name], f"uid-{name}", {}) for name in REVISED)]
+        made += [
+            in_shop(objects.an_autoscaler("api", 2, 6)),
+            *(a_revision(name, 0, counts[name], f"uid-{name}", {}) for name in REVISED),
+        ]
     return MemoryCluster.of_manifests(cluster, made, victim_order(lambda: datetime.min))
 
 
@@ -210,24 +201,6 @@ class Requests:
         return QueryAnswer(tuple(Sample({"namespace": "shop", "service": k}, v) for k, v in found if v is not None))
 
 
-class _Free:
-    """The lock of what nobody else has."""
-
-    def acquire(self, limit: TimeLimit) -> None:
-        return
-
-    def held(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        return
-
-
-class _NoOpinion:
-    def pick(self, request: Any) -> PickerAnswer:
-        return PickerAnswer()
-
-
 class LoopWorld:
     """The clusters, the time, and who writes. `watch` is told of every write of ours."""
 
@@ -252,7 +225,7 @@ class LoopWorld:
 
     def _access(self, one: Any) -> Access:
         store = ConfigMapStore(one, "reconciler", JOURNAL)
-        return Access(one, store, _Free(), _NoOpinion(), TimeLimit(clock=SettledClock()), pool=_HERE)
+        return Access(one, store, FakeLock(), FakePicker(), TimeLimit(clock=SettledClock()), pool=_HERE)
 
     # our runs
 

@@ -44,10 +44,17 @@ def a_deployment(name: str, replicas: int = 1, *, kind: str = "Deployment", **te
     return an_object("apps/v1", kind, name, spec=spec)
 
 
+def status_of(kind: str, replicas: int, generation: int = 1) -> Object:
+    """The status of a workload whose controller has nothing left to do."""
+    counts = ("replicas", "readyReplicas", "availableReplicas")
+    updated = () if kind in ("ReplicaSet", "ReplicationController") else ("updatedReplicas",)
+    return {**dict.fromkeys((*counts, *updated), replicas), "observedGeneration": generation}
+
+
 def a_service(name: str, *, app: str | None = None, **annotations: str) -> Object:
     """A Service for the pods of `app`, by default of the Deployment with its name."""
     spec = {"selector": {"app": app or name}, "ports": [{"port": 80}]}
-    return an_object("v1", "Service", name, metadata={"annotations": annotations}, spec=spec)
+    return an_object("v1", "Service", name, {"annotations": annotations} if annotations else {}, spec=spec)
 
 
 def a_job(name: str, completions: int = 1) -> Object:

@@ -36,7 +36,6 @@ from reconciler.http.client import HttpRequest
 from reconciler.http.connections import environment_proxy
 from reconciler.http.errors import HttpError
 from reconciler.time_limit import TimeLimit
-from tests.backends.clocks import CountingClock
 from tests.backends.kubernetes.kubeconfigs import (
     SERVER,
     a_certificate_user,
@@ -46,6 +45,7 @@ from tests.backends.kubernetes.kubeconfigs import (
     an_exec_plugin,
     soon,
 )
+from tests.fakes import FakeClock
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECRET = "S3CRET"
@@ -681,7 +681,7 @@ def test_of_several_ways_in_the_first_counts(tmp_path: Path, user: dict[str, Any
 
 
 def test_a_token_file_is_read_again_each_minute_and_while_it_cannot_be_the_last_one_counts(tmp_path: Path) -> None:
-    token, clock = tmp_path / "token", CountingClock()
+    token, clock = tmp_path / "token", FakeClock()
     token.write_text("first")
     path = a_kubeconfig(tmp_path / "config", {"token": "old", "tokenFile": "token"})
     connection = Connection(ClusterConnection("east", kubeconfig=path))

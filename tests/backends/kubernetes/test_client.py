@@ -28,10 +28,10 @@ from reconciler.errors import (
     UnreachableError,
 )
 from reconciler.time_limit import TimeLimit
-from tests.backends.clocks import CountingClock
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.servers import HELLO, Server, hang, silent
 from tests.builders import NOW
+from tests.fakes import FakeClock
 
 assert kubernetes.client.rest
 
@@ -239,7 +239,7 @@ def test_what_is_none_of_200_to_299_is_no_success(status: str, tmp_path: Path) -
 
 
 def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another() -> None:
-    clock = CountingClock()
+    clock = FakeClock()
     rate, limit = Rate(10), TimeLimit(clock=clock)
     for _ in range(10):
         assert rate.take(limit)
@@ -250,7 +250,7 @@ def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another(
 
 
 def test_no_rate_waits_for_nobody() -> None:
-    clock = CountingClock()
+    clock = FakeClock()
     assert all(Rate(0).take(TimeLimit(clock=clock)) for _ in range(1000))
     assert clock.now == 0
 

@@ -20,8 +20,7 @@ from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import LockHeldError, LockLostError, NotFoundError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Write
-from reconciler.time_limit import TimeLimit
-from tests.backends.clocks import PatientClock
+from reconciler.time_limit import Clock, TimeLimit
 from tests.real import faults
 from tests.real.proxy import Proxy
 from tests.real.worlds import wait_until
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 
-class ShiftedClock(PatientClock):
+class ShiftedClock(Clock):
     """Real time, moved: the process stood still meanwhile, or its machine's clock is another."""
 
     def __init__(self) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from reconciler.connection_settings import PickerAnswer
 from tests.builders import a_run
-from tests.decide.downscale.world import PICKER, Counted, Killed, Picker, World, a_world
+from tests.decide.downscale.world import PICKER, World, a_world
+from tests.fakes import Counted, FakePicker, Killed
 from tests.laws import share_of, tries
 
 pytestmark = pytest.mark.laws
@@ -34,7 +35,7 @@ def a_shrink(folder: Path, kind: str, picks: bool = False) -> World:
     folder.mkdir()
     if not picks:
         return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override")
-    picker = Picker(PickerAnswer(("web-2", "web-3", "web-4")))
+    picker = FakePicker(PickerAnswer(("web-2", "web-3", "web-4")))
     return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override", pod_picker=PICKER, picker=picker)
 
 

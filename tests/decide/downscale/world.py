@@ -15,16 +15,15 @@ from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.run import ActionRuns
 from reconciler.backends.backend import Backend
-from reconciler.backends.protocols import CONFIG_MAPS, PODS, Cluster, PodPickerClient
+from reconciler.backends.protocols import CONFIG_MAPS, PODS, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
-from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
-from reconciler.errors import NotFoundError, PickerError
+from reconciler.errors import NotFoundError
 from reconciler.model import JOURNAL, NOTHING, ObjectRef, PatchOperation, Pod, Run, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
@@ -40,6 +39,10 @@ from reconciler.policy.types import (
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, NOW_NS, a_fleet, a_picker, a_run
 from tests.builders import a_downscale_policy as downscale_policy
+from tests.fakes import FakeClock, FakeLock, FakePicker
+from tests.real import objects
+from tests.real.api import Object
+from tests.real.objects import an_object, with_metadata
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 LABEL = "reconciler/victim"
@@ -51,88 +54,6 @@ def api_version(kind: str) -> str:
     return CUSTOM.get(kind, "v1" if kind == "ReplicationController" else "apps/v1")
 
 
-class Held:
-    """A lock that is held until a test says otherwise."""
-
-    def __init__(self) -> None:
-        self.lost = False
-
-    def look(self) -> None: ...
-
-    def acquire(self, limit: TimeLimit) -> bool:
-        return False
-
-    def held(self) -> bool:
-        return not self.lost
-
-    def release(self) -> None: ...
-
-
-@dataclass
-class Clock:
-    """Time that passes only while somebody sleeps; `while_asleep` is what happens meanwhile, once."""
-
-    at: float = 0
-    while_asleep: Callable[[], None] | None = None
-
-    def monotonic(self) -> float:
-        return self.at
-
-    def sleep(self, seconds: float) -> None:
-        self.at += seconds
-        happens, self.while_asleep = self.while_asleep, None
-        if happens is not None:
-            happens()
-
-
-@dataclass
-class Picker:
-    """Says what it is told to say; keeps what it was asked."""
-
-    says: PickerAnswer | PickerError = PickerAnswer()
-    asked: list[PickerRequest] = field(default_factory=list)
-
-    def pick(self, request: PickerRequest) -> PickerAnswer:
-        self.asked.append(request)
-        if isinstance(self.says, PickerError):
-            raise self.says
-        return self.says
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-class Counted:
-    """A cluster of which every call is counted; from call `last` on `fails` is raised, before or after the call."""
-
-    def __init__(self, inside: Cluster, last: int | None = None, *, after: bool = False, fails: Any = Killed) -> None:
-        self._inside = inside
-        self._last = last
-        self._after = after
-        self._fails = fails
-        self.calls = 0
-
-    @property
-    def name(self) -> str:
-        return self._inside.name
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._inside, name)
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            self.calls += 1
-            dying = self._last is not None and self.calls >= self._last
-            if dying and not (self._after and self.calls == self._last):
-                raise self._fails()
-            result = method(*arguments, **options)
-            if dying:
-                raise self._fails()
-            return result
-
-        return counted
-
-
 @dataclass
 class World:
     """A cluster "east" in `directory`, and how a run goes there."""
@@ -141,9 +62,9 @@ class World:
     policy: DownscalePolicy
     name: str = "web"
     victim_order: Callable[[Sequence[Pod], int, bool], Sequence[Pod]] | None = None
-    clock: Clock = field(default_factory=Clock)
-    lock: Held = field(default_factory=Held)
-    picker: PodPickerClient = field(default_factory=Picker)
+    clock: FakeClock = field(default_factory=FakeClock)
+    lock: FakeLock = field(default_factory=FakeLock)
+    picker: PodPickerClient = field(default_factory=FakePicker)
     limit: TimeLimit = field(default_factory=TimeLimit)
 
     def __post_init__(self) -> None:
@@ -239,7 +160,7 @@ def a_world(
     owner = ("ReplicaSet", "web-1") if kind in ("Deployment", "Rollout") else (kind, "web")
     documents = [
         *(namespace(name) for name in ("kube-system", "shop", "reconciler")),
-        *(node(f"n-{one.get('zone', 'a')}-{index}", one.get("zone", "a")) for index, one in enumerate(pods)),
+        *(a_node(one.get("zone", "a"), index) for index, one in enumerate(pods)),
         *definitions(kind),
         *workloads(kind, len(pods)),
         *(a_pod_manifest(index, owner, **one) for index, one in enumerate(pods)),
@@ -249,34 +170,17 @@ def a_world(
     return World(directory, a_downscale_policy(kind, to=to, **fields), **options)
 
 
-def namespace(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "uid": f"uid-{name}"}}
+def namespace(name: str) -> Object:
+    return with_metadata(objects.a_namespace(name), uid=f"uid-{name}")
 
 
-def node(name: str, zone: str) -> dict[str, Any]:
-    labels = {"topology.kubernetes.io/zone": zone}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+def a_node(zone: str, index: int) -> Object:
+    return objects.a_node(f"n-{zone}-{index}", **{"topology.kubernetes.io/zone": zone})
 
 
-def definitions(kind: str) -> list[dict[str, Any]]:
-    if kind not in CUSTOM:
-        return []
-    group, _, version = CUSTOM[kind].rpartition("/")
-    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-    plural = f"{kind.lower()}s"
-    return [
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{group}"},
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"kind": kind, "plural": plural},
-                "versions": [{"name": version, "served": True, "storage": True, "subresources": {"scale": scale}}],
-            },
-        }
-    ]
+def definitions(kind: str) -> list[Object]:
+    group, _, version = CUSTOM.get(kind, "").rpartition("/")
+    return [objects.a_crd(kind, group, version=version, scale=True)] if group else []
 
 
 def workloads(kind: str, replicas: int) -> list[dict[str, Any]]:
@@ -288,25 +192,12 @@ def workloads(kind: str, replicas: int) -> list[dict[str, Any]]:
     return [top, inner]
 
 
-def a_workload_manifest(kind: str, name: str, replicas: int) -> dict[str, Any]:
-    labels = {"app": "web"}
-    return {
-        "apiVersion": api_version(kind),
-        "kind": kind,
-        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}-{kind}", "generation": 1},
-        "spec": {
-            "replicas": replicas,
-            "selector": labels if kind == "ReplicationController" else {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}},
-        },
-        "status": {
-            "observedGeneration": 1,
-            "replicas": replicas,
-            "readyReplicas": replicas,
-            "availableReplicas": replicas,
-            **({} if kind in ("ReplicaSet", "ReplicationController") else {"updatedReplicas": replicas}),
-        },
-    }
+def a_workload_manifest(kind: str, name: str, replicas: int) -> Object:
+    spec = objects.a_deployment("web", replicas)["spec"]
+    if kind == "ReplicationController":
+        spec["selector"] = {"app": "web"}
+    metadata = {"namespace": "shop", "uid": f"uid-{name}-{kind}", "generation": 1}
+    return an_object(api_version(kind), kind, name, metadata, spec=spec, status=objects.status_of(kind, replicas))
 
 
 def owner_reference(kind: str, name: str) -> dict[str, Any]:
@@ -328,25 +219,21 @@ def a_pod_manifest(
     cost: str | None = None,
     writer: str = "",
     days: float = 1,
-) -> dict[str, Any]:
+) -> Object:
     created = (NOW - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": created}
     annotations: dict[str, Any] = {} if cost is None else {"annotations": {COST: cost}}
     if writer:
         owned = {"f:metadata": {"f:annotations": {f"f:{COST}": {}}}}
         annotations["managedFields"] = [{"manager": writer, "operation": "Update", "fieldsV1": owned}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"web-{index}",
-            "namespace": "shop",
-            "uid": f"uid-web-{index}",
-            "creationTimestamp": created,
-            "labels": {"app": "web"},
-            **annotations,
-            "ownerReferences": [owner_reference(*owner)],
-        },
-        "spec": {"nodeName": f"n-{zone}-{index}", "containers": [{"name": "web", "image": "web:1"}]},
-        "status": {"phase": "Running", "conditions": [condition]},
+    metadata = {
+        "namespace": "shop",
+        "uid": f"uid-web-{index}",
+        "creationTimestamp": created,
+        "labels": {"app": "web"},
+        **annotations,
+        "ownerReferences": [owner_reference(*owner)],
     }
+    spec = {**objects.a_pod_template("web")["spec"], "nodeName": f"n-{zone}-{index}"}
+    status = {"phase": "Running", "conditions": [condition]}
+    return an_object("v1", "Pod", f"web-{index}", metadata, spec=spec, status=status)

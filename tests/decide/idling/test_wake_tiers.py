@@ -28,7 +28,8 @@ from reconciler.plan.model import Action
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
-from tests.decide.downscale.world import Clock, Held, Picker, a_workload_manifest, controllers_order, namespace
+from tests.decide.downscale.world import a_workload_manifest, controllers_order, namespace
+from tests.fakes import FakeClock, FakeLock, FakePicker
 from tests.plan.decisions import a_decision
 
 MANY = 30
@@ -69,10 +70,10 @@ def write(folder: Path, replicas: int, ready: int) -> None:
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
 
 
-def access(folder: Path, clock: Clock) -> tuple[Asked, Access]:
+def access(folder: Path, clock: FakeClock) -> tuple[Asked, Access]:
     cluster: Any = Asked(SnapshotCluster(Store(folder, "east"), victim_order=controllers_order))
     return cluster, Access(
-        cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), Held(), Picker(), TimeLimit(clock=clock)
+        cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), FakeLock(), FakePicker(), TimeLimit(clock=clock)
     )
 
 
@@ -105,7 +106,7 @@ def apply(actions: Sequence[Action], found: Access, done: list[str] | None = Non
 
 def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
     write(tmp_path, replicas=0, ready=0)
-    cluster, found = access(tmp_path, Clock())
+    cluster, found = access(tmp_path, FakeClock())
     actions = numbered_actions([*wakes("db"), *wakes("api", after="db")])
     assert apply(actions, found) == {OutcomeStatus.APPLIED: 2 * MANY}
     assert cluster.looks == dict.fromkeys(names("db"), 1)
@@ -116,7 +117,7 @@ def test_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch:
     is_up = Tier._is_up
     monkeypatch.setattr(Tier, "_is_up", lambda self, action: asked.append(action.id) or is_up(self, action))
     write(tmp_path, replicas=0, ready=0)
-    _, found = access(tmp_path, Clock())
+    _, found = access(tmp_path, FakeClock())
     assert apply(numbered_actions([*wakes("db"), *wakes("api", after="db")]), found) == {
         OutcomeStatus.APPLIED: 2 * MANY
     }
@@ -126,26 +127,26 @@ def test_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch:
 class NotYet(Asked):
     """A cluster where nothing gets ready before the clock says `at`."""
 
-    def __init__(self, inside: SnapshotCluster, clock: Clock, at: float) -> None:
+    def __init__(self, inside: SnapshotCluster, clock: FakeClock, at: float) -> None:
         super().__init__(inside)
         self._clock = clock
         self._at = at
 
     def get(self, resource: Any, inside: str, name: str) -> Any:
         found = super().get(resource, inside, name)
-        return found if self._clock.at >= self._at else replace(found, ready_replicas=0)
+        return found if self._clock.now >= self._at else replace(found, ready_replicas=0)
 
 
 def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     write(tmp_path, replicas=0, ready=0)
-    clock = Clock()
+    clock = FakeClock()
     cluster, found = access(tmp_path, clock)
     slow: Any = NotYet(cluster, clock, at=60)  # type: ignore[arg-type]
     done: list[str] = []
     actions = numbered_actions([*wakes("db"), *wakes("api", after="db"), *wakes("free")])
     assert apply(actions, replace(found, cluster=slow), done) == {OutcomeStatus.APPLIED: 3 * MANY}
     assert sorted(done[: 2 * MANY]) == sorted([*names("db"), *names("free")])
-    assert 60 <= clock.at < 70
+    assert 60 <= clock.now < 70
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     tmp_path: Path, left: float | None, waited: float
 ) -> None:
     write(tmp_path, replicas=0, ready=0)
-    clock = Clock()
+    clock = FakeClock()
 
     cluster, found = access(tmp_path, clock)
     found = replace(found, cluster=NeverReady(cluster), limit=TimeLimit(math.inf if left is None else left, clock))
@@ -166,12 +167,12 @@ def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
         outcomes[1].message
         == f"went on after {waited / 60:.3g} minutes, {a_ref('db-0')} of the tier below not ready yet"
     )
-    assert waited - 1 <= clock.at <= waited + POLL_SECONDS
+    assert waited - 1 <= clock.now <= waited + POLL_SECONDS
 
 
 def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) -> None:
     write(tmp_path, replicas=0, ready=0)
-    _, found = access(tmp_path, Clock())
+    _, found = access(tmp_path, FakeClock())
 
     class Refusing(NeverReady):
         def write(self, write: Any) -> Any:
@@ -207,18 +208,18 @@ def woken(actions: Sequence[Action], found: Access) -> Tier:
 )
 def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: list[float], looks: int) -> None:
     write(tmp_path, replicas=1, ready=0)
-    clock = Clock()
+    clock = FakeClock()
     cluster, found = access(tmp_path, clock)
     (action, *_) = numbered_actions(wakes("db"))
     tier = woken([action], found)
-    for clock.at in seconds:
+    for clock.now in seconds:
         assert tier.first_not_ready() is action
     assert cluster.looks == {"db-0": looks}
 
 
 def test_side_by_side_all_see_what_the_first_one_sees(tmp_path: Path) -> None:
     write(tmp_path, replicas=1, ready=1)
-    cluster, found = access(tmp_path, Clock())
+    cluster, found = access(tmp_path, FakeClock())
     tier = woken(numbered_actions(wakes("db")), found)
     with ThreadPoolExecutor(8) as pool:
         seen = list(pool.map(lambda _: tier.first_not_ready(), range(8)))
@@ -228,13 +229,13 @@ def test_side_by_side_all_see_what_the_first_one_sees(tmp_path: Path) -> None:
 
 def test_what_gets_ready_is_seen_at_the_next_poll(tmp_path: Path) -> None:
     write(tmp_path, replicas=1, ready=0)
-    clock = Clock()
+    clock = FakeClock()
     cluster, found = access(tmp_path, clock)
     (action, *_) = numbered_actions(wakes("db"))
     tier = woken([action], found)
     assert tier.first_not_ready() is action
     write(tmp_path, replicas=1, ready=1)
     assert tier.first_not_ready() is action
-    clock.at = POLL_SECONDS
+    clock.now = POLL_SECONDS
     assert [tier.first_not_ready() for _ in range(3)] == [None] * 3
     assert cluster.looks == {"db-0": 2}

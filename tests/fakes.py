@@ -1,0 +1,94 @@
+"""Fakes of what a run works with: the lock of a cluster, the clock, the pod picker, and a cluster that counts calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.backends.protocols import Cluster
+from reconciler.connection_settings import PickerAnswer, PickerRequest
+from reconciler.errors import PickerError
+from reconciler.time_limit import TimeLimit
+
+
+class FakeLock:
+    """A lock that is held until a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.lost = False
+
+    def look(self) -> None: ...
+
+    def acquire(self, limit: TimeLimit) -> bool:
+        return False
+
+    def held(self) -> bool:
+        return not self.lost
+
+    def release(self) -> None: ...
+
+
+@dataclass
+class FakeClock:
+    """Time that passes only while somebody sleeps; `while_asleep` is what happens meanwhile, once."""
+
+    now: float = 0
+    while_asleep: Callable[[], None] | None = None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        happens, self.while_asleep = self.while_asleep, None
+        if happens is not None:
+            happens()
+
+
+@dataclass
+class FakePicker:
+    """Says what it is told to say; keeps what it was asked."""
+
+    says: PickerAnswer | PickerError = PickerAnswer()
+    asked: list[PickerRequest] = field(default_factory=list)
+
+    def pick(self, request: PickerRequest) -> PickerAnswer:
+        self.asked.append(request)
+        if isinstance(self.says, PickerError):
+            raise self.says
+        return self.says
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Counted:
+    """A cluster of which every call is counted; from call `last` on `fails` is raised, before or after the call."""
+
+    def __init__(self, inside: Cluster, last: int | None = None, *, after: bool = False, fails: Any = Killed) -> None:
+        self._inside = inside
+        self._last = last
+        self._after = after
+        self._fails = fails
+        self.calls = 0
+
+    @property
+    def name(self) -> str:
+        return self._inside.name
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inside, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self.calls += 1
+            dying = self._last is not None and self.calls >= self._last
+            if dying and not (self._after and self.calls == self._last):
+                raise self._fails()
+            result = method(*arguments, **options)
+            if dying:
+                raise self._fails()
+            return result
+
+        return counted
