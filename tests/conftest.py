@@ -56,14 +56,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    _prepare(config, items)
+    prepare(config, items)
     yield
     if config.option.first_cases:  # of those that -m leaves
         first = set({item.nodeid.partition("[")[0]: item for item in reversed(items)}.values())
         items[:] = [item for item in items if item in first or item.get_closest_marker("every_case")]
 
 
-def _prepare(config: pytest.Config, items: list[pytest.Item]) -> None:
+def prepare(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests, which -m selects by, and then say their groups: what is marked later has none."""
+    from tests.real.fixtures import mark_real_parts
+
+    mark_real_parts(items)
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("laws")

@@ -39,8 +39,7 @@ SHARED = ("empty_stage", "three_planes", "control_plane", "api_server")
 """The fixtures that are started once: the tests of each are a group, which has one worker."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def mark_real_parts(items: list[pytest.Item]) -> None:
     """Mark the tests with real parts, and say which of them one worker runs, where a test has no group."""
     for item in items:
         given = getattr(getattr(item, "callspec", None), "params", {})  # a parameter may be called as a fixture is
