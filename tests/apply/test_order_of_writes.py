@@ -171,7 +171,7 @@ def test_what_cannot_be_shown_ends_the_run(threads: int) -> None:
     def shown(_: Action, __: Outcome) -> None:
         raise BrokenPipeError
 
-    access: Any = Access(Server(Writes()), None, Held(), Picker(), TimeLimit(clock=Clock()))  # type: ignore[arg-type]
+    access: Any = Access(Server(Writes()), None, FakeLock(), FakePicker(), TimeLimit(clock=FakeClock()))  # type: ignore[arg-type]
     actions = numbered_actions(in_order(WORLD))
     runs = ActionRuns(
         actions, dict.fromkeys(CLUSTERS, access), a_run(), "reconciler", TimeLimit(), shown, pool=WorkerPool(threads)
