@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches, problem_at
 from reconciler.backends.patched_values import value_below
+from reconciler.backends.snapshot.folder import is_manifest_name
+from reconciler.backends.snapshot.manifest_files import objects_in, with_type_meta
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.importing.shapes import shape_of
 from reconciler.labels import LabelRequirement, LabelSelector
@@ -22,7 +24,6 @@ from reconciler.yaml.files import MAX_BYTES, decoded_text, find_files, read_byte
 from reconciler.yaml.reader import read_documents
 from reconciler.yaml.writer import block_text
 
-_SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
 _STANDARD_INPUT = "standard input"
 
@@ -136,7 +137,7 @@ def _contents(path: str, problems: list[Problem]) -> Iterator[tuple[str, bytes |
         large = Problem(_STANDARD_INPUT, 1, 1, "", f"is larger than {MAX_BYTES} bytes, expected less")
         yield _STANDARD_INPUT, data if len(data) <= MAX_BYTES else large
     elif os.path.isdir(path):
-        listed = find_files(path, lambda name: not name.startswith(".") and name.lower().endswith(_SUFFIXES))
+        listed = find_files(path, is_manifest_name)
         problems += listed.problems
         yield from ((file, read_bytes(file, path)) for file in sorted(listed.files))
     elif os.path.exists(path):
@@ -147,19 +148,10 @@ def _contents(path: str, problems: list[Problem]) -> Iterator[tuple[str, bytes |
 
 def _objects(document: Document) -> Iterator[tuple[FieldPath, Manifest]]:
     """Yield each object of a document, and where it stands in it."""
-    value = document.value
-    if not isinstance(value, dict):
-        return
-    items = value.get("items")
-    if isinstance(items, list) and str(value.get("kind", "")).endswith("List"):
-        of_list = str(value["kind"]).removesuffix("List")
-        for place, item in enumerate(items):
-            if isinstance(item, dict):
-                line, column = document.place(("items", place))
-                whole = item if "kind" in item else {"apiVersion": value.get("apiVersion"), "kind": of_list, **item}
-                yield ("items", place), Manifest(whole, f"{document.file}:{line}:{column}")
-        return
-    yield (), Manifest(value, f"{document.file}:{document.line}:{document.column}")
+    for value, path, stated in objects_in(document.value):
+        if isinstance(value, dict):
+            line, column = document.place(path)
+            yield path, Manifest(with_type_meta(value, *stated), f"{document.file}:{line}:{column}")
 
 
 def _misshapen(document: Document, path: FieldPath, manifest: Manifest) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import chain
@@ -286,33 +286,29 @@ class _ClusterReader:
         return found
 
     def _found(self, asked: ListKey) -> tuple[Any, ...]:
-        if self._wanted.tenant is not None and asked.resource != NODES:
-            return self._of_tenant(asked, self._wanted.tenant)
-        names = self._wanted.namespaces
-        if names is not None and not asked.namespace and asked.resource != NODES:
-            if asked.resource == NAMESPACES:
-                return tuple(chain.from_iterable(map(self._namespace, names)))
-            return self._within(asked, names)
-        within = "" if asked.resource == NODES else self._scope.namespace
-        if not within or asked.resource != NAMESPACES:
-            return self._cluster.list(asked.resource, namespace=asked.namespace or within, labels=asked.labels)
-        return self._namespace(within)
-
-    def _of_tenant(self, asked: ListKey, tenant: Tenant) -> tuple[Any, ...]:
-        """Return what `tenant` has of a list. Of our own namespace it need not be able to read anything."""
-        if asked.namespace:
-            try:
-                return self._cluster.list(asked.resource, namespace=asked.namespace, labels=asked.labels)
-            except ForbiddenError:
-                return ()
-        spaces = self._spaces_of(tenant)
+        if asked.namespace or asked.resource == NODES:
+            return self._apart(asked)
+        tenant, names = self._wanted.tenant, self._wanted.namespaces
+        if names is None and self._scope.namespace:
+            names = (self._scope.namespace,)
+        if tenant is not None:
+            spaces = self._spaces_of(tenant)
+            names = tuple(space.ref.name for space in spaces)
+        if names is None:
+            return self._cluster.list(asked.resource, labels=asked.labels)
         if asked.resource == NAMESPACES:
-            return spaces
-        return self._within(asked, [space.ref.name for space in spaces])
-
-    def _within(self, asked: ListKey, namespaces: Iterable[str]) -> tuple[Any, ...]:
-        lists = (self._cluster.list(asked.resource, namespace=name, labels=asked.labels) for name in namespaces)
+            return spaces if tenant is not None else tuple(chain.from_iterable(map(self._namespace, names)))
+        lists = (self._cluster.list(asked.resource, namespace=name, labels=asked.labels) for name in names)
         return tuple(chain.from_iterable(lists))
+
+    def _apart(self, asked: ListKey) -> tuple[Any, ...]:
+        """Return what is read the same whose run it is; of our own namespace a tenant need not be able to read."""
+        try:
+            return self._cluster.list(asked.resource, namespace=asked.namespace, labels=asked.labels)
+        except ForbiddenError:
+            if self._wanted.tenant is None or not asked.namespace:
+                raise
+            return ()
 
     def _spaces_of(self, tenant: Tenant) -> tuple[Namespace, ...]:
         """Return its namespaces; only patterns of names need the right to list all."""
