@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.annotations import CONTESTED, digest, format_time
-from reconciler.decide.decisions import EQUAL_PRIORITIES, Decision
+from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.contested import advice_in
 from reconciler.model import ObjectRef, PatchOperation, Run, Write
 from reconciler.plan.effects import is_read_by_others
@@ -58,7 +58,7 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
     raised, and it says what holds now.
     """
     about = ObjectRef(cluster, fleet.namespace, "Fleet", fleet.name)
-    conflicts = [notice.text for notice in plan.notices if notice.kind == EQUAL_PRIORITIES]
+    conflicts = [notice.text for notice in plan.notices if notice.kind == "equalPriorities"]
     messages = {
         "HeldBack": [held.why for held in plan.held_back],
         "ClusterUnknown": [f"{name}: {why}" for name, why in plan.unknown_clusters.items()],

@@ -14,8 +14,7 @@ from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import TrackedRun, run_progress
 from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import RunOptions
-from reconciler.decide.decisions import EQUAL_PRIORITIES, UNKNOWN_QUERY, Decision
-from reconciler.decide.stopped_tenants import STOPPED
+from reconciler.decide.decisions import Decision, NoticeKind
 from reconciler.errors import ExitCode, FailOn, first_exit_code
 from reconciler.messages import counted
 from reconciler.pipeline import Applied
@@ -128,7 +127,7 @@ def _meaning(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome]) -> 
 
 def _stopped(plan: Plan | None) -> str:
     """Return which tenants decide nothing, "" where the policies as a whole are the reason."""
-    names = [notice.subject for notice in (() if plan is None else plan.notices) if notice.kind == STOPPED]
+    names = [notice.subject for notice in (() if plan is None else plan.notices) if notice.kind == "tenantStopped"]
     return f"the policies of {' and '.join(names)} cannot be used; only they were stopped" if names else ""
 
 
@@ -151,7 +150,7 @@ def _fail_on_words(plan: Plan) -> dict[FailOn, str]:
         found[FailOn.UNKNOWN] = f"{unknown} unknown"
     if plan.held_back:
         found[FailOn.HELD_BACK] = _held_back(plan)
-    if conflicts := _count(plan, EQUAL_PRIORITIES):
+    if conflicts := _count(plan, "equalPriorities"):
         found[FailOn.CONFLICT] = counted(conflicts, "conflict of policies", "conflicts of policies")
     return found
 
@@ -170,17 +169,17 @@ def _why_partial(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
 def _unknown(plan: Plan) -> str:
     """Return what is unknown by sort: "1 cluster, 3 queries"; "" for nothing."""
     clusters, unread = len(plan.unknown_clusters), len(plan.unread)
-    queries = len(plan.unknown) - unread + _count(plan, UNKNOWN_QUERY)
+    queries = len(plan.unknown) - unread + _count(plan, "unknownQuery")
     sorts = ((clusters, "cluster", ""), (unread - clusters, "list", ""), (queries, "query", "queries"))
     return ", ".join(counted(number, one, many) for number, one, many in sorts if number)
 
 
-def _count(plan: Plan, kind: str) -> int:
+def _count(plan: Plan, kind: NoticeKind) -> int:
     return sum(notice.kind == kind for notice in plan.notices)
 
 
 def _of_plan(plan: Plan, fail_on: Collection[FailOn], detailed: bool) -> Iterator[ExitCode]:
-    if _count(plan, STOPPED):
+    if _count(plan, "tenantStopped"):
         yield ExitCode.MALFORMED
     if no_cluster_read(plan):
         yield ExitCode.NOTHING_DONE

@@ -29,7 +29,7 @@ from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, BY_HAND_FORMATS, SERVER, RunOptions
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState, Notice
-from reconciler.decide.idling.adoption import NOT_ADOPTED, decide_adoption, is_asleep
+from reconciler.decide.idling.adoption import decide_adoption, is_asleep
 from reconciler.errors import ExitCode, NotFoundError, UsageError
 from reconciler.importing.downscaler import import_downscaler, replicas_before_downscaler
 from reconciler.importing.karmada import import_karmada
@@ -220,7 +220,7 @@ def adopt_command(options: AdoptOptions) -> int:
             if tool == "kube-green":
                 return decide_adoption(policies, state, run, remembered, tool)
             desired = decide_adoption(policies, state, run, dict(_annotated(state)), tool)
-            left = (Notice(NOT_ADOPTED, str(ref), words, partial=True) for ref, words in _left_to_people(state))
+            left = (Notice("notAdopted", str(ref), words, partial=True) for ref, words in _left_to_people(state))
             return replace(desired, notices=(*desired.notices, *left))
 
         control = replace(options.by_hand(approval.control(shown)), wakes_early=False)

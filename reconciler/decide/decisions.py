@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -275,10 +275,55 @@ class Overridden(_Reasoned, Struct, frozen=True):
     reasons: Reasons
 
 
+if TYPE_CHECKING:
+    NoticeKind = Literal[
+        "aboveShare",  # production that a policy leaves out, and that keeps more than its share
+        "activator",
+        "autoscaler",
+        "clusterLeft",
+        "conflict",
+        "contested",
+        "customKind",
+        "drainKeeps",
+        "equalPriorities",
+        "excludedUnreadable",
+        "exclusion",
+        "fieldManager",
+        "foreignOverdue",
+        "foreignRecord",  # somebody else idled it, or placed it; the latter has reasons
+        "frozen",
+        "heldTogether",
+        "lostVolumes",
+        "missedRun",
+        "noSignal",
+        "notAdopted",
+        "notAvailable",
+        "notHeld",  # no activator could hold its connections, wherever one lives
+        "notServed",
+        "notUninstalled",
+        "nothingBehind",
+        "otherWriter",
+        "overdueWake",
+        "perRun",
+        "picker",
+        "placedAgain",
+        "setAside",
+        "tenantStopped",  # the run ends with exit 3
+        "unknownQuery",
+        "unproven",
+        "unreadableSignal",
+        "victimOrder",
+        "wokenOnly",
+        "wouldBeHeldBack",  # of a policy with `mode: Observe`
+    ]
+else:
+    NoticeKind = str  # a saved plan may have one of another version
+
+
 class Notice(_Reasoned, Struct, frozen=True):
     """A message for people."""
 
-    kind: str
+    kind: NoticeKind
     subject: str
     text: str  # it has that of `reasons`
     policy: str = ""
@@ -290,14 +335,6 @@ class Notice(_Reasoned, Struct, frozen=True):
         """The message without the subject, or its cluster, in front."""
         cluster = self.subject.partition("/")[0]
         return self.text.removeprefix(self.subject).removeprefix(f"{cluster}: ").lstrip(": ")
-
-
-EQUAL_PRIORITIES = "equalPriorities"
-UNKNOWN_QUERY = "unknownQuery"
-FOREIGN_RECORD = "foreignRecord"
-"""The kind of the notices about what somebody else idled, or placed; the latter have reasons."""
-ABOVE_SHARE = "aboveShare"
-"""The kind of the notices about production that a policy leaves out, and that keeps more than its share."""
 
 
 def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: str) -> Iterator[Notice]:
@@ -312,7 +349,7 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
     for names, refs in sorted(together.items()):
         subject, shown = " and ".join(names), first_of([str(ref) for ref in sorted(refs)], 3)
         text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}"
-        yield Notice(EQUAL_PRIORITIES, subject, f"{text}; give one of them another priority", names[0])
+        yield Notice("equalPriorities", subject, f"{text}; give one of them another priority", names[0])
 
 
 class LimitUse(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -42,8 +42,6 @@ from reconciler.policy.types import (
 
 FLEET_DEFAULT = "fleet default"  # the names of pools that no policy can have: no policy has a space in its name
 TENANT = "tenant "
-OBSERVED = "wouldBeHeldBack"
-"""The kind of the notice that a policy with `mode: Observe` would be held back."""
 _TENANT_SHARE = 0.25
 _LEAST_REPLICAS = 10  # of a default, whatever the Fleet states
 _TENANT_LEAST = {"workloads": 3, "replicas": _LEAST_REPLICAS}
@@ -71,7 +69,10 @@ def within_limits(
         decisions=limited.decisions,
         held_back=(*guarded, *limited.held_back),
         limits=uses,
-        notices=(*(notice for notice in desired.notices if notice.kind != OBSERVED), *_observing(desired, limits)),
+        notices=(
+            *(notice for notice in desired.notices if notice.kind != "wouldBeHeldBack"),
+            *_observing(desired, limits),
+        ),
     )
 
 
@@ -83,7 +84,7 @@ def _observing(desired: DesiredState, limits: RunLimits) -> Iterator[Notice]:
     for held in limits.hold_back((*desired.wanted, *desired.observed)).held_back:
         if any(decision.policy == held.policy and owner_of(decision) in owners for decision in held.decisions):
             text = f"{held.policy}: with mode: Enforce {held.why.removeprefix(f'{held.policy}: ')}"
-            yield Notice(OBSERVED, held.policy, text, held.policy)
+            yield Notice("wouldBeHeldBack", held.policy, text, held.policy)
 
 
 def held_idles(desired: DesiredState) -> frozenset[ObjectRef]:

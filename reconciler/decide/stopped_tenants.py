@@ -16,9 +16,6 @@ from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.model import NOTHING, ObservedCluster, ObservedState, Run
 from reconciler.policy.types import FederatedReplicaSet, PolicySet, Tenant
 
-STOPPED = "tenantStopped"
-"""The kind of the notice that the policies of a tenant cannot be used: the run ends with exit 3."""
-
 
 def beside_stopped(policies: PolicySet, state: ObservedState) -> tuple[PolicySet, ObservedState]:
     """Return what is decided as ever: the policies and the clusters without the namespaces of stopped tenants.
@@ -86,7 +83,7 @@ def _notice(tenant: Tenant, policies: PolicySet) -> Notice:
     files = sorted({problem.file for problem in policies.problems.get(tenant.name, ())})
     why = (reason(ReasonCode.TENANT_STOPPED, tenant=tenant.name, files=files),)
     then = "its workloads stay as they are, and only wakes that are due or requested are done"
-    return Notice(STOPPED, f"tenant {tenant.name}", f"{text_of(why)}; {then}", partial=True, reasons=why)
+    return Notice("tenantStopped", f"tenant {tenant.name}", f"{text_of(why)}; {then}", partial=True, reasons=why)
 
 
 def _undecided(policies: PolicySet) -> Iterator[Undecided]:

@@ -10,8 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import policy_title
-from reconciler.decide.idling.activators import UNHELD
-from reconciler.decide.idling.notices import LOST_VOLUMES, MISSED_RUN
 from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
@@ -158,7 +156,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
             break
         left_out, places = {**left_out_by(step.plan), **left_out}, {**places, **step.plan.places}
         warnings |= dict.fromkeys(
-            notice.text for notice in step.plan.notices if notice.kind in (UNHELD, MISSED_RUN, LOST_VOLUMES)
+            notice.text for notice in step.plan.notices if notice.kind in ("notHeld", "missedRun", "lostVolumes")
         )
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
         for name in () if number else without_workloads(step.plan)[0]:

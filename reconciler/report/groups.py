@@ -10,9 +10,7 @@ from msgspec import Struct
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import ChangeIfCode
 from reconciler.decide.decisions import (
-    EQUAL_PRIORITIES,
     KIND_OF_JOB,
-    UNKNOWN_QUERY,
     Decision,
     Notice,
     Overridden,
@@ -239,8 +237,6 @@ def _line(action: Action, reasons: Sequence[str], moves: bool) -> Line:
 # The blocks beside the changes: undecided, observed, unknown, overridden, warnings and notices.
 
 
-FROZEN = "frozen"
-_AUTOSCALER = "autoscaler"
 _NAMED = 4  # clusters that a heading names
 
 
@@ -262,10 +258,10 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
     named object by object.
     """
     words = reasons_in(plan)
-    equal = tuple(("", one_line(notice.text)) for notice in plan.notices if notice.kind == EQUAL_PRIORITIES)
-    frozen = tuple(_notice(notice, words) for notice in plan.notices if notice.kind == FROZEN)
+    equal = tuple(("", one_line(notice.text)) for notice in plan.notices if notice.kind == "equalPriorities")
+    frozen = tuple(_notice(notice, words) for notice in plan.notices if notice.kind == "frozen")
     observed = f"Observed only: {counted(len(plan.observed), 'change')}, never applied (mode: Observe)"
-    warnings = tuple(_notice(one, words) for one in plan.notices if one.partial or one.kind == UNKNOWN_QUERY)
+    warnings = tuple(_notice(one, words) for one in plan.notices if one.partial or one.kind == "unknownQuery")
     blocks = (
         Block("Equal priorities:", equal, always=True, first=True),
         Block("Frozen:", frozen, always=True),
@@ -325,9 +321,9 @@ def overridden_words(plan: Plan, lost: Overridden) -> str:
 
 
 def _notices(plan: Plan, everything: bool) -> Block:
-    left_out = (FROZEN, EQUAL_PRIORITIES, UNKNOWN_QUERY, *(() if everything else (_AUTOSCALER,)))
+    left_out = ("frozen", "equalPriorities", "unknownQuery", *(() if everything else ("autoscaler",)))
     found = [notice for notice in plan.notices if not notice.partial and notice.kind not in left_out]
-    left = Counter(notice.policy for notice in plan.notices if not notice.partial and notice.kind == _AUTOSCALER)
+    left = Counter(notice.policy for notice in plan.notices if not notice.partial and notice.kind == "autoscaler")
     left_words = [
         ("", one_line(f"{counted(count, 'object')} left to autoscalers{bracketed(policy)}; -v lists them"))
         for policy, count in left.items()

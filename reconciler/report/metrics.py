@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
-from reconciler.decide.decisions import EQUAL_PRIORITIES
+from reconciler.decide.decisions import NoticeKind
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
@@ -111,7 +111,7 @@ LAST_SUCCESS = "reconciler_last_success_timestamp_seconds"
 _NO_POLICY = "(none)"
 """The label of workloads that are idle because of policies that do not exist; no policy can be called so."""
 
-_FAULTS = ("setAside", "excludedUnreadable", "unreadableSignal", "unproven")
+_FAULTS: tuple[NoticeKind, ...] = ("setAside", "excludedUnreadable", "unreadableSignal", "unproven")
 AGE_RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Source: kubernetes/kubernetes pkg/controller/replicaset/metrics/metrics.go, SortingDeletionAgeRatio."""
 
@@ -245,7 +245,7 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Family]:
     yield Family(
         "reconciler_policy_conflicts",
         "Sets of policies that select the same workloads with equal priority.",
-        [({}, len(_subjects(plan, EQUAL_PRIORITIES)))],
+        [({}, len(_subjects(plan, "equalPriorities")))],
     )
     yield Family("reconciler_overdue_wakes", "Workloads that should be awake and are held.", _told(plan, "overdueWake"))
     yield Family("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
@@ -330,12 +330,12 @@ def _known_policies(plan: Plan) -> set[str]:
     }
 
 
-def _told(plan: Plan, *kinds: str) -> list[tuple[dict[str, str], float]]:
+def _told(plan: Plan, *kinds: NoticeKind) -> list[tuple[dict[str, str], float]]:
     """Return how many objects the notices of `kinds` are about, by cluster."""
     return _by_cluster(plan, _subjects(plan, *kinds))
 
 
-def _subjects(plan: Plan, *kinds: str) -> set[str]:
+def _subjects(plan: Plan, *kinds: NoticeKind) -> set[str]:
     return {notice.subject for notice in plan.notices if notice.kind in kinds}
 
 

@@ -17,8 +17,7 @@ from msgspec import Struct
 from reconciler.apply.events import event_message, failure_message
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import digest, format_time
-from reconciler.decide.decisions import EQUAL_PRIORITIES, Notice
-from reconciler.decide.stopped_tenants import STOPPED
+from reconciler.decide.decisions import Notice, NoticeKind
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet, MessageFormat, NotifyOn
@@ -38,11 +37,11 @@ _WORDS: Mapping[NotifyOn, str] = {
     "Idled": "idled",
 }
 """In the order in which they are reported, the most pressing first."""
-_NOTICES: Mapping[str, NotifyOn] = {
+_NOTICES: Mapping[NoticeKind, NotifyOn] = {
     "overdueWake": "Overdue",
     "contested": "Conflict",
-    EQUAL_PRIORITIES: "Conflict",
-    STOPPED: "Failed",
+    "equalPriorities": "Conflict",
+    "tenantStopped": "Failed",
 }
 _EFFECTS: Mapping[Effect, NotifyOn] = {Effect.IDLE: "Idled", Effect.WAKE: "Woken"}
 
@@ -104,9 +103,9 @@ def _of_action(action: Action, outcome: Outcome, fleet: Fleet) -> Iterator[Fact]
 
 def _of_notice(notice: Notice, fleet: Fleet) -> Fact:
     """Policies of equal priority are those of one tenant, or of the platform."""
-    if notice.kind == STOPPED:
+    if notice.kind == "tenantStopped":
         tenant = notice.subject.removeprefix("tenant ")
-    elif notice.kind == EQUAL_PRIORITIES:
+    elif notice.kind == "equalPriorities":
         tenant = notice.policy.rpartition("/")[0]
     else:
         tenant = _tenant_at(fleet, *notice.subject.split("/")[:2])

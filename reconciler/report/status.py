@@ -20,7 +20,7 @@ from reconciler.decide.annotations import (
     format_time,
     read_time,
 )
-from reconciler.decide.decisions import FOREIGN_RECORD, Notice, PlacementView, PolicyExplanation
+from reconciler.decide.decisions import Notice, NoticeKind, PlacementView, PolicyExplanation
 from reconciler.decide.freeze import frozen
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import counted, first_of
@@ -129,7 +129,7 @@ def _idle_object(
 
 def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[IdleObject]:
     """Yield what others idled, in the order of names; what others place gives reasons, and is none of it."""
-    found = {notice.subject: notice.words for notice in _notices(plan, FOREIGN_RECORD) if not notice.reasons}
+    found = {notice.subject: notice.words for notice in _notices(plan, "foreignRecord") if not notice.reasons}
     if not found:
         return
     objects: list[Workload | Service] = []
@@ -241,7 +241,7 @@ def _layout(current: int | None, desired: int | None) -> str:
     return now if now == then else f"{now} -> {then}"
 
 
-_URGENT = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}
+_URGENT: Mapping[NoticeKind, str] = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}
 """The titles of notices that need somebody, by their kinds; in JSON their key is the title."""
 
 
@@ -260,7 +260,7 @@ def pressing(plan: Plan) -> dict[str, list[str]]:
     return {title: names for title, names in found.items() if names}
 
 
-def _notices(plan: Plan, kind: str) -> list[Notice]:
+def _notices(plan: Plan, kind: NoticeKind) -> list[Notice]:
     return [notice for notice in plan.notices if notice.kind == kind]
 
 

@@ -9,9 +9,6 @@ from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import (
-    ABOVE_SHARE,
-    EQUAL_PRIORITIES,
-    UNKNOWN_QUERY,
     HeldBack,
     LimitUse,
     policy_title,
@@ -23,7 +20,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
-from reconciler.report.groups import FROZEN, Line, PolicyGroup, bracketed, grouped, made_at, updates_of
+from reconciler.report.groups import Line, PolicyGroup, bracketed, grouped, made_at, updates_of
 from reconciler.report.times import age
 from reconciler.untrusted_text import one_line
 
@@ -56,7 +53,7 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
         yield ", ".join(words)
 
 
-_UNSETTLED = (FROZEN, ABOVE_SHARE, EQUAL_PRIORITIES, UNKNOWN_QUERY)
+_UNSETTLED = ("frozen", "aboveShare", "equalPriorities", "unknownQuery")
 _COUNTED_VERBS = (
     *("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release"),
     *("autoscaler", "update"),

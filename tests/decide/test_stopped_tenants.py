@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.stopped_tenants import STOPPED, beside_stopped, with_stopped
+from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.errors import Problem
 from reconciler.model import (
     Endpoints,
@@ -112,7 +112,7 @@ def test_clusters_that_only_wake_are_not_woken_twice():
 def test_the_notice_names_its_files_once_and_in_order():
     problems = tuple(Problem(f"teams/a/{name}.yaml", line, 1, "", "is wrong") for name in "ba" for line in (1, 2))
     (notice,) = told(TEAM_A, problems={"a": problems, "b": problems}).notices
-    assert (notice.kind, notice.subject, notice.partial) == (STOPPED, "tenant a", True)
+    assert (notice.kind, notice.subject, notice.partial) == ("tenantStopped", "tenant a", True)
     assert notice.text == (
         "the policies of tenant a cannot be used: teams/a/a.yaml and teams/a/b.yaml; its workloads stay as they are, "
         "and only wakes that are due or requested are done"

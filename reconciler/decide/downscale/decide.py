@@ -19,7 +19,6 @@ from reconciler.decide.autoscalers import (
 )
 from reconciler.decide.change_codes import ChangeIfCode, change_if, field_is, joint_change
 from reconciler.decide.decisions import (
-    UNKNOWN_QUERY,
     Cause,
     Decision,
     DesiredState,
@@ -280,7 +279,7 @@ def _beside(guard: _Guard, case: WorkloadTarget, why: Fact) -> Iterator[Result]:
     elif guard is _excluded and case.exclusions[0].unreadable:
         yield Notice("exclusion", case.exclusions[0].on, f"{why.why[0]}; it counts as excluded", name)
     if guard is _unknown and not case.failed:  # that is among what is unknown
-        yield Notice(UNKNOWN_QUERY, case.ref.cluster, text_of(why.why), name, reasons=why.why)
+        yield Notice("unknownQuery", case.ref.cluster, text_of(why.why), name, reasons=why.why)
 
 
 def decide_downscale(

@@ -8,15 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import IDLED_TO
-from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb, group_name
+from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, NoticeKind, Phase, Verb, group_name
 from reconciler.decide.idling.write_context import decision_key
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.messages import first_of
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Service
 from reconciler.policy.types import Fleet, PolicySet, Writes
-
-UNHELD = "notHeld"
-"""The kind of the notices about Services that no activator could hold, wherever one lives."""
 
 _IDLED_TO = ("metadata", "annotations", IDLED_TO)
 
@@ -100,7 +97,7 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
     if not on_signal:
         return
     asleep = {service.ref for service, _ in records_at_zero(desired.wanted, state)}
-    behind: dict[tuple[str, str, str, str], set[ObjectRef]] = {}
+    behind: dict[tuple[str, str, NoticeKind, str], set[ObjectRef]] = {}
     services = {service.ref: service for cluster in state.clusters.values() for service in cluster.services}
     for policy, ref in sorted(_selected(desired, on_signal)):
         found = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
@@ -121,10 +118,10 @@ def _selected(desired: DesiredState, names: set[str]) -> set[tuple[str, ObjectRe
     }
 
 
-def _why_unsignalled(service: Service, cluster: ObservedCluster, goes_idle: bool) -> tuple[str, str] | None:
+def _why_unsignalled(service: Service, cluster: ObservedCluster, goes_idle: bool) -> tuple[NoticeKind, str] | None:
     """Return the kind of the notice, and why nobody signals a Service; None where somebody does, or it is not known."""
     if service.unheld:
-        return UNHELD, f"an activator cannot hold its connections: {service.unheld}"
+        return "notHeld", f"an activator cannot hold its connections: {service.unheld}"
     known = goes_idle or cluster.activators is not None
     return ("noSignal", "no activator is known there") if known and not _lives(cluster) else None
 

@@ -13,8 +13,6 @@ from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Wor
 from reconciler.policy.types import PolicySet
 from reconciler.workload_kinds import workload_kind
 
-NOT_ADOPTED = "notAdopted"
-
 
 def decide_adoption(
     policies: PolicySet, state: ObservedState, run: Run, before: Mapping[ObjectRef, int], tool: str
@@ -109,4 +107,4 @@ def _left(
         why = whys.get(ref, "no policy selects it")
         had = "it ran" if workload_kind(ref.kind).is_switch else f"{before[ref]} replicas before"
         text = f"stays as {tool} left it ({had}), as it would not be idled now by itself: {why}"
-        yield Notice(NOT_ADOPTED, str(ref), text, partial=True)
+        yield Notice("notAdopted", str(ref), text, partial=True)

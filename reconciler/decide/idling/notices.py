@@ -8,7 +8,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
-from reconciler.decide.decisions import FOREIGN_RECORD, UNKNOWN_QUERY, Notice, Overridden, Undecided
+from reconciler.decide.decisions import Notice, NoticeKind, Overridden, Undecided
 from reconciler.decide.idling.conditions import IdlingCondition, kind_selector, unnamed_kind
 from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
 from reconciler.decide.idling.records import Record, who_idled
@@ -49,10 +49,10 @@ def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> 
     """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
     for policy, query, why in problems:
         text = f"{cluster}: a query is unknown: {query}: {why}"
-        yield Notice(UNKNOWN_QUERY, f"{cluster}/{policy}", text, policy, reasons=(why,))
+        yield Notice("unknownQuery", f"{cluster}/{policy}", text, policy, reasons=(why,))
 
 
-def _about(ref: ObjectRef, kind: str, words: str, policy: str = "", reasons: Reasons = ()) -> Notice:
+def _about(ref: ObjectRef, kind: NoticeKind, words: str, policy: str = "", reasons: Reasons = ()) -> Notice:
     """Return the notice that says `words` of `ref`."""
     return Notice(kind, str(ref), f"{ref}{words}", policy, reasons=reasons)
 
@@ -69,7 +69,7 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
 
 
 def _foreign_record(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    return _about(ref, FOREIGN_RECORD, f" was idled by {who_idled('' if record is None else record.fleet)}")
+    return _about(ref, "foreignRecord", f" was idled by {who_idled('' if record is None else record.fleet)}")
 
 
 def _nothing_behind(service: ServiceState) -> Notice:
@@ -88,11 +88,11 @@ def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
     if choice.action is IdleAction.DEFER:
         yield _about(choice.ref, "perRun", f": {choice.why}", owner_policy(choice), choice.reasons)
     if choice.action is IdleAction.OVERDUE:
-        ours, words = choice.state not in NOT_OURS, f" should be awake ({choice.why}): "
-        kind, why = (
-            ("overdueWake", choice.subject.cluster.restriction) if ours else ("foreignOverdue", "somebody else's")
-        )
-        yield replace(_about(choice.ref, kind, words + why, owner_policy(choice), choice.reasons), partial=ours)
+        ours = choice.state not in NOT_OURS
+        kind: NoticeKind = "overdueWake" if ours else "foreignOverdue"
+        words = f" should be awake ({choice.why}): "
+        words += choice.subject.cluster.restriction if ours else "somebody else's"
+        yield replace(_about(choice.ref, kind, words, owner_policy(choice), choice.reasons), partial=ours)
 
 
 def _left_alone(choice: Choice, _run: Run) -> Iterator[Notice]:
@@ -181,7 +181,6 @@ def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
     return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
 
 
-MISSED_RUN = "missedRun"
 _SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
 
 
@@ -189,10 +188,7 @@ def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
     ref, written = choice.ref, choice.subject.scale.written
     if written.kind.scheduled and choice.action in _SUSPENDS and written.starting_deadline is None:
         words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
-        yield _about(ref, MISSED_RUN, words, owner_policy(choice))
-
-
-LOST_VOLUMES = "lostVolumes"
+        yield _about(ref, "missedRun", words, owner_policy(choice))
 
 
 def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
@@ -201,7 +197,7 @@ def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
             " loses the volumes of the pods that go, and their data: its "
             "persistentVolumeClaimRetentionPolicy.whenScaled is Delete"
         )
-        yield _about(choice.ref, LOST_VOLUMES, words, owner_policy(choice))
+        yield _about(choice.ref, "lostVolumes", words, owner_policy(choice))
 
 
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:

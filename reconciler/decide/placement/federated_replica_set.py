@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
 from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import (
-    ABOVE_SHARE,
     Cause,
     Decision,
     DesiredState,
@@ -234,7 +233,7 @@ def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs
         if local.replicas > share:
             more = f"keeps {local.replicas} replicas, {local.replicas - share} more than its share"
             text = f"{more}: {text_of(local.reasons)}; it shrinks if {named_by((result.federated.key,))}"
-            yield Notice(ABOVE_SHARE, str(local.ref), text, result.federated.name, reasons=local.reasons)
+            yield Notice("aboveShare", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 
 def _notices(result: PlacementResult) -> tuple[Notice, ...]:

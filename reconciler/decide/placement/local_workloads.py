@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
-from reconciler.decide.decisions import FOREIGN_RECORD, Notice, Undecided
+from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.local_replica_sets import (
@@ -118,7 +118,7 @@ class _Case(Struct, frozen=True):
         """Return `local`, with why nothing could be decided there."""
         return replace(local, problem=Undecided(str(local.ref), "placement", self.federated.name, local.reasons))
 
-    def with_notice(self, local: LocalWorkload, kind: str) -> LocalWorkload:
+    def with_notice(self, local: LocalWorkload, kind: NoticeKind) -> LocalWorkload:
         """Return `local`, with a notice of why nothing is done there."""
         text = text_of(local.reasons)
         return replace(local, problem=Notice(kind, str(local.ref), text, self.federated.name, reasons=local.reasons))
@@ -176,7 +176,7 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
         return None
     other = names_another(workload, federated, ours)
     if other:
-        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), FOREIGN_RECORD)
+        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), "foreignRecord")
     if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
         return case.with_notice(case.held(reason(ReasonCode.NOT_MANAGED), part="out"), "conflict")
     return None

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decisions import ABOVE_SHARE
 from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
@@ -175,7 +174,7 @@ def test_production_that_keeps_more_than_its_share_is_told(policy, east, more):
     fleet = a_fleet("east", "west")
     fleet = replace(fleet, clusters=(replace(fleet.clusters[0], production=True), fleet.clusters[1]))
     clusters = [a_cluster(name, workloads=(made(name, count),)) for name, count in (("east", east), ("west", 1))]
-    told = [one for one in place(*clusters, federated=policy, fleet=fleet).notices if one.kind == ABOVE_SHARE]
+    told = [one for one in place(*clusters, federated=policy, fleet=fleet).notices if one.kind == "aboveShare"]
     why = "cluster east is production, left out by web without production: true"
     words = f"keeps {more} than its share: {why}; it shrinks if production is true in shop/web"
     assert [(one.subject.partition("/")[0], one.text) for one in told] == ([("east", words)] if more else [])
