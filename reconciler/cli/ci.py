@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.cli.code_host import ReviewRun, github_run, gitlab_run, publish
+from reconciler.cli.code_host import github_run, gitlab_run, publish
 from reconciler.cli.option_values import seconds, written_as
 from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
 from reconciler.cli.output import say, show, workflow_command
@@ -193,13 +193,13 @@ def _published(platform: str, review: ReviewComment, comment: str, *, quiet: boo
     """
     _summarised(platform, render_review(review, _LONGEST_SUMMARY))
     try:
-        run: ReviewRun = _RUNS[platform](os.environ, comment=comment != "never")
-        if run.comments is None:
-            say(f"no comment is written: {run.reason}")
+        comments = _RUNS[platform](os.environ, comment=comment != "never")
+        if isinstance(comments, str):
+            say(f"no comment is written: {comments}")
             return ExitCode.DONE
         marker = marker_of(review.path)
-        text = render_review(review, run.comments.longest - len(marker) - 1)
-        became = publish(run.comments, marker, text, create=not (quiet and comment == "on-effect"))
+        text = render_review(review, comments.longest - len(marker) - 1)
+        became = publish(comments, marker, text, create=not (quiet and comment == "on-effect"))
     except CommentError as error:
         words = f"the comment cannot be written: {error}"
         say(f"warning: {words}")

@@ -5,7 +5,7 @@ comment, found by its marker among those that we wrote ourselves, created or upd
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -149,6 +149,29 @@ def publish(
     return "updated"
 
 
+class Comments(Struct, frozen=True):
+    """The comments of one pull request or merge request, each of `longest` characters at most. `ours` reads those that
+    we wrote: anybody may write one with our marker, and edit it afterwards.
+    """
+
+    api: RestApi
+    longest: int
+    path: str
+    ours: Callable[[], Iterator[Comment]]
+    written: tuple[str, str]  # the method that changes one, and the path in front of its id
+
+    def own(self, marker: str) -> Comment | None:
+        """Return our comment with `marker`."""
+        return next((comment for comment in self.ours() if comment.body.startswith(marker)), None)
+
+    def create(self, body: str) -> None:
+        self.api.send("POST", self.path, {"body": body})
+
+    def update(self, comment: Comment, body: str) -> None:
+        method, path = self.written
+        self.api.send(method, f"{path}/{comment.id}", {"body": body})
+
+
 class _GitHubUser(msgspec.Struct):
     type: str = ""
 
@@ -159,33 +182,19 @@ class _GitHubComment(msgspec.Struct):
     user: _GitHubUser | None = None
 
 
-def _marked(written: Iterable[_GitHubComment | _GitLabNote], marker: str) -> Comment | None:
-    found = (Comment(comment.id, comment.body or "") for comment in written)
-    return next((comment for comment in found if comment.body.startswith(marker)), None)
+def github_comments(api: RestApi, repository: str, number: int) -> Comments:
+    """Return the comments of a pull request of `repository`, OWNER/NAME; ours are by a bot.
 
+    Source: GitHub REST API, "Issue comments": every pull request is an issue.
+    """
+    issues = f"/repos/{quote(repository)}/issues"
 
-class GitHubComments:
-    """Source: GitHub REST API, "Issue comments": every pull request is an issue."""
+    def ours() -> Iterator[Comment]:
+        for comment in api.pages(f"{issues}/{number}/comments?", _GitHubComment):
+            if comment.user is not None and comment.user.type == "Bot":
+                yield Comment(comment.id, comment.body or "")
 
-    longest = 65_536
-
-    def __init__(self, api: RestApi, repository: str, number: int) -> None:
-        """`repository` is OWNER/NAME."""
-        self._api = api
-        self._repository = quote(repository)
-        self._number = number
-
-    def own(self, marker: str) -> Comment | None:
-        """Return our comment. Only bots count: anybody may write a comment with our marker, and edit it afterwards."""
-        found = self._api.pages(f"/repos/{self._repository}/issues/{self._number}/comments?", _GitHubComment)
-        bots = (comment for comment in found if comment.user is not None and comment.user.type == "Bot")
-        return _marked(bots, marker)
-
-    def create(self, body: str) -> None:
-        self._api.send("POST", f"/repos/{self._repository}/issues/{self._number}/comments", {"body": body})
-
-    def update(self, comment: Comment, body: str) -> None:
-        self._api.send("PATCH", f"/repos/{self._repository}/issues/comments/{comment.id}", {"body": body})
+    return Comments(api, 65_536, f"{issues}/{number}/comments", ours, ("PATCH", f"{issues}/comments"))
 
 
 class HeadRepository(msgspec.Struct):
@@ -231,44 +240,26 @@ class _GitLabNote(msgspec.Struct):
     body: str | None = None
 
 
-class GitLabNotes:
-    """Source: GitLab REST API, "Notes API", merge requests; "Users API", current user."""
+def gitlab_notes(api: RestApi, project: str, number: int) -> Comments:
+    """Return the notes of merge request `number` of the project of that number; ours are by the token's own user.
 
-    longest = 1_000_000
+    Source: GitLab REST API, "Notes API", merge requests; "Users API", current user.
+    """
+    notes = f"/projects/{quote(project, safe='')}/merge_requests/{number}/notes"
 
-    def __init__(self, api: RestApi, project: str, number: int) -> None:
-        """`project` is the number of the project, `number` that of the merge request in it."""
-        self._api = api
-        self._notes = f"/projects/{quote(project, safe='')}/merge_requests/{number}/notes"
+    def ours() -> Iterator[Comment]:
+        user = api.get("/user", _GitLabUser).id
+        for note in api.pages(f"{notes}?sort=asc&order_by=created_at&", _GitLabNote):
+            if note.author.id == user:
+                yield Comment(note.id, note.body or "")
 
-    def own(self, marker: str) -> Comment | None:
-        """Return our note. Only those of the token's own user count: anybody may write a note with our marker."""
-        user = self._api.get("/user", _GitLabUser).id
-        found = self._api.pages(f"{self._notes}?sort=asc&order_by=created_at&", _GitLabNote)
-        return _marked((note for note in found if note.author.id == user), marker)
-
-    def create(self, body: str) -> None:
-        self._api.send("POST", self._notes, {"body": body})
-
-    def update(self, comment: Comment, body: str) -> None:
-        self._api.send("PUT", f"{self._notes}/{comment.id}", {"body": body})
-
-
-Comments = GitHubComments | GitLabNotes
-"""The comments of one pull request or merge request; `longest` is how many characters one may have."""
+    return Comments(api, 1_000_000, notes, ours, ("PUT", notes))
 
 
 _LARGEST_EVENT = 64 << 20
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/(?!\.{1,2}\Z)[A-Za-z0-9_.-]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _GITHUB_VERSION = "2022-11-28"
-
-
-class ReviewRun(Struct, frozen=True):
-    """`comments` None: no comment is written, and `reason` says why."""
-
-    comments: Comments | None = None
-    reason: str = ""
 
 
 class _Owner(msgspec.Struct):
@@ -291,8 +282,9 @@ class _WorkflowEvent(msgspec.Struct):
     workflow_run: _WorkflowRun | None = None
 
 
-def github_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
-    """Return the run that GitHub Actions describe in `variables`; without `comment` none is written.
+def github_run(variables: Mapping[str, str], *, comment: bool) -> Comments | str:
+    """Return the comments of the run that GitHub Actions describe in `variables`, or why none is written; without
+    `comment` none is.
 
     Raises:
         UsageError: they cannot be those of GitHub Actions. CommentError: the pull request cannot be found.
@@ -306,7 +298,7 @@ def github_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
     reason = "" if comment else "no comment is wanted"
     reason = reason or _no_comment(event, repository) or ("" if token else "there is no token")
     if reason:
-        return ReviewRun(None, reason)
+        return reason
     remember(token)
     headers = {
         "Authorization": f"Bearer {token}",
@@ -314,12 +306,11 @@ def github_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
         "X-GitHub-Api-Version": _GITHUB_VERSION,
     }
     api = RestApi(variables.get("GITHUB_API_URL") or "https://api.github.com", headers, "GITHUB_API_URL")
-    number = _number(event, api, repository)
-    return ReviewRun(GitHubComments(api, repository, number))
+    return github_comments(api, repository, _number(event, api, repository))
 
 
-def gitlab_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
-    """Return the run that GitLab CI describes in `variables`.
+def gitlab_run(variables: Mapping[str, str], *, comment: bool) -> Comments | str:
+    """Return the same of the run that GitLab CI describes in `variables`.
 
     Raises:
         UsageError: they cannot be those of GitLab CI.
@@ -334,10 +325,10 @@ def gitlab_run(variables: Mapping[str, str], *, comment: bool) -> ReviewRun:
     reason = reason or ("" if _NUMBER.fullmatch(number) else "this pipeline is of no merge request")
     reason = reason or ("" if token else "there is no token in GITLAB_TOKEN")
     if reason:
-        return ReviewRun(None, reason)
+        return reason
     remember(token)
     api = RestApi(variables.get("CI_API_V4_URL", ""), {"PRIVATE-TOKEN": token}, "CI_API_V4_URL")
-    return ReviewRun(GitLabNotes(api, project, int(number)))
+    return gitlab_notes(api, project, int(number))
 
 
 def _event(path: str) -> _WorkflowEvent:

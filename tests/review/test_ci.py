@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.code_host import GitHubComments, RestApi, publish
+from reconciler.cli.code_host import RestApi, github_comments, publish
 from reconciler.errors import CommentError, Problem
 from reconciler.report.code_host import ReviewComment, marker_of, render_review, shortened
 from tests.pipeline.calls import Folder, Said
@@ -287,7 +287,7 @@ def test_a_comment_of_somebody_else_with_our_marker_is_not_ours(host):
     """Who wrote a comment may change it, after we did."""
     host.has(f"{MARKER}\nAll is well.", id=7, login="stranger", type="User")
     host.has(f"hi {MARKER}")
-    comments = GitHubComments(an_api(host), REPOSITORY, NUMBER)
+    comments = github_comments(an_api(host), REPOSITORY, NUMBER)
     assert publish(comments, MARKER, "text") == "created"
     assert host.comments[0]["body"] == f"{MARKER}\nAll is well."
     assert publish(comments, MARKER, "other") == "updated"
@@ -308,7 +308,7 @@ def test_ours_is_found_among_many(host):
     for number in range(75):
         host.has(f"comment {number}", login="somebody", type="User")
     ours = host.has(f"{MARKER}\nold")
-    assert publish(GitHubComments(an_api(host), REPOSITORY, NUMBER), MARKER, "new") == "updated"
+    assert publish(github_comments(an_api(host), REPOSITORY, NUMBER), MARKER, "new") == "updated"
     assert ours["body"] == f"{MARKER}\nnew"
     assert [line.partition(" ")[0] for line in host.requests] == ["GET", "GET", "GET", "PATCH"]
 
@@ -322,13 +322,13 @@ def test_an_api_that_is_busy_is_asked_again(host):
         return real(*request)
 
     host.answer = answer  # type: ignore[method-assign]
-    assert GitHubComments(an_api(host), REPOSITORY, NUMBER).own(MARKER) is None
+    assert github_comments(an_api(host), REPOSITORY, NUMBER).own(MARKER) is None
     assert len(host.requests) == 2
 
 
 def test_nobody_answers():
     with pytest.raises(CommentError, match="the connection was refused, expected an answer"):
-        GitHubComments(RestApi("http://127.0.0.1:1", {}, "X"), REPOSITORY, NUMBER).create("x")
+        github_comments(RestApi("http://127.0.0.1:1", {}, "X"), REPOSITORY, NUMBER).create("x")
 
 
 def test_two_folders_of_policies_have_two_comments():
