@@ -128,74 +128,69 @@ def leaves(criterion: Criterion) -> Iterator[MetricCriterion | ScheduleCriterion
         yield criterion
 
 
-class Criteria:
-    """The criteria of one policy; `broken` where one of them is not known."""
+def criteria_at(
+    document: PolicyDocument, path: Path, fields: Sequence[CriterionFields]
+) -> tuple[Criterion, ...] | None:
+    """Return the criteria at `path`, None where one of them is not known; problems are gathered in `document`."""
+    found = [_criterion(document, (*path, position), stated) for position, stated in enumerate(fields)]
+    known = tuple(criterion for criterion in found if criterion is not None)
+    return known if len(known) == len(found) else None
 
-    def __init__(self, document: PolicyDocument) -> None:
-        self._document = document
-        self.broken = False
 
-    def all_at(self, path: Path, fields: tuple[CriterionFields, ...]) -> tuple[Criterion, ...]:
-        found = [self._criterion((*path, position), stated) for position, stated in enumerate(fields)]
-        self.broken = self.broken or None in found
-        return tuple(criterion for criterion in found if criterion is not None)
+def _criterion(document: PolicyDocument, path: Path, fields: CriterionFields) -> Criterion | None:
+    kinds = {"metric": fields.metric, "schedule": fields.schedule, "anyOf": fields.any_of, "allOf": fields.all_of}
+    stated = {kind: value for kind, value in kinds.items() if value is not UNSET}
+    if len(stated) != 1:
+        what = f"has {' and '.join(stated)}" if stated else "is empty"
+        document.add(path, f"{what}, expected exactly one of metric, schedule, anyOf and allOf")
+        return None
+    ((kind, value),) = stated.items()
+    name = given(fields.name) or ""
+    if isinstance(value, MetricFields):
+        return _metric(document, (*path, kind), value, name)
+    if name:
+        document.add((*path, "name"), f"stands beside {kind}, expected it beside a metric", key=True)
+    if isinstance(value, ScheduleFields):
+        return _schedule(document, (*path, kind), value)
+    inside = criteria_at(document, (*path, kind), value if isinstance(value, tuple) else ())
+    return None if inside is None else (AnyOf if kind == "anyOf" else AllOf)(inside)
 
-    def _criterion(self, path: Path, fields: CriterionFields) -> Criterion | None:
-        kinds = {"metric": fields.metric, "schedule": fields.schedule, "anyOf": fields.any_of, "allOf": fields.all_of}
-        stated = {kind: value for kind, value in kinds.items() if value is not UNSET}
-        if len(stated) != 1:
-            what = f"has {' and '.join(stated)}" if stated else "is empty"
-            self._document.add(path, f"{what}, expected exactly one of metric, schedule, anyOf and allOf")
-            return None
-        ((kind, value),) = stated.items()
-        name = given(fields.name) or ""
-        if isinstance(value, MetricFields):
-            return self._metric((*path, kind), value, name)
-        if name:
-            self._document.add((*path, "name"), f"stands beside {kind}, expected it beside a metric", key=True)
-        if isinstance(value, ScheduleFields):
-            return self._schedule((*path, kind), value)
-        inside = value if isinstance(value, tuple) else ()
-        return (AnyOf if kind == "anyOf" else AllOf)(self.all_at((*path, kind), inside))
 
-    def _metric(self, path: Path, fields: MetricFields, name: str) -> MetricCriterion:
-        coverage, least = given(fields.coverage), given(fields.coverage_at_least)
-        if (coverage is None) != (least is None):
-            missing = "coverageAtLeast" if least is None else "coverage"
-            self._document.add((*path, missing), "is missing, expected coverage and coverageAtLeast together")
-        self._document.check_query((*path, "query"), fields.query)
-        if coverage is not None:
-            self._document.check_query((*path, "coverage"), coverage)
-        self._document.check_duration((*path, "window"), fields.window)
-        return from_fields(MetricCriterion, fields, name=name)
+def _metric(document: PolicyDocument, path: Path, fields: MetricFields, name: str) -> MetricCriterion:
+    coverage, least = given(fields.coverage), given(fields.coverage_at_least)
+    if (coverage is None) != (least is None):
+        missing = "coverageAtLeast" if least is None else "coverage"
+        document.add((*path, missing), "is missing, expected coverage and coverageAtLeast together")
+    document.check_query((*path, "query"), fields.query)
+    if coverage is not None:
+        document.check_query((*path, "coverage"), coverage)
+    document.check_duration((*path, "window"), fields.window)
+    return from_fields(MetricCriterion, fields, name=name)
 
-    def _schedule(self, path: Path, fields: ScheduleFields) -> ScheduleCriterion | None:
-        name, named = given(fields.calendar), self._document.calendars.named
-        own = [field for field in ("timeZone", *STATED) if self._is_given((*path, field))]
-        if name is not None and own:
-            self._document.add(path, "has a calendar and hours of its own, expected one of the two")
-            return None
-        if name is None:
-            return self._own_calendar(path, fields, own)
-        if name not in named and self._document.calendars.complete:
-            self._document.add(
-                (*path, "calendar"), f"is {shown(name)}, expected the name of a Calendar{nearest(name, named)}"
-            )
-        found = named.get(name)
-        return None if found is None else ScheduleCriterion(found)
 
-    def _is_given(self, path: Path) -> bool:
-        """Return whether there is a value, or was one with a problem of its own."""
-        return self._document.get(path) is not None or path in self._document.taken_out
+def _schedule(document: PolicyDocument, path: Path, fields: ScheduleFields) -> ScheduleCriterion | None:
+    name, named = given(fields.calendar), document.calendars.named
+    own = [field for field in ("timeZone", *STATED) if document.is_stated((*path, field))]
+    if name is None:
+        return _own_calendar(document, path, fields, own)
+    if own:
+        document.add(path, "has a calendar and hours of its own, expected one of the two")
+        return None
+    if name not in named and document.calendars.complete:
+        document.add((*path, "calendar"), f"is {shown(name)}, expected the name of a Calendar{nearest(name, named)}")
+    found = named.get(name)
+    return None if found is None else ScheduleCriterion(found)
 
-    def _own_calendar(self, path: Path, fields: ScheduleFields, own: list[str]) -> ScheduleCriterion | None:
-        missing = "timeZone" if "timeZone" not in own else "downtime" if len(own) == 1 else ""
-        if missing:
-            self._document.add(
-                (*path, missing), "is missing, expected a calendar by name, or timeZone and downtime or uptime here"
-            )
-            return None
-        return ScheduleCriterion(calendar_of(self._document, path, fields))
+
+def _own_calendar(
+    document: PolicyDocument, path: Path, fields: ScheduleFields, own: Sequence[str]
+) -> ScheduleCriterion | None:
+    missing = "timeZone" if "timeZone" not in own else "downtime" if len(own) == 1 else ""
+    if missing:
+        words = "is missing, expected a calendar by name, or timeZone and downtime or uptime here"
+        document.add((*path, missing), words)
+        return None
+    return ScheduleCriterion(calendar_of(document, path, fields))
 
 
 def wake_when_of(document: PolicyDocument, fields: Sequence[WakeCriterionFields]) -> tuple[WakeMetric, ...]:

@@ -74,6 +74,10 @@ class PolicyDocument:
             value = inside(value, step)
         return value
 
+    def is_stated(self, path: Path) -> bool:
+        """Return whether there is a value at `path`, or was one with a problem of its own."""
+        return self.get(path) is not None or path in self.taken_out
+
     def take_out(self, path: Path) -> None:
         """Leave out the value at `path`, of which a problem has been reported; in a list None stands in its place."""
         self.taken_out.append(path)

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from reconciler.policy.kinds.calendar import Calendar
 from reconciler.policy.kinds.criteria import (
     AllOf,
-    Criteria,
     CriterionFields,
     MetricCriterion,
     ScheduleCriterion,
     WakeCriterionFields,
     WakeMetric,
+    criteria_at,
     leaves,
     wake_when_of,
 )
@@ -178,7 +178,7 @@ class IdlingPolicy(IdlingPolicySpec, frozen=True, kw_only=True):
 def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> IdlingPolicy:
     """Return the policy; its problems are gathered in `document`."""
     spec = fields.spec
-    criteria = Criteria(document)
+    criteria = criteria_at(document, ("spec", "idleWhen"), spec.idle_when)
     policy = from_fields(
         IdlingPolicy,
         spec,
@@ -187,11 +187,11 @@ def idling_policy_of(document: PolicyDocument, fields: IdlingPolicyDocument) -> 
         limits_place=document.limits_place(),
         selector=selector_of(document, spec.selector),
         exclude=exclusions_of(document, spec.exclude),
-        idle_when=AllOf(criteria.all_at(("spec", "idleWhen"), spec.idle_when)),
+        idle_when=AllOf(criteria or ()),
         wake_when=wake_when_of(document, spec.wake_when),
         wake_order=replace(spec.wake_order, group=given(spec.wake_order.group) or fields.metadata.name),
     )
-    _check(document, policy, broken=criteria.broken)
+    _check(document, policy, broken=criteria is None)
     return policy
 
 
