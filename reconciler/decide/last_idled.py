@@ -59,12 +59,13 @@ def _read(text: str | None) -> LastIdled:
 
 def is_known(hours: str, annotations: Mapping[str, str], now: datetime) -> bool:
     """Return whether the workload with `annotations` was idle on `hours` within the last 35 days."""
-    if LAST_IDLED not in annotations:
-        return False
-    idled = last_idled(annotations).hours
-    times = [idled.get(hours)]
-    if times[0] is not None and times[0] == max(idled.values()):
-        times.append(read_time(annotations.get(AWAKE_SINCE)))
+    return LAST_IDLED in annotations and _is_known(hours, last_idled(annotations), annotations.get(AWAKE_SINCE), now)
+
+
+def _is_known(hours: str, before: LastIdled, woken: str | None, now: datetime) -> bool:
+    times = [before.hours.get(hours)]
+    if times[0] is not None and times[0] == max(before.hours.values()):
+        times.append(read_time(woken))
     return times[0] is not None and any(at <= now <= at + REMEMBERED for at in times if at is not None)
 
 
@@ -72,10 +73,15 @@ def last_idled_text(policy: str, hours: str, annotations: Mapping[str, str], now
     """Return the annotation of a workload that `policy` idles on `hours` now. `counts`: limits count that, if it is
     for the first time.
     """
-    before = last_idled(annotations)
+    return _text(policy, hours, (annotations.get(LAST_IDLED), annotations.get(AWAKE_SINCE)), now, counts)
+
+
+@lru_cache(128)  # most that a policy idles at once was idled at the same times before
+def _text(policy: str, hours: str, texts: tuple[str | None, str | None], now: datetime, counts: bool) -> str:
+    before, woken = _read(texts[0]), texts[1]
     times = {**{key: at for key, at in before.hours.items() if at <= now <= at + REMEMBERED}, hours: now}
     latest = sorted(times, key=lambda key: (times[key], key))[-_MOST:]
-    first = before.first if is_known(hours, annotations, now) else now if counts else None
+    first = before.first if _is_known(hours, before, woken, now) else now if counts else None
     value = {"policy": policy, "hours": {key: format_time(times[key]) for key in latest}}
     found = value if first is None else {**value, "first": format_time(first)}
     return msgspec.json.encode(found, order="sorted").decode()
