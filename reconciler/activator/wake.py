@@ -34,7 +34,7 @@ from reconciler.decide.annotations import (
     format_time,
     read_time,
 )
-from reconciler.decide.decisions import Decision, FieldChange, annotation_changes, annotation_tests
+from reconciler.decide.decisions import Decision, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import of_every_fleet, once_asked
 from reconciler.decide.idling.service_records import ServiceRecord, foreign_record_cleared, read_service_record
@@ -174,34 +174,37 @@ class Waker:
         sources = {CLUSTER: Backend(CLUSTER, self._view, begin=self._view.begin)}
         return observe(PolicySet(self._fleet), sources, scope=Scope(namespace, alone=True), readers=self._readers)
 
-    def _each(self, idle: IdleServices, work: Callable[[Service, ServiceRecord], str]) -> dict[str, str]:
-        """Return what `work` gives for each of the Services, several at a time."""
-        found = self._writers.each(CLUSTER, lambda both: work(*both), tuple(idle.values()), WRITERS)
-        return dict(zip(idle, found, strict=True))
+    def _each(self, idle: IdleServices, work: Callable[[Service, ServiceRecord], None]) -> dict[str, str]:
+        """Do `work` for each of the Services, several at a time; return for each what is wrong, "" if nothing."""
 
-    def _request(self, service: Service, record: ServiceRecord, now: datetime) -> str:
+        def done(both: tuple[Service, ServiceRecord]) -> str:
+            try:
+                work(*both)
+            except ClusterError as error:
+                return reason_of(error)
+            return ""
+
+        return dict(zip(idle, self._writers.each(CLUSTER, done, tuple(idle.values()), WRITERS), strict=True))
+
+    def _request(self, service: Service, record: ServiceRecord, now: datetime) -> None:
         """Say that the Service needs pods: with an Event, and with the annotation that every run reads.
 
-        Return what is wrong, "" if nothing; so do all that follow here.
+        Raises:
+            ClusterError: it cannot be written; so do all that follow here.
         """
         known = read_time(service.annotations.get(WAKE_REQUESTED_AT))
         if known is not None and known >= record.idled_at:
-            return ""
-        wanted = {WAKE_REQUESTED_AT: format_time(now)}
-        if failed := self._patch(service, annotation_changes(service.annotations, wanted)):
-            return failed
+            return
+        self._annotate(service, {WAKE_REQUESTED_AT: format_time(now)})
         # The same for all activators, so that there is one for each idling; the annotation says it too.
         name = f"{int(record.idled_at.timestamp()):x}.needpods"
         words = (NEED_PODS, "traffic came for a Service that is idle")
         self._tell(_event(service.ref, service.uid, name, words, now))
-        return ""
 
-    def _patch(self, target: Service | Workload, changes: tuple[FieldChange, ...]) -> str:
-        try:
-            self._view.write(annotation_patch(target, changes))
-        except ClusterError as error:
-            return reason_of(error)
-        return ""
+    def _annotate(self, target: Service | Workload, wanted: Mapping[str, str | None], *tests: str) -> None:
+        """Write the annotations `wanted`, as long as those in `tests` are what was read."""
+        changes = (*annotation_changes(target.annotations, wanted), *annotation_tests(target.annotations, tests))
+        self._view.write(annotation_patch(target, changes))
 
     def _carry_out(self, cluster: ObservedCluster, idle: IdleServices, run: Run) -> dict[str, str]:
         """Wake what is idle behind the Services `idle`; where nothing is to be woken, clear their records."""
@@ -216,13 +219,14 @@ class Waker:
         }
         workloads = {workload.ref: workload for workload in cluster.workloads}
 
-        def prepared(service: Service, record: ServiceRecord) -> str:
+        def prepare(service: Service, record: ServiceRecord) -> None:
             known = [workloads[ref] for ref in _targets(service, record) if ref in workloads]
             # Before the record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
-            problem = self._keep_awake([workload for workload in known if workload.ref not in decided], record, run)
-            return problem if problem or groups[service.ref.name] else self._clear(known, service, record)
+            self._keep_awake([workload for workload in known if workload.ref not in decided], record, run)
+            if not groups[service.ref.name]:
+                self._clear(known, service, record)
 
-        problems = self._each(idle, prepared)
+        problems = self._each(idle, prepare)
         # Services of one group wake together: what keeps one of them back is said of all, and all are tried again.
         failed = {group: why for name, why in problems.items() if why for group in groups[name]}
         carried_out = set().union(*groups.values()) - failed.keys()
@@ -251,7 +255,7 @@ class Waker:
         with suppress(ClusterError):  # what it reports was done
             self._view.write(event)
 
-    def _clear(self, known: Collection[Workload], service: Service, record: ServiceRecord) -> str:
+    def _clear(self, known: Collection[Workload], service: Service, record: ServiceRecord) -> None:
         """Clear the record of a Service behind which everything runs; `known` are those of its targets that were read.
 
         Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
@@ -259,11 +263,11 @@ class Waker:
         are_up = all(
             IDLED_AT not in workload.annotations and workload.spec_replicas > record.idled_to for workload in known
         )
-        if IDLED_AT not in service.annotations or not are_up or len(known) < len(record.targets):
-            return ""  # somebody else's, or not all of it is known to run: a run looks at it
-        return self._patch(service, annotation_changes(service.annotations, foreign_record_cleared()))
+        # Of somebody else's record, or where not all of it is known to run, a run looks at it.
+        if IDLED_AT in service.annotations and are_up and len(known) >= len(record.targets):
+            self._annotate(service, foreign_record_cleared())
 
-    def _keep_awake(self, undecided: Iterable[Workload], record: ServiceRecord, run: Run) -> str:
+    def _keep_awake(self, undecided: Iterable[Workload], record: ServiceRecord, run: Run) -> None:
         """Keep up what a run has not idled yet: it is between the record and the scale.
 
         Its own patch tests `awake-since`, so that it is refused now: otherwise it would stand at zero although a signal
@@ -271,15 +275,8 @@ class Waker:
         """
         for workload in undecided:
             since = read_time(workload.annotations.get(AWAKE_SINCE))
-            if IDLED_AT in workload.annotations or (since is not None and since >= record.idled_at):
-                continue
-            changes = (
-                *annotation_changes(workload.annotations, {AWAKE_SINCE: format_time(run.now)}),
-                *annotation_tests(workload.annotations, (IDLED_AT,)),
-            )
-            if failed := self._patch(workload, changes):
-                return failed
-        return ""
+            if IDLED_AT not in workload.annotations and (since is None or since < record.idled_at):
+                self._annotate(workload, {AWAKE_SINCE: format_time(run.now)}, IDLED_AT)
 
 
 def _targets(service: Service, record: ServiceRecord) -> list[ObjectRef]:
