@@ -26,17 +26,11 @@ from reconciler.observe.clusters import Observation, ReadProgress, no_progress
 from reconciler.observe.identities import identified
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, answers_of_pickers, with_activators_read
-from reconciler.plan.build import (
-    Inputs,
-    digest_with_activators,
-    in_order,
-    make_plan,
-    numbered_actions,
-    run_id,
-    state_digest,
-)
+from reconciler.plan.build import make_plan
+from reconciler.plan.digests import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
+from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.time_limit import TimeLimit
 from reconciler.world import World
@@ -162,28 +156,27 @@ class _Planner(Struct, frozen=True):
             desired = with_picked_pods(desired, policies, state, run, answers) if answers else desired
         state = self._with_activators(state, desired)
         callbacks.stage(Stage.PLAN)
-        inputs = Inputs(digest_with_activators(digest, state), self.world.origin, self.request.filters)
+        digest, whole = digest_with_activators(digest, state), not self.request.scope.namespace
 
         def made(tried: ObservedState) -> Plan:
-            wanted = desired if tried is state else self._desired(run, tried)
-            return self._made(tried, with_activators(wanted, policies, tried), run, inputs)
+            wanted = with_activators(desired if tried is state else self._desired(run, tried), policies, tried)
+            seen = seen_replicas(policies, tried, wanted.decisions, run, whole=whole)
+            return replace(self._made(tried, wanted, run), input_digest=digest, seen=seen)
 
         return isolated(state, made)
 
-    def _made(self, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
-        plan = make_plan(self.policies, state, desired, run, inputs)
-        whole = not self.request.scope.namespace
-        return replace(plan, seen=seen_replicas(self.policies, state, desired.decisions, run, whole=whole))
+    def _made(self, state: ObservedState, desired: DesiredState, run: Run) -> Plan:
+        made = make_plan(self.policies, state, desired, run, self.request.filters)
+        return replace(made, source=self.world.origin)
 
     def wakes(self, state: ObservedState) -> Plan:
         """Return the plan of only the wakes that are due or requested on the clusters of `state`."""
-        inputs = Inputs("", self.world.origin, self.request.filters)
 
         def made(state: ObservedState) -> Plan:
             run = _run(self.policies, state_digest(state), self.request)
             due = decide_wakes_due(self.policies.fleet, state, run)
             wanted = within_limits(urgent(self._desired(run, state), due), self.policies, state, run)
-            return make_plan(self.policies, state, wanted, run, inputs)
+            return self._made(state, wanted, run)
 
         return isolated(state, made)[1]
 

@@ -53,8 +53,8 @@ from reconciler.model import (
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import Scope
 from reconciler.observe.sources import Readers
-from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json_patch import annotation_patch
+from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool

@@ -15,8 +15,8 @@ from reconciler.cli.run_options import RunOptions
 from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
 from reconciler.pipeline import Applied, Control
-from reconciler.plan.build import doable
 from reconciler.plan.model import Action, Plan
+from reconciler.plan.order import doable
 from reconciler.report.change_words import what_of
 from reconciler.report.text import change_of, render_changed, render_text
 from reconciler.saved_plan.differences import NO_POLICIES, Compared

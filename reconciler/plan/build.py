@@ -1,20 +1,15 @@
-"""Desired state -> plan: filters, one total order; the digests of what it was made from, and the id of its run."""
+"""Desired state -> plan: what the filters leave, in order, and what there is to say beside it."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, read_time
-from reconciler.decide.decisions import Decision, DesiredState, Notice, Phase, Verb, policy_title
+from reconciler.decide.decisions import Decision, DesiredState, Notice, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.home import unknown_since
 from reconciler.model import (
@@ -22,14 +17,13 @@ from reconciler.model import (
     HorizontalPodAutoscaler,
     ObjectRef,
     ObservedState,
-    QueryAnswer,
-    QueryKey,
     Run,
     Service,
     Workload,
 )
-from reconciler.plan.filters import Filters, kept_groups
-from reconciler.plan.model import QUERY_OF, Action, Awake, KeptUp, Plan
+from reconciler.plan.filters import NO_FILTERS, Filters, kept_groups
+from reconciler.plan.model import QUERY_OF, Awake, KeptUp, Plan
+from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
 from reconciler.workload_kinds import SCALABLE_KINDS
@@ -37,19 +31,12 @@ from reconciler.workload_kinds import SCALABLE_KINDS
 _LATELY = timedelta(days=2)
 
 
-class Inputs(Struct, frozen=True):
-    """What a plan rests on besides policies and state: the digest of what was observed, which origin that has, and the
-    filters that leave a part of it.
+def make_plan(
+    policies: PolicySet, state: ObservedState, desired: DesiredState, run: Run, filters: Filters = NO_FILTERS
+) -> Plan:
+    """Return the plan that brings the clusters of `state` to `desired`, as far as `filters` let it; where the state is
+    from, and its digest, are for whoever observed it to say.
     """
-
-    digest: str = ""
-    source: str = "live"  # or "snapshot"
-    filters: Filters = Filters()
-
-
-def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, run: Run, inputs: Inputs) -> Plan:
-    """Return the plan that brings the clusters of `state` to `desired`, as far as the filters let it."""
-    filters = inputs.filters
     labels = NOTHING if filters.empty else _labels(state)
     groups = frozenset() if filters.empty else kept_groups(desired.decisions, filters, labels)
     kept = [decision for decision in desired.decisions if filters.empty or decision.group in groups]
@@ -59,7 +46,7 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         run=run.id,
         fleet=policies.fleet.name,
         policy_digest=policies.digest,
-        input_digest=inputs.digest,
+        input_digest="",
         clusters={name: cluster.identity for name, cluster in sorted({**state.clusters, **state.wakes_only}.items())},
         actions=numbered_actions(in_order(decisions)),
         # Only what is held back of what the filters leave makes the run end with exit 4.
@@ -83,7 +70,6 @@ def make_plan(policies: PolicySet, state: ObservedState, desired: DesiredState, 
         dropped=len(desired.decisions) - len(kept),
         revision=run.revision,
         shard="" if policies.shard is None else str(policies.shard),
-        source=inputs.source,
         time_zones=policies.time_zones,
     )
 
@@ -190,84 +176,6 @@ def _places(policies: PolicySet) -> dict[str, str]:
     return {name: str(place) for name, place in found.items() if place.file}
 
 
-def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Return `decisions` in the order of a plan: by phase, then group; nothing before its needs.
-
-    Wakes go by tier in each namespace, and the namespaces take turns: many wakes in one of them do not keep those of
-    the others waiting.
-    """
-    turns = _turns(decisions)
-    ordered = sorted(decisions, key=lambda decision: (decision.phase, turns.get(decision.key, 0), _position(decision)))
-    known = {decision.key for decision in ordered}
-    below = Counter(decision.wake_tier for decision in ordered if decision.wake_tier)
-    done: set[str] = set()
-    result: list[Decision] = []
-    waiting = ordered
-    while waiting:
-        later: list[Decision] = []
-        for decision in waiting:
-            needed = all(need in done or need not in known for need in decision.needs)
-            if needed and below[decision.wait_ready] <= 0:
-                done.add(decision.key)
-                below[decision.wake_tier] -= 1
-                result.append(decision)
-            else:
-                later.append(decision)
-        if len(later) == len(waiting):
-            raise ValueError(f"decisions need each other in a circle: {[decision.key for decision in later]}")
-        waiting = later
-    return tuple(result)
-
-
-def _turns(decisions: Sequence[Decision]) -> dict[str, int]:
-    """Return the turn of its namespace at which each wake comes, by key: one turn for a group at one tier."""
-    units: dict[tuple[str, str], set[tuple[tuple[int, ...], str]]] = {}
-    wakes = [decision for decision in decisions if decision.phase is Phase.WAKE]
-    for decision in wakes:
-        units.setdefault(_namespace_of(decision), set()).add(_unit(decision))
-    turns = {space: {unit: turn for turn, unit in enumerate(sorted(inside))} for space, inside in units.items()}
-    return {decision.key: turns[_namespace_of(decision)][_unit(decision)] for decision in wakes}
-
-
-def _namespace_of(decision: Decision) -> tuple[str, str]:
-    return (decision.ref.cluster, decision.ref.namespace)
-
-
-def _unit(decision: Decision) -> tuple[tuple[int, ...], str]:
-    return (decision.order[:1], decision.group)
-
-
-def _position(decision: Decision) -> tuple[tuple[int, ...], str, tuple[int, ...], str]:
-    tier = decision.order[:1] if decision.phase is Phase.WAKE else ()
-    return (tier, decision.group, decision.order, decision.key)
-
-
-def numbered_actions(decisions: Sequence[Decision]) -> tuple[Action, ...]:
-    """Return the actions of `decisions`, numbered from 1 in their order; needs that are not among them are dropped."""
-    ids = {decision.key: position for position, decision in enumerate(decisions, start=1)}
-    tiers = {decision.wake_tier for decision in decisions}
-    return tuple(
-        Action(
-            id=ids[decision.key],
-            decision=decision,
-            needs=tuple(ids[key] for key in decision.needs if key in ids),
-            wait_ready=decision.wait_ready if decision.wait_ready in tiers else "",
-        )
-        for decision in decisions
-    )
-
-
-def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Return those of `actions` that can still be done: what needs an action that is not among them goes too."""
-    kept: dict[int, Action] = {}
-    tiers: set[str] = set()
-    for action in actions:
-        if all(need in kept for need in action.needs):
-            kept[action.id] = action if action.wait_ready in tiers else replace(action, wait_ready="")
-            tiers.add(action.decision.wake_tier)
-    return tuple(kept.values())
-
-
 def _labels(state: ObservedState) -> dict[ObjectRef, Mapping[str, str]]:
     clusters = (*state.clusters.values(), *state.wakes_only.values())
     objects: Iterator[Workload | Service | HorizontalPodAutoscaler] = chain.from_iterable(
@@ -287,79 +195,3 @@ def _unknown(state: ObservedState) -> dict[str, str]:
     }
     everything = {**state.unreachable, **parts, **queries}
     return {name: everything[name] for name in sorted(everything)}
-
-
-_AT_ONCE = 256
-"""Objects that are written down side by side: the text of a whole fleet would be larger than the fleet."""
-
-
-def state_digest(state: ObservedState) -> str:
-    """Return the SHA-256 (hex) over everything in `state` that decisions may look at."""
-    digest = hashlib.sha256()
-    for part in _parts(state):
-        digest.update(_ENCODER.encode(part))
-    for text in _texts_of_answers(state.answers):
-        digest.update(text)
-    return digest.hexdigest()
-
-
-def _texts_of_answers(answers: Mapping[QueryKey, QueryAnswer]) -> Iterator[bytes]:
-    """Yield what ["", "answers", [[key, answer], ...]] is as JSON, never all of it at once.
-
-    Many policies have the same query, and so one answer: it is encoded once.
-    """
-    shared = {id(answer): answer for answer in answers.values()}
-    texts = {number: _ENCODER.encode(answer) for number, answer in shared.items()}
-    before = b'["","answers",[['
-    for key, answer in sorted(answers.items(), key=lambda item: item[0]):
-        yield from (before, _ENCODER.encode(key), b",", texts[id(answer)])
-        before = b"],["
-    yield b"]]]" if answers else b'["","answers",[]]'
-
-
-def _parts(state: ObservedState) -> Iterator[list[Any]]:
-    """Yield all of `state` but answers in small lists; each says what it is part of, so that no two states give the
-    same lists.
-    """
-    for name, cluster in sorted({**state.clusters, **state.wakes_only}.items()):
-        for field in cluster.__struct_fields__:
-            value = getattr(cluster, field)
-            if value is None:
-                continue
-            if field == "scale_kinds":  # what we know of a kind ourselves is no part of a cluster
-                value = tuple(kind.served for kind in cluster.scale_kinds)
-            if isinstance(value, Mapping):
-                value = sorted(value.items())
-            starts = range(0, len(value), _AT_ONCE)
-            pieces = [value] if isinstance(value, str) else (value[start : start + _AT_ONCE] for start in starts)
-            yield from ([name, field, piece] for piece in pieces)
-    yield ["", "unreachable", sorted(state.unreachable.items())]
-
-
-def digest_with_activators(digest: str, state: ObservedState) -> str:
-    """Return the digest of `state`, which is `digest` without what is known of activators.
-
-    A run is not named after them: they are asked when all else is decided.
-    """
-    known = {
-        name: cluster.activators for name, cluster in sorted(state.clusters.items()) if cluster.activators is not None
-    }
-    return hashlib.sha256(digest.encode() + _ENCODER.encode(known)).hexdigest() if known else digest
-
-
-def run_id(policy_digest: str, input_digest: str, run: Run) -> str:
-    """Return the id of a run that was given none: 12 hex digits over policies, inputs and `now`."""
-    text = f"{policy_digest}\n{input_digest}\n{run.now.isoformat()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _plain(value: Any) -> Any:
-    """Return a mapping that is no dict as sorted pairs, and a number of a kind of its own as a number."""
-    if isinstance(value, Mapping):
-        return sorted(value.items())
-    if isinstance(value, int):
-        return int(value)
-    raise TypeError(f"{type(value).__name__} has no place in an observed state")
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_plain, order="sorted")

@@ -44,6 +44,9 @@ class Filters(Struct, frozen=True):
         )
 
 
+NO_FILTERS = Filters()
+
+
 def kept_groups(
     decisions: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
 ) -> frozenset[str]:

@@ -31,7 +31,6 @@ from reconciler.decide.decisions import (
 from reconciler.decide.reasons import Reasons
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef, pointed_path, pointer
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.documents import (
     PLAN_VERSION,
     CauseDocument,
@@ -51,6 +50,7 @@ from reconciler.plan.documents import (
 )
 from reconciler.plan.effects import Effect, effect_of, fewer, more
 from reconciler.plan.model import Action, Plan, json_value
+from reconciler.plan.order import numbered_actions
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")

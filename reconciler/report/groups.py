@@ -19,9 +19,9 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.messages import counted
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
+from reconciler.plan.order import numbered_actions
 from reconciler.report.change_words import field_of, is_metadata, metadata_words, name_of, sign_of, verb_of, victims_of
 from reconciler.report.times import ReasonWords, reasons_in, time_and_zone
 from reconciler.untrusted_text import one_line

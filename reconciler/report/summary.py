@@ -17,9 +17,9 @@ from reconciler.decide.limits import FLEET_DEFAULT
 from reconciler.decide.reasons import ReasonCode
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
+from reconciler.plan.order import numbered_actions
 from reconciler.report.groups import Line, PolicyGroup, bracketed, grouped, made_at, updates_of
 from reconciler.report.times import age
 from reconciler.untrusted_text import one_line

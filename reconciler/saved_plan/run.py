@@ -16,9 +16,9 @@ from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.pipeline import Applied, Control, ProgressCallbacks, RunRequest, Stage, carry_out, plan
-from reconciler.plan.build import doable
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
+from reconciler.plan.order import doable
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age

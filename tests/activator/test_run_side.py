@@ -24,8 +24,8 @@ from reconciler.decide.idling.activators import announced, announcements, cluste
 from reconciler.errors import ForbiddenError
 from reconciler.model import ActivatorReplica, EndpointSlice, Lease, ObjectRef, ObservedState, Service
 from reconciler.observe.pods import activators_of
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.json import plan_from_dict
+from reconciler.plan.order import numbered_actions
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_service, a_state

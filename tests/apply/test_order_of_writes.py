@@ -17,8 +17,8 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import NotFoundError, RefusedError
-from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.model import Action
+from reconciler.plan.order import in_order, numbered_actions
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from reconciler.model import ObservedState, Service
-from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.json import change_document
+from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload

@@ -40,8 +40,8 @@ from reconciler.history.config_maps import (
     unpacked,
 )
 from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Awake, Plan
+from reconciler.plan.order import numbered_actions
 from reconciler.pod_requests import Hours
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order

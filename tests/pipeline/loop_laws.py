@@ -32,8 +32,8 @@ from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Decision, DesiredState, Verb
 from reconciler.errors import NotFoundError
 from reconciler.model import ObjectRef, ObservedCluster, Run, Workload, Write
-from reconciler.plan.build import in_order
 from reconciler.plan.model import Plan
+from reconciler.plan.order import in_order
 from reconciler.policy.types import PolicySet
 from tests.decide.idling.idling_policies import office_hours_off
 from tests.pipeline.loop_policies import Policies

@@ -17,7 +17,7 @@ from reconciler.decide.annotations import parse_time
 from reconciler.decide.decide import decide
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.observe.clusters import observe
-from reconciler.plan.build import Inputs, make_plan
+from reconciler.plan.build import make_plan
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.world import open_world
 from tests.builders import a_run
@@ -149,7 +149,7 @@ def acts(folder: Path, state: ObservedState) -> Acts:
     with inside(folder):
         policies = read_policies("policies", partly=True)
     found: Acts = {}
-    for action in make_plan(policies, state, decide(policies, state, RUN), RUN, Inputs()).actions:
+    for action in make_plan(policies, state, decide(policies, state, RUN), RUN).actions:
         own = action.ref.cluster == "dev" and action.ref.namespace.startswith("team-a-")
         told = (action.decision.key, action.policy, action.decision.cause.why, action.decision.replicas_after)
         if action.ref.kind != "ConfigMap":

@@ -12,8 +12,8 @@ from reconciler.decide.limits import within_limits
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
-from reconciler.plan.build import Inputs, make_plan
-from reconciler.plan.filters import Filters
+from reconciler.plan.build import make_plan
+from reconciler.plan.filters import NO_FILTERS, Filters
 from reconciler.plan.model import KeptUp
 from reconciler.policy.types import Limits, Place, Selector, Tenant, WorkloadSelector
 from reconciler.workload_kinds import WorkloadKind
@@ -41,7 +41,7 @@ WIDGETS = WorkloadKind("example.com", "v1", "Widget", "widgets")
 def planned(policies=None, state=None, decisions=(), filters=None):
     found, seen = policies or a_policy_set(), state or a_state(a_cluster())
     desired = within_limits(DesiredState(decisions=tuple(decisions)), found, seen, a_run())
-    return make_plan(found, seen, desired, a_run(), Inputs(filters=filters or Filters()))
+    return make_plan(found, seen, desired, a_run(), filters or NO_FILTERS)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_which_policies_select_nothing(policies, selected, without):
         PolicyExplanation(a_ref(str(at)), "idling", "nights", "", (), selected=one) for at, one in enumerate(selected)
     )
     desired = DesiredState(explanations=said)
-    made = make_plan(a_policy_set(**policies), a_state(a_cluster()), desired, a_run(), Inputs())
+    made = make_plan(a_policy_set(**policies), a_state(a_cluster()), desired, a_run())
     assert made.without_workloads == without
 
 
@@ -211,7 +211,7 @@ def test_a_policy_that_another_overrides_selects_something(tmp_path, selector, m
 )
 def test_a_kind_that_no_cluster_can_scale_is_a_notice(named, cluster, missing):
     policy = an_idling_policy("nights", selector=Selector(workloads=WorkloadSelector(kinds=(named,))))
-    made = make_plan(a_policy_set(idling=(policy,)), a_state(a_cluster(**cluster)), DesiredState(), a_run(), Inputs())
+    made = make_plan(a_policy_set(idling=(policy,)), a_state(a_cluster(**cluster)), DesiredState(), a_run())
     assert [(one.kind, one.subject) for one in made.notices] == [("notServed", "IdlingPolicy nights")] * missing
 
 
@@ -219,7 +219,7 @@ def test_a_policy_may_select_what_cannot_be_read():
     policies = a_policy_set(idling=(an_idling_policy("nights"),))
     states = (a_state(a_cluster(unreadable={"pods": "403"})), a_state(a_cluster(), unreachable={"lost": "timed out"}))
     for state in states:
-        assert make_plan(policies, state, DesiredState(), a_run(), Inputs()).without_workloads == ()
+        assert make_plan(policies, state, DesiredState(), a_run()).without_workloads == ()
 
 
 OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)
@@ -239,7 +239,7 @@ def kept_up(policies, until, filters=None):
     explanations.insert(0, PolicyExplanation(api.ref, "idling", "nights", "stays idle", (reason(ReasonCode.IDLE),)))
     desired = DesiredState(explanations=tuple(explanations))
     state = a_state(a_cluster(workloads=(web, api)))
-    return list(make_plan(policies, state, desired, a_run(), Inputs(filters=filters or Filters())).kept_up)
+    return list(make_plan(policies, state, desired, a_run(), filters or NO_FILTERS).kept_up)
 
 
 @pytest.mark.parametrize(("app", "count"), [("web", 1), ("api", 0)])

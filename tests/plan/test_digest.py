@@ -23,7 +23,7 @@ from reconciler.model import (
     QueryKey,
     Sample,
 )
-from reconciler.plan.build import digest_with_activators, run_id, state_digest
+from reconciler.plan.digests import digest_with_activators, run_id, state_digest
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import NOW, a_cluster, a_namespace, a_pod, a_ref, a_run, a_service, a_state, a_workload
 

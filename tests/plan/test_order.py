@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.decisions import Phase
-from reconciler.plan.build import doable, in_order, numbered_actions
+from reconciler.plan.order import doable, in_order, numbered_actions
 from tests.builders import a_ref
 from tests.plan.decisions import a_decision
 

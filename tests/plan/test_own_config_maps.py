@@ -20,7 +20,7 @@ from reconciler.decide.placement.home import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX, status_name
 from reconciler.model import JOURNAL, ObservedState
 from reconciler.observe.clusters import observe
-from reconciler.plan.build import state_digest
+from reconciler.plan.digests import state_digest
 from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet
 from tests.decide.downscale.world import controllers_order, namespace

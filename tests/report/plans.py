@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, replicas_change
 from reconciler.model import ObjectRef
-from reconciler.plan.build import in_order, numbered_actions
 from reconciler.plan.model import Plan
+from reconciler.plan.order import in_order, numbered_actions
 from tests.builders import NOW, a_limit_use, a_ref, said
 
 IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", said("0 requests in 30m"), {"requests": 0, "window": "30m"})

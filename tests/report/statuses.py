@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 from reconciler.decide.decide import decide
-from reconciler.plan.build import Inputs, make_plan
+from reconciler.plan.build import make_plan
 from reconciler.report.status import RunSummary, fleet_status
 from tests.builders import (
     a_cluster,
@@ -48,7 +48,7 @@ def a_status(clusters: int):
     policies = a_policy_set(fleet, idling=(a_policy("nights"),), federated=federated)
     state = a_state(*observed, unreachable={"c01": "no answer"})
     run = a_run(NIGHT)
-    plan = make_plan(policies, state, decide(policies, state, run), run, Inputs())
+    plan = make_plan(policies, state, decide(policies, state, run), run)
     runs = [RunSummary(f"run-{n}", NIGHT - timedelta(hours=n), {"idle": n}) for n in range(1, 9)]
     return fleet_status(fleet, state, plan, runs)
 

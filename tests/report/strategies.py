@@ -26,8 +26,8 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import Reason, ReasonCode
 from reconciler.model import ObjectRef
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Plan
+from reconciler.plan.order import numbered_actions
 
 # characters a file can hold: anything but lone surrogates
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

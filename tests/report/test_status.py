@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.decide import decide
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_text
 from reconciler.model import ConfigMap, ObjectRef
-from reconciler.plan.build import Inputs, make_plan
+from reconciler.plan.build import make_plan
 from reconciler.policy.types import AnyOf, Freeze
 from reconciler.report.html import render_status_page
 from reconciler.report.status import fleet_status, idle_lines, status_lines, status_values
@@ -74,7 +74,7 @@ def test_a_cluster_is_frozen_where_all_of_it_is():
     home = a_cluster(config_maps=(ConfigMap(ref, "u", data={KEY: freezes_text(freezes)}),))
     policies, state = a_policy_set(a_fleet("east", "west")), a_state(home, a_cluster("west"))
     run = a_run(NIGHT)
-    plan = make_plan(policies, state, decide(policies, state, run), run, Inputs())
+    plan = make_plan(policies, state, decide(policies, state, run), run)
     status = fleet_status(policies.fleet, state, plan, [])
     assert [(one.name, one.state) for one in status.clusters] == [("east", "Frozen"), ("west", "Active")]
     (frozen,) = [line for line in status_lines(status) if line.startswith("Frozen: 2: ")]
@@ -94,7 +94,7 @@ def test_a_next_wake_that_has_passed_is_shown_only_where_something_wakes(request
     said = answers(("web", requests), policy="nights")
     state = a_state(a_cluster(services=(a_service(),), workloads=(web,)), answers=said)
     policies, run = a_policy_set(idling=(nights,)), a_run(now)
-    plan = make_plan(policies, state, decide(policies, state, run), run, Inputs())
+    plan = make_plan(policies, state, decide(policies, state, run), run)
     status = fleet_status(policies.fleet, state, plan, ())
     assert [one["until"] for one in status_values(status)["idle"]] == [shown]
     assert (", next wake " in next(status_lines(status))) == bool(shown)
@@ -160,7 +160,7 @@ def test_what_others_idled_is_listed(policies):
     )
     fleet, state, run = a_fleet(), a_state(observed), a_run(NIGHT)
     policy_set = a_policy_set(fleet, idling=policies)
-    plan = make_plan(policy_set, state, decide(policy_set, state, run), run, Inputs())
+    plan = make_plan(policy_set, state, decide(policy_set, state, run), run)
     status = fleet_status(fleet, state, plan, ())
     found = {(str(one.ref), one.by, one.previous) for one in status.foreign}
     assert found == {

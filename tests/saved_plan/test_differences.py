@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of, metadata_changes
 from reconciler.errors import PlanFileError
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Plan
+from reconciler.plan.order import numbered_actions
 from reconciler.saved_plan.allowed_changes import check_allowed
 from reconciler.saved_plan.checks import check_templates
 from reconciler.saved_plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared

@@ -27,7 +27,7 @@ from reconciler.errors import NotFoundError
 from reconciler.model import JOURNAL, NOTHING, ObjectRef, PatchOperation, Pod, Run, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
-from reconciler.plan.build import in_order, numbered_actions
+from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import (
     DownscalePolicy,
     DownscaleTarget,

@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.plan.build import Inputs, make_plan
+from reconciler.plan.build import make_plan
 from reconciler.policy.types import (
     Calendar,
     ClusterPreference,
@@ -258,9 +258,7 @@ def test_a_query_that_failed_is_told_once_among_what_is_unknown():
     state, policy = replace(SIMPLE, answers=answers(error="refused")), a_policy("idle-dev", a_metric())
     outcome = decided(state, policy)
     assert outcome.desired.notices == ()
-    made = make_plan(
-        a_policy_set(idling=(a_policy("idle-dev", a_metric()),)), state, outcome.desired, a_run(), Inputs()
-    )
+    made = make_plan(a_policy_set(idling=(a_policy("idle-dev", a_metric()),)), state, outcome.desired, a_run())
     assert list(made.unknown.values()) == ["refused"]
 
 

@@ -23,8 +23,8 @@ from reconciler.backends.snapshot.object_store import Store
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import RefusedError
 from reconciler.model import JOURNAL
-from reconciler.plan.build import numbered_actions
 from reconciler.plan.model import Action
+from reconciler.plan.order import numbered_actions
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run

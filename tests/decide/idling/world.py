@@ -30,7 +30,7 @@ from reconciler.model import (
     Service,
     Workload,
 )
-from reconciler.plan.build import in_order
+from reconciler.plan.order import in_order
 from tests.builders import a_namespace, a_workload
 
 OURS = "reconciler"
