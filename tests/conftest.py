@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import HealthCheck, settings
@@ -98,6 +100,26 @@ def say_group(item: pytest.Item) -> None:
 def _length(item: pytest.Item) -> int:
     """Workers begin with what takes long, so that none is left with it in the end: real parts, then laws."""
     return next((place for place, marker in enumerate(("real", "laws")) if item.get_closest_marker(marker)), 2)
+
+
+_NAMED = list | tuple | set | frozenset | Mapping | date | timedelta | msgspec.Struct | BaseException
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Say what a list, a mapping, a time or another value is, where pytest would number it."""
+    return _said(val)[:80] if isinstance(val, _NAMED) else None
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{_said(key)}: {_said(one)}" for key, one in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return " ".join(map(_said, value)) or "none"
+    if isinstance(value, set | frozenset):
+        return " ".join(sorted(map(_said, value))) or "none"
+    if isinstance(value, str | int | float | date | timedelta | BaseException | None):
+        return str(value).encode("unicode_escape").decode()
+    return str(getattr(value, "name", type(value).__name__))
 
 
 @pytest.fixture(autouse=True)
