@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live.stage import Stage
-from tests.pipeline.mutants import judge, of_bytes, of_json
+from tests.pipeline.mutated_files import judge, of_bytes, of_json
 from tests.real.proxy import Exchange, Fault, Request
 
 PARTS, RUNS = 20, 50

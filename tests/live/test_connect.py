@@ -17,9 +17,8 @@ from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli import connect
 from tests.live import deployed
-from tests.live.small_fleets import NIGHTS, POLICIES
 from tests.pipeline.calls import Folder, Said
-from tests.pipeline.manifests import documents, fleet
+from tests.pipeline.manifests import APP_AT_NIGHT, ONE_CLUSTER, documents, fleet
 from tests.real.api import Api, ApiError
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
@@ -48,7 +47,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def cli(plane: ControlPlane, tmp_path: Path) -> Iterator[Folder]:
     """An administrator of `east`, where nothing of ours is yet, beside the policies."""
     cli = Folder(tmp_path, write_kubeconfig(tmp_path / "admin", {"admin": plane.access()}))
-    cli.write("policies/all.yaml", POLICIES)
+    cli.write("policies/all.yaml", ONE_CLUSTER)
     yield cli
     cleared(plane.api)
 
@@ -354,7 +353,7 @@ def test_the_commands_of_the_documentation_work_and_print_what_it_says(plane: Co
     names = {name: plane.access() for name in ("eu-west", "us-east", "us-east-admin")}
     write_kubeconfig(cli.kubeconfig, names)
     clusters = ["us-east", "{name: eu-west, connection: {inCluster: true}}"]
-    cli.write("policies/all.yaml", documents(fleet(clusters, name="mine", home="eu-west"), NIGHTS))
+    cli.write("policies/all.yaml", documents(fleet(clusters, name="mine", home="eu-west"), APP_AT_NIGHT))
     shown = deployed.blocks_of(PAGE, "text")[0].splitlines()
 
     said = cli.call(*shown[0].split()[2:], "--yes")

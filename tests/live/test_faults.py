@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.live.end_states import Ends, as_text, comparable, end_state, final_state, lost_scales
-from tests.live.laws import (
+from tests.live.fault_laws import (
     Point,
     always,
     check_words,

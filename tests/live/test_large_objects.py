@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live.small_fleets import SMALL
+from tests.pipeline.manifests import TWO_CLUSTERS
 from tests.real.objects import a_deployment, a_namespace
 from tests.real.worlds import create, create_missing, replicas_of
 
@@ -36,7 +36,7 @@ def test_deployments_of_250_kilobytes_are_read_and_others_are_woken(empty_stage:
         asleep = a_deployment("web", 0)
         asleep["metadata"]["annotations"] = dict(DUE)
         create(api, [asleep], "asleep")
-        empty_stage.write_policies(SMALL)
+        empty_stage.write_policies(TWO_CLUSTERS)
         said = empty_stage.apply()
         assert said.code in (0, 6), said  # 6 where another cluster of the stage could not be read whole
         assert replicas_of(api, "asleep", "web") == 3, said.out + said.err

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.live import deployed
-from tests.live.small_fleets import POLICIES
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import ONE_CLUSTER
 from tests.real.api import MERGE_PATCH as MERGE
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
@@ -65,7 +65,7 @@ def test_a_run_is_its_service_account_of_the_member_and_nobody_else_is(
         tmp_path / "kubeconfig", {"east": Access(member.url, member.ca_file, {"tokenFile": str(token)})}
     )
     cli = Folder(tmp_path, kubeconfig)
-    cli.write("policies/all.yaml", POLICIES)
+    cli.write("policies/all.yaml", ONE_CLUSTER)
 
     def given(account: str, audience: str) -> None:
         """What the kubelet puts into the file."""

@@ -99,3 +99,12 @@ def autoscaler(name: str = "web", namespace: str = "shop", least: int = 1, most:
 def identity(cluster: str) -> str:
     """The namespace by which a cluster is known."""
     return an_object("Namespace", "kube-system", metadata=f"uid: {cluster}-uid")
+
+
+APP_AT_NIGHT = idling("namespaces: {include: [app]}, services: {}", name="idle-nights")
+ONE_CLUSTER = documents(fleet(["east"], name="mine"), APP_AT_NIGHT)
+TWO_CLUSTERS = documents(
+    fleet(["east", "west"], name="small"),
+    idling("namespaces: {include: [dev]}, services: {}", name="idle-dev", downtime='"Sat 01:00-02:00"'),
+)
+"""Policies that have little to do."""

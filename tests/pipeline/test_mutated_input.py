@@ -12,7 +12,7 @@ import pytest
 
 from tests.laws import share_of
 from tests.pipeline.calls import Folder
-from tests.pipeline.mutants import (
+from tests.pipeline.mutated_files import (
     Mutant,
     judge,
     of_annotations,

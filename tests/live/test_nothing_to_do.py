@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.live.small_fleets import SMALL
 from tests.live.stage import Stage
+from tests.pipeline.manifests import TWO_CLUSTERS
 from tests.real.api import Object
 from tests.real.objects import a_deployment, a_service, within
 
@@ -55,7 +55,7 @@ def test_all_requests_of_a_run_with_nothing_to_change(empty_stage):
 
 
 def begin(stage: Stage, world: dict[str, list[Object]]) -> None:
-    stage.write_policies(SMALL)
+    stage.write_policies(TWO_CLUSTERS)
     stage.fill(world)
 
 
