@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,14 +17,11 @@ from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import DEFAULTS, NoMetrics, RequestSettings, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
-from reconciler.model import JOURNAL, NOTHING, Pod
+from reconciler.model import JOURNAL, Pod
 from reconciler.observe.sources import Readers
 from reconciler.policy.types import Fleet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
-
-if TYPE_CHECKING:
-    from reconciler.backends.kubernetes.cluster import ReadRecorder
 
 
 class World(Struct, frozen=True):
@@ -78,11 +74,8 @@ def open_world(
     snapshot: str | None,
     now: datetime,
     settings: RequestSettings = DEFAULTS,
-    recorders: Mapping[str, ReadRecorder] = NOTHING,
 ) -> World:
     """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones.
-
-    `recorders` take notes of what is read of live clusters, by their names.
 
     Raises:
         SnapshotError: the snapshot cannot be read.
@@ -90,7 +83,7 @@ def open_world(
     if snapshot is None:
         from reconciler.backends.live import LiveSettings, open_live
 
-        live = LiveSettings(now, fleet.namespace, settings, recorders, fleet.switch_kinds)
+        live = LiveSettings(now, fleet.namespace, settings, fleet.switch_kinds)
         opened = open_live((cluster.connection for cluster in fleet.clusters), live)
         return _world(fleet, opened, Readers(limit=settings.limit), settings.limit)
     from reconciler.backends.snapshot.cluster import open_snapshot

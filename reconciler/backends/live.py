@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 
@@ -12,7 +12,7 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.credentials.connection import WEAKNESSES, Connection
 from reconciler.backends.credentials.sources import with_allowed_files
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.kubernetes.cluster import KubernetesCluster, ReadRecorder
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.discovery import ServedObjects
 from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.pages import ReadBudget
@@ -21,20 +21,18 @@ from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError
-from reconciler.model import NOTHING
 from reconciler.workload_kinds import WorkloadKind
 
 
 class LiveSettings(Struct, frozen=True):
     """How live clusters are asked: metrics for the moment `at`, everything within `settings`.
 
-    `namespace` and `switches` are the Fleet's; `recorders` take notes of what is read, by cluster.
+    `namespace` and `switches` are the Fleet's.
     """
 
     at: datetime
     namespace: str
     settings: RequestSettings
-    recorders: Mapping[str, ReadRecorder] = NOTHING
     switches: tuple[WorkloadKind, ...] = ()
 
 
@@ -60,7 +58,7 @@ def _open_server(
     settings: ClusterConnection, connection: Connection, budget: ReadBudget, live: LiveSettings
 ) -> Backend:
     client = ApiClient(connection, live.settings)
-    cluster = KubernetesCluster(settings.name, client, live.recorders.get(settings.name), budget, live.switches)
+    cluster = KubernetesCluster(settings.name, client, budget, live.switches)
     return Backend(
         name=settings.name,
         cluster=cluster,

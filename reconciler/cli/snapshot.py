@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import PODS
 from reconciler.backends.snapshot.folder import RECORDING_FILE
-from reconciler.backends.snapshot.recorder import RecordedMetrics, Recorder
+from reconciler.backends.snapshot.recorder import RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import GENERAL, argument, option, policies_option, verb
 from reconciler.cli.output import say, show
@@ -96,10 +97,15 @@ def recorded(
     """
     placed = placed_names(policies)
     recorders = {cluster.name: Recorder(cluster.name, placed) for cluster in policies.fleet.clusters}
-    world = open_world(options.bounded(policies.fleet), None, options.now, options.settings, recorders)
+    world = open_world(options.bounded(policies.fleet), None, options.now, options.settings)
     sources = {
-        name: replace(source, metrics=RecordedMetrics(source.metrics, recorders[name]))
+        name: replace(
+            source,
+            cluster=RecordedCluster(source.cluster, recorders[name]),
+            metrics=RecordedMetrics(source.metrics, recorders[name]),
+        )
         for name, source in world.sources.items()
+        if isinstance(source.cluster, KubernetesCluster)
     }
     found = plan(policies, replace(world, sources=sources), options.request(whole=True))
     if past is None:

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from datetime import datetime
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from reconciler.backends.decode.metadata import Object
 from reconciler.backends.decode.objects import model_object, secret_value, shape_of
@@ -47,20 +46,8 @@ from reconciler.workload_kinds import WorkloadKind
 T = TypeVar("T")
 
 
-class ReadRecorder(Protocol):
-    """Takes notes of what is read of a cluster: what a snapshot is made of."""
-
-    def objects(self, resource: Resource[Any], read: Sequence[Wire]) -> None:
-        """Keep objects as they were decoded."""
-
-    def noted(
-        self, resource: Resource[Any], read: Callable[[], T], *, namespace: str = "", name: str = "", labels: str = ""
-    ) -> T:
-        """Return what `read` gives, a list or with `name` one object; note that it was asked for, and what it met."""
-
-    def noted_kinds(self, read: Callable[[], tuple[WorkloadKind, ...]]) -> tuple[WorkloadKind, ...]:
-        """Return what `read` gives, the kinds with a scale; note them, or what it met."""
-
+OnRead = Callable[[Resource[Any], Sequence[Wire]], None]
+"""Gets objects that were read of a resource, as they were decoded."""
 
 _SCALES = (*BUILT_IN_SCALES, SCALED_OBJECT)
 _PLURALS = {(found.group, found.kind): found.plural for found in (*RESOURCES, *map(workloads_of, _SCALES))}
@@ -71,20 +58,20 @@ _CLUSTER_WIDE = frozenset((found.group, found.kind) for found in (NAMESPACES, NO
 class KubernetesCluster:
     """The cluster `name`, asked through `client`. What it serves is asked once; lists are taken from `budget`.
 
-    `switches` are the kinds that are switched off in place of being scaled, whether it serves them or not.
+    `switches` are the kinds that are switched off in place of being scaled, whether it serves them or not. `on_read`,
+    where it is set, gets whatever is read.
     """
 
     def __init__(
         self,
         name: str,
         client: ApiClient,
-        recorder: ReadRecorder | None = None,
         budget: ReadBudget | None = None,
         switches: tuple[WorkloadKind, ...] = (),
     ) -> None:
         self._name = name
         self._client = client
-        self._recorder = recorder
+        self.on_read: OnRead | None = None
         self._budget = budget or ReadBudget()
         self._switches = switches
         self._account: ServiceAccount | None = None
@@ -101,9 +88,7 @@ class KubernetesCluster:
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:
         """Return the built-in kinds, and every other served kind with /scale."""
-        if self._recorder is None:
-            return self._discovered().scale_kinds
-        return self._recorder.noted_kinds(lambda: self._discovered().scale_kinds)
+        return self._discovered().scale_kinds
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
         """Return all objects of `resource`, sorted by namespace and name; a kind that is not served gives ().
@@ -111,12 +96,6 @@ class KubernetesCluster:
         Raises:
             ForbiddenError, MalformedAnswerError: this kind cannot be read. ClusterError: the cluster cannot.
         """
-        read = partial(self._read_list, resource, namespace, labels)
-        if self._recorder is None:
-            return read()
-        return self._recorder.noted(resource, read, namespace=namespace, labels=labels)
-
-    def _read_list(self, resource: Resource[T], namespace: str, labels: str) -> tuple[T, ...]:
         if resource.group and not self._serves(resource, namespace):  # the core group is always there
             return ()
         rows = self._listed(resource, self._list_request(resource, namespace, labels))
@@ -132,16 +111,10 @@ class KubernetesCluster:
 
     def get(self, resource: Resource[T], namespace: str, name: str) -> T:
         """Return one object as it is now; see `Cluster.get` for what it raises."""
-        read = partial(self._read_object, resource, namespace, name)
-        return (
-            read() if self._recorder is None else self._recorder.noted(resource, read, namespace=namespace, name=name)
-        )
-
-    def _read_object(self, resource: Resource[T], namespace: str, name: str) -> T:
         request = object_request(self._name, "get", resource.key, namespace, name)
         read: Any = answer_to(self._client, request, shape_of(resource))
-        if self._recorder is not None:
-            self._recorder.objects(resource, [read])
+        if self.on_read is not None:
+            self.on_read(resource, [read])
         return model_object(resource, read, self._name, self._scale(resource.group, resource.kind))
 
     def now(self) -> datetime:
@@ -208,12 +181,12 @@ class KubernetesCluster:
     def _listed(self, resource: Resource[T], request: ApiRequest) -> Iterable[tuple[str, str, T]]:
         """Return the items as (namespace, name, object)."""
         scale = self._scale(resource.group, resource.kind)
-        records = self._recorder is not None
+        keeps = self.on_read is not None
 
         def reduced(item: Any) -> tuple[tuple[str, str, T], Wire | None]:
             metadata = item.metadata
             made = model_object(resource, item, self._name, scale)
-            return (metadata.namespace or "", metadata.name, made), item if records else None
+            return (metadata.namespace or "", metadata.name, made), item if keeps else None
 
         try:
             found = listed(self._client, request, shape_of(resource), reduced, self._budget)
@@ -224,6 +197,6 @@ class KubernetesCluster:
                 raise
             # A custom resource can fail by itself, when its conversion webhook does.
             raise MalformedAnswerError(str(error)) from error
-        if self._recorder is not None:
-            self._recorder.objects(resource, [item for _, item in found if item is not None])
+        if self.on_read is not None:
+            self.on_read(resource, [item for _, item in found if item is not None])
         return [row for row, _ in found]

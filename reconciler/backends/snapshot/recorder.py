@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -26,6 +26,7 @@ from reconciler.backends.decode.values import Instant, NonEmptyText, Wire, datet
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,
     CONFIG_MAPS,
+    NAMESPACES,
     OUR_CONFIG_MAPS,
     MetricsSource,
     Resource,
@@ -37,6 +38,9 @@ from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.writer import block_text
+
+if TYPE_CHECKING:
+    from reconciler.backends.kubernetes.cluster import KubernetesCluster
 
 _ENDING = "Error"
 
@@ -214,11 +218,8 @@ class Recorder:
         self._kinds, self._kinds_error = kinds, None
         return kinds
 
-    def noted(
-        self, resource: Resource[Any], read: Callable[[], T], *, namespace: str = "", name: str = "", labels: str = ""
-    ) -> T:
-        """Return what `read` gives, a list or with `name` one object; note that it was asked for, and what it met."""
-        asked = ReadKey.of(resource, namespace=namespace, name=name, labels=labels)
+    def noted(self, asked: ReadKey, read: Callable[[], T]) -> T:
+        """Return what `read` gives; note that it was asked for, and what it met."""
         try:
             found = read()
         except ClusterError as error:
@@ -268,6 +269,32 @@ class Recorder:
 
 def _documents(manifests: Iterable[Mapping[str, Any]]) -> str:
     return "---\n".join(block_text(manifest) for manifest in manifests)
+
+
+class RecordedCluster:
+    """A live cluster that is read, with somebody taking notes; whatever else it is asked, it answers itself."""
+
+    def __init__(self, cluster: KubernetesCluster, recorder: Recorder) -> None:
+        cluster.on_read = recorder.objects
+        self._cluster = cluster
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def identity(self) -> str:
+        return self.get(NAMESPACES, "", "kube-system").uid
+
+    def scale_kinds(self) -> tuple[WorkloadKind, ...]:
+        return self._recorder.noted_kinds(self._cluster.scale_kinds)
+
+    def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:
+        asked = ReadKey.of(resource, namespace=namespace, labels=labels)
+        return self._recorder.noted(asked, lambda: self._cluster.list(resource, namespace=namespace, labels=labels))
+
+    def get(self, resource: Resource[T], namespace: str, name: str) -> T:
+        asked = ReadKey.of(resource, namespace=namespace, name=name)
+        return self._recorder.noted(asked, lambda: self._cluster.get(resource, namespace, name))
 
 
 class RecordedMetrics:

@@ -66,7 +66,7 @@ def a_cluster(
 
     server.expect_request(re.compile(".*")).respond_with_handler(handler)
     kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": server.url_for("").rstrip("/"), **entry})
-    return KubernetesCluster("east", requests_to(Path(kubeconfig)), None, budget)
+    return KubernetesCluster("east", requests_to(Path(kubeconfig)), budget)
 
 
 def endless(numbers: Any) -> Callable[[Request], Any]:

@@ -12,7 +12,7 @@ import yaml
 from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.protocols import AUTOSCALERS, NAMESPACES, SERVICES, workloads_of
-from reconciler.backends.snapshot.recorder import Recorder
+from reconciler.backends.snapshot.recorder import RecordedCluster, Recorder
 from reconciler.errors import MalformedAnswerError
 from reconciler.model import EVERY_KIND, unreadable_key
 from reconciler.observe.clusters import observe
@@ -170,7 +170,7 @@ def test_what_a_list_that_was_given_up_held_is_not_recorded(
     proxy.rule(faults.answer(200, json.dumps(old).encode()), matching=at(path), times=1)
     proxy.rule(faults.answer(410), matching=lambda asked: at(path)(asked) and "continue" in asked.query)
     recorder = Recorder("east")
-    cluster = KubernetesCluster("east", requests_to(proxy.kubeconfig("east")), recorder)
+    cluster = RecordedCluster(KubernetesCluster("east", requests_to(proxy.kubeconfig("east"))), recorder)
     assert [one.ref.name for one in cluster.list(SERVICES, namespace=api_namespace)] == ["web"]
     manifests = yaml.safe_load_all(recorder.files("2026-11-20T22:00:00Z")["services.yaml"])
     assert [manifest["metadata"]["name"] for manifest in manifests] == ["web"]
