@@ -211,8 +211,8 @@ def _fair(served: Candidates, demand: Demand, kept: _Dealt, ceilings: Sequence[i
     if left < 0:
         room = [max(0, top - own) for top, own in zip(ceilings, minimum, strict=True)]
         anew = _shared(served, replace(kept, sticky=[0] * len(room)), minimum, room, demand.total)
-        order = served_order(served, demand)
-        return replace(kept, replicas=kept_seats(kept.replicas, _settled(anew, demand), demand.total, order))
+        least, most = kept_seats(kept.replicas, _settled(anew, demand), demand.total)
+        return _until_gone(served, replace(kept, replicas=least, left=demand.total - sum(least)), most)
     if left == 0 or not any(served.weights):
         return kept
     base = list(map(min, minimum, ceilings))

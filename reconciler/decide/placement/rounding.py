@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -155,25 +156,18 @@ def _settle(weights: Sequence[int], bounds: Sequence[int], result: list[int], mi
     return weights[last], divisor
 
 
-def kept_seats(kept: Sequence[int], shares: Sequence[int], total: int, order: Sequence[int]) -> list[int]:
-    """Return `kept` cut down to `total`: each replica is taken where most is kept beyond the share.
+def kept_seats(kept: Sequence[int], shares: Sequence[int], total: int) -> tuple[list[int], list[int]]:
+    """Return the least and the most that each has once `kept` is cut down to `total`: each replica is taken where most
+    is kept beyond the share. Where they differ, the last in order loses first.
 
-    Of equals the last in `order` loses first. Nothing is taken below its share. The sum of `kept` is at least `total`,
-    that of `shares` at most.
+    Nothing is taken below its share. The sum of `kept` is at least `total`, that of `shares` at most.
     """
-    surplus = sum(kept) - total
-    result = list(kept)
-    excess = sorted([(share - have, at) for at, (have, share) in enumerate(zip(kept, shares, strict=True))])
-    height = 0
-    for count, (lack, _) in enumerate(excess, start=1):
-        height -= lack
-        following = -excess[count][0] if count < len(excess) else 0
-        if height - surplus >= count * following:
-            level, above = divmod(height - surplus, count)
-            for place, at in enumerate(sorted([at for _, at in excess[:count]], key=order.index)):
-                result[at] = shares[at] + level + (place < above)
-            return result
-    return result
+
+    def within(excess: int) -> list[int]:
+        return [min(have, share + excess) if have > share else have for have, share in zip(kept, shares, strict=True)]
+
+    excess = bisect_right(range(max(kept, default=0)), total, key=lambda excess: sum(within(excess))) - 1
+    return within(excess), within(excess + 1)
 
 
 # `rounding: KubeFed`: the rounds of the federation planner, to the last replica.

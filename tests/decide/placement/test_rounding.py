@@ -85,5 +85,7 @@ def test_what_is_kept_goes_down_where_most_is_kept_beyond_the_share():
         shares = [random.randint(0, 6) for _ in kept]
         total = random.randint(sum(shares), max(sum(shares), sum(kept)))
         if sum(kept) >= total:
-            assert kept_seats(kept, shares, total, range(len(kept))) == cut(kept, shares, total)
-    assert kept_seats([], [], 0, []) == []
+            least, most = kept_seats(kept, shares, total)
+            tied = [at for at in range(len(kept)) if least[at] < most[at]][: total - sum(least)]
+            assert [seats + (at in tied) for at, seats in enumerate(least)] == cut(kept, shares, total)
+    assert kept_seats([], [], 0) == ([], [])
