@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -25,53 +24,50 @@ from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, dou
 from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
-from reconciler.untrusted_text import LARGEST
+
+PROBE = 1
+"""How many replicas try a full cluster again where none keep waiting there."""
 
 
-class Shares(Struct, frozen=True):
-    """`replicas` is what each placed cluster should run, `keeping` what draining clusters keep of that because it has
-    no room anywhere else.
+class PlacementResult(Struct, frozen=True):
+    """One federated ReplicaSet, decided. Held clusters are in none of the mappings by cluster.
 
-    `wanted` is how many the whole federated ReplicaSet can run if every cluster has room: what must not be lost on the
-    way. `taken_off` are the replicas of clusters that are held. `lagging` are the clusters that would run more if they
-    did not lag.
+    `replicas` is what each placed cluster should run, `keeping` what draining clusters keep of that because it has no
+    room anywhere else. `taken_off` are the replicas of clusters that are held. `lagging` are the clusters that would
+    run more if they did not lag. `target` is what a cluster should ask for, waiting replicas included; `next_replicas`
+    what it asks for after this run; `memory` what is known of its room then.
     """
 
+    federated: FederatedReplicaSet
+    locals: Sequence[LocalWorkload]
     allocation: Allocation
     replicas: Mapping[str, int]
     keeping: Mapping[str, int]
     taken_off: int
-    wanted: int
     weight: int  # of all clusters that take replicas, together
     lagging: frozenset[str]
     overflow: Mapping[str, int]  # how much more full clusters would get without what was observed of their room
+    target: Mapping[str, int]
+    next_replicas: Mapping[str, int]
+    memory: Mapping[str, ObservedCapacity | None]
+    reasons: Mapping[str, Reasons] = NOTHING  # by cluster
 
     @property
-    def served(self) -> Candidates:
-        return self.allocation.served
-
-    def total_for_more(self, cluster: str) -> int | None:
-        """Return from which total on `cluster` gets more, None where that is not known: with `fair` alone one replica
-        more takes none from anybody.
-        """
-        demand, given = self.allocation.demand, self.allocation.replicas[cluster]
-
-        def gets_more(total: int) -> bool:
-            return allocate(self.served, replace(demand, total=total)).replicas[cluster] > given
-
-        if demand.rounding != "Fair" or not gets_more(LARGEST):
-            return None
-        return self.taken_off + bisect_left(range(LARGEST), True, demand.total, key=gets_more)
+    def placed(self) -> list[LocalWorkload]:
+        return [local for local in self.locals if local.part == "placed"]
 
 
-def shares(
-    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], status: PlacementStatus | None, *, readable: bool
-) -> Shares:
-    """Return the replicas that each placed cluster of `locals_` should run.
+def placement_result(
+    federated: FederatedReplicaSet,
+    locals_: Sequence[LocalWorkload],
+    status: PlacementStatus | None,
+    inputs: PlacementInputs,
+) -> PlacementResult:
+    """Return the desired replicas of `federated`, and spec.replicas after this run.
 
-    `status` is what an earlier run wrote; `readable`: where it is kept could be read, so that no status means there is
-    none.
+    `status` is what an earlier run wrote. Where home could be read, no status means there is none.
     """
+    readable = inputs.home.is_whole
     placed = [local for local in locals_ if local.part == "placed"]
     taken_off, moving = _taken_off(federated, locals_, status, readable)
     demand = Demand(
@@ -91,17 +87,32 @@ def shares(
     allocation = _with_raise(allocation, placed, _raised(federated, locals_, status, readable))
     keeping = _keeping(served, demand, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
+    settled = all(replicas[local.cluster] <= local.current for local in placed)
+    memory: dict[str, ObservedCapacity | None] = {}
+    target: dict[str, int] = {}
+    for local in placed:
+        more, cluster = overflow.get(local.cluster, 0), local.cluster
+        memory[cluster] = known = _capacity_after(local, settled and not more, federated, inputs)
+        if not settled and local.limit == "learned":
+            # Those that wait already may go on: what is on its way elsewhere may find no room there, and is missed.
+            more = max(more, (local.spec_replicas or 0) - replicas[cluster])
+        target[cluster] = replicas[cluster] + min(more, _waits(federated, known, inputs.run.now))
+    # What the whole federated ReplicaSet can run if every cluster has room must not be lost on the way.
     wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
-    lagging = _lagging(allocation, placed)
-    return Shares(
-        allocation,
-        replicas,
-        keeping,
-        taken_off,
-        wanted,
-        _weight_in_use(served, placed),
-        lagging,
-        overflow,
+    available = sum(local.available for local in locals_ if local.part != "out")
+    return PlacementResult(
+        federated=federated,
+        locals=locals_,
+        allocation=allocation,
+        replicas=replicas,
+        keeping=keeping,
+        taken_off=taken_off,
+        weight=_weight_in_use(served, placed),
+        lagging=_lagging(allocation, placed),
+        overflow=overflow,
+        target=target,
+        next_replicas=next_step(placed, target, available, wanted),
+        memory=memory,
     )
 
 
@@ -237,67 +248,6 @@ def _own_part(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
     return min([local.spec_replicas or 0, *(limit for limit in limits if limit is not None)])
 
 
-# One federated ReplicaSet, decided: for each cluster what it should run, and spec.replicas after this run.
-
-PROBE = 1
-"""How many replicas try a full cluster again where none keep waiting there."""
-
-
-class PlacementResult(Struct, frozen=True):
-    """`target` is what a placed cluster should ask for, waiting replicas included; `next_replicas` what it asks for
-    after this run; `memory` what is known of its room then. All by cluster; held clusters are in none of them.
-    """
-
-    federated: FederatedReplicaSet
-    locals: Sequence[LocalWorkload]
-    shares: Shares
-    target: Mapping[str, int]
-    next_replicas: Mapping[str, int]
-    memory: Mapping[str, ObservedCapacity | None]
-    reasons: Mapping[str, Reasons] = NOTHING  # by cluster
-
-    @property
-    def placed(self) -> list[LocalWorkload]:
-        return [local for local in self.locals if local.part == "placed"]
-
-    def waiting(self, cluster: str) -> int:
-        """Return how many replicas are asked for there just to show when there is room."""
-        return self.target[cluster] - self.shares.replicas[cluster]
-
-
-def placement_result(
-    federated: FederatedReplicaSet,
-    locals_: Sequence[LocalWorkload],
-    status: PlacementStatus | None,
-    inputs: PlacementInputs,
-) -> PlacementResult:
-    """Return the desired replicas of `federated`, and spec.replicas after this run."""
-    given = shares(federated, locals_, status, readable=inputs.home.is_whole)
-    placed = [local for local in locals_ if local.part == "placed"]
-    settled = all(given.replicas[local.cluster] <= local.current for local in placed)
-    memory = {local.cluster: _capacity_after(local, given, settled, federated, inputs) for local in placed}
-    target = {
-        local.cluster: given.replicas[local.cluster]
-        + min(_beyond(local, given, settled), _waits(federated, memory[local.cluster], inputs.run.now))
-        for local in placed
-    }
-    available = sum(local.available for local in locals_ if local.part != "out")
-    next_replicas = next_step(placed, target, available, given.wanted)
-    return PlacementResult(federated, locals_, given, target, next_replicas, memory)
-
-
-def _beyond(local: LocalWorkload, given: Shares, settled: bool) -> int:
-    """Return how many replicas more than it should run a full cluster may be asked for, to show when there is room.
-
-    Until everything is settled those that wait already may go on waiting: replicas that are on their way elsewhere may
-    find no room there, and are missed here then.
-    """
-    overflow = given.overflow.get(local.cluster, 0)
-    if settled or local.limit != "learned":
-        return overflow
-    return max(overflow, (local.spec_replicas or 0) - given.replicas[local.cluster])
-
-
 def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now: datetime) -> int:
     if federated.waiting_replicas:
         return federated.waiting_replicas
@@ -306,16 +256,16 @@ def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now:
 
 
 def _capacity_after(
-    local: LocalWorkload, given: Shares, settled: bool, federated: FederatedReplicaSet, inputs: PlacementInputs
+    local: LocalWorkload, is_free: bool, federated: FederatedReplicaSet, inputs: PlacementInputs
 ) -> ObservedCapacity | None:
     """Return the observed capacity of a cluster after this run, None where it is forgotten or never was known.
 
-    It is forgotten when it does not bind and everything is settled, and kept while writes are refused there.
+    It is forgotten where it `is_free`: it does not bind and everything is settled. It is kept while writes are refused.
     """
     known, now = local.remembered, inputs.run.now
     if local.limit == "refused":
         return known
-    if local.limit != "learned" or local.capacity is None or (settled and local.cluster not in given.overflow):
+    if local.limit != "learned" or local.capacity is None or is_free:
         return None
     owner = "" if federated.target is None else placement_owner_text(inputs.fleet, federated.key)
     retries = federated.waiting_replicas == 0

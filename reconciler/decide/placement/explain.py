@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,12 +32,12 @@ def _grounds(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     cluster = local.cluster
     if local.limit in ("draining", "leaving"):
         yield reason(ReasonCode.DRAINING if local.limit == "draining" else ReasonCode.LEAVING)
-        keeps = result.shares.keeping.get(cluster, 0)
+        keeps = result.keeping.get(cluster, 0)
         if keeps:
             yield reason(ReasonCode.FITS_NOWHERE_ELSE, replicas=keeps)
     elif local.limit in ("missing", "no namespace"):
         yield from local.reasons
-    elif cluster not in result.shares.served.names:
+    elif cluster not in result.allocation.served.names:
         yield reason(ReasonCode.NO_PREFERENCE)
     else:
         yield from _preferences(_preference(local, result), result, cluster)
@@ -49,24 +50,24 @@ def _preference(local: LocalWorkload, result: PlacementResult) -> ClusterPrefere
 
 def _preferences(own: ClusterPreference, result: PlacementResult, cluster: str) -> Iterator[Reason]:
     if own.weight:
-        yield reason(ReasonCode.WEIGHT, weight=own.weight, weights=result.shares.weight)
+        yield reason(ReasonCode.WEIGHT, weight=own.weight, weights=result.weight)
     else:
         yield reason(ReasonCode.NO_WEIGHT)
     if own.min_replicas:
         yield reason(ReasonCode.MIN_REPLICAS, minReplicas=own.min_replicas)
-    if own.max_replicas is not None and result.shares.replicas[cluster] >= own.max_replicas:
+    if own.max_replicas is not None and result.replicas[cluster] >= own.max_replicas:
         yield reason(ReasonCode.MAX_REPLICAS, maxReplicas=own.max_replicas)
 
 
 def _limits(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     if local.rejection is not None:
         yield _refused(local, local.rejection)
-    elif local.cluster in result.shares.overflow:
+    elif local.cluster in result.overflow:
         yield reason(ReasonCode.CAPACITY, capacity=local.capacity)
-        waiting = result.waiting(local.cluster)
+        waiting = result.target[local.cluster] - result.replicas[local.cluster]
         if waiting:
             yield reason(ReasonCode.WAITING, waitingReplicas=waiting)
-    elif local.cluster in result.shares.lagging:
+    elif local.cluster in result.lagging:
         yield reason(ReasonCode.LAGGING)
 
 
@@ -90,13 +91,13 @@ def _lasting(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 def cause(local: LocalWorkload, result: PlacementResult) -> Cause:
     """Return the cause of a decision about `local`."""
     federated = result.federated
-    values: dict[str, Any] = {"total": federated.replicas, "share": result.shares.replicas.get(local.cluster, 0)}
+    values: dict[str, Any] = {"total": federated.replicas, "share": result.replicas.get(local.cluster, 0)}
     if local.capacity is not None:
         values["capacity"] = local.capacity
-    if local.cluster in result.shares.overflow:
-        values["overflow"] = result.shares.overflow[local.cluster]
-    if result.shares.taken_off:
-        values["elsewhere"] = result.shares.taken_off
+    if local.cluster in result.overflow:
+        values["overflow"] = result.overflow[local.cluster]
+    if result.taken_off:
+        values["elsewhere"] = result.taken_off
     return Cause(federated.name, str(federated.place), result.reasons[local.cluster], values, federated.tenant)
 
 
@@ -113,12 +114,12 @@ def _row(local: LocalWorkload, result: PlacementResult) -> PlacementRow:
     now = local.replicas if readable else None
     return PlacementRow(
         cluster=local.cluster,
-        desired=result.shares.replicas.get(local.cluster, local.spec_replicas if known else None),
+        desired=result.replicas.get(local.cluster, local.spec_replicas if known else None),
         spec_replicas=result.next_replicas.get(local.cluster, now),
         current=now,
         running=local.available if readable else None,
         capacity=local.capacity,
-        overflow=result.shares.overflow.get(local.cluster, 0),
+        overflow=result.overflow.get(local.cluster, 0),
         reasons=result.reasons[local.cluster],
     )
 
@@ -187,7 +188,7 @@ def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplana
 
 
 def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
-    steps = result.shares.allocation.steps(local.cluster)
+    steps = result.allocation.steps(local.cluster)
     numbers = [("minimum", steps.minimum), ("kept", steps.sticky), ("share", steps.share)]
     parts = [f"{word} {number}" for word, number in numbers if number]
     if parts:
@@ -196,7 +197,7 @@ def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 
 def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     """Yield of how many replicas a weight is a share, where that is not all of them."""
-    allocation = result.shares.allocation
+    allocation = result.allocation
     minimums = sum(allocation.minimum)
     if minimums and _preference(local, result).weight:
         total = allocation.demand.total
@@ -205,7 +206,7 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 
 def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
     """Return the smallest change that would give `local` another number, None where none is known."""
-    if result.shares.keeping.get(local.cluster):
+    if result.keeping.get(local.cluster):
         return joint_change(ChangeIfCode.ANY, (field_is("state", "Active in the Fleet"), *_larger_elsewhere(result)))
     by_limit = {
         "draining": field_is("state", "Active in the Fleet"),
@@ -216,22 +217,37 @@ def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None
     }
     if local.limit in by_limit:
         return by_limit[local.limit]
-    if local.cluster in result.shares.overflow:
+    if local.cluster in result.overflow:
         return field_is("its capacity", f"above {local.capacity}")
-    if local.cluster not in result.shares.served.names:
+    if local.cluster not in result.allocation.served.names:
         return change_if(ChangeIfCode.CLUSTER_ENTRY, cluster=local.cluster)
     if change := _other_preference(local, result):
         return change
-    total = result.shares.total_for_more(local.cluster)
+    total = _total_for_more(local, result)
     return None if total is None else field_is("replicas", total)
+
+
+def _total_for_more(local: LocalWorkload, result: PlacementResult) -> int | None:
+    """Return from which total on `local` gets more, None where that is not known: with `fair` alone one replica more
+    takes none from anybody.
+    """
+    given = result.allocation
+
+    def gets_more(total: int) -> bool:
+        found = allocate(given.served, replace(given.demand, total=total))
+        return found.replicas[local.cluster] > given.replicas[local.cluster]
+
+    if given.demand.rounding != "Fair" or not gets_more(LARGEST):
+        return None
+    return result.taken_off + bisect_left(range(LARGEST), True, given.demand.total, key=gets_more)
 
 
 def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
     """Yield what would let the clusters that are not drained run more: what has no capacity elsewhere goes there."""
     for local in result.placed:
-        if local.limit in ("draining", "leaving") or local.cluster not in result.shares.served.names:
+        if local.limit in ("draining", "leaving") or local.cluster not in result.allocation.served.names:
             continue
-        most, given = _preference(local, result).max_replicas, result.shares.replicas[local.cluster]
+        most, given = _preference(local, result).max_replicas, result.replicas[local.cluster]
         if most is not None and given >= most:
             yield field_is(f"maxReplicas of {local.cluster}", f"above {most}")
         elif local.capacity is not None and given >= local.capacity:
@@ -241,7 +257,7 @@ def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
 def _other_preference(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
     """Return which preference of its own would give `local` another number, None where none would."""
     own = _preference(local, result)
-    given, served = result.shares.allocation, result.shares.allocation.replicas[local.cluster]
+    given, served = result.allocation, result.allocation.replicas[local.cluster]
 
     def moves_with(changed: ClusterPreference) -> bool:
         others = candidates({**result.federated.clusters, local.cluster: changed}, tuple(given.replicas))

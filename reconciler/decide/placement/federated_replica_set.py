@@ -240,7 +240,7 @@ def _notices(result: PlacementResult) -> tuple[Notice, ...]:
     """Return the notices: workloads left alone, replicas that are not available, drains that wait."""
     name = result.federated.name
     crashing = [local for local in result.placed if local.crashing]
-    keeping = result.shares.keeping
+    keeping = result.keeping
     return (
         *(local.problem for local in result.locals if isinstance(local.problem, Notice)),
         *(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.placement.clusters import placement_inputs
-from reconciler.decide.placement.desired_replicas import placement_result, shares
+from reconciler.decide.placement.desired_replicas import placement_result
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import PlacementStatus
@@ -51,6 +51,14 @@ def most(**maximums):
     return EVENLY | {name: ClusterPreference(weight=1, max_replicas=number) for name, number in maximums.items()}
 
 
+def result_of(federated, *locals_, status=None, readable=True):
+    fleet = a_fleet(*(one.cluster for one in locals_))
+    state = a_state(*(a_cluster(one.cluster) for one in locals_))
+    inputs = placement_inputs(a_policy_set(fleet, federated=(federated,)), state, a_run(), {})
+    inputs = replace(inputs, home=replace(inputs.home, is_whole=readable))
+    return placement_result(federated, locals_, status, inputs)
+
+
 HELD = local("h", 2, part="held")
 OUT = local("o", 3, part="out")
 
@@ -85,7 +93,7 @@ OUT = local("o", 3, part="out")
     ],
 )
 def test_what_the_clusters_that_are_left_out_have_by_the_status(locals_, status, expected):
-    found = shares(a_federated(12), locals_, status, readable=False)
+    found = result_of(a_federated(12), *locals_, status=status, readable=False)
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, True)
 
 
@@ -112,7 +120,7 @@ def test_what_the_clusters_that_are_left_out_have_by_the_status(locals_, status,
     ],
 )
 def test_one_that_never_was_anywhere_is_taken_to_have_its_part_where_nobody_answers(federated, locals_, expected):
-    found = shares(federated, locals_, None, readable=True)
+    found = result_of(federated, *locals_)
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, federated.rebalance)
 
 
@@ -137,30 +145,19 @@ PARTS = preferring(u=1, a=1, b=1, e=1, f=1) | {"d": ClusterPreference(weight=1, 
     ],
 )
 def test_without_a_status_only_stuck_replicas_move(locals_, readable, expected):
-    found = shares(a_federated(12, clusters=PARTS), locals_, None, readable=readable)
+    found = result_of(a_federated(12, clusters=PARTS), *locals_, readable=readable)
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, False)
 
 
 def test_of_several_draining_clusters_those_keep_first_that_are_served_first():
-    found = shares(
-        a_federated(6, clusters={"a": ClusterPreference(weight=1, max_replicas=4)} | preferring(d=9, e=8)),
-        [local("a", 4), draining("d", 3), draining("e", 3)],
-        None,
-        readable=True,
-    )
+    clusters = {"a": ClusterPreference(weight=1, max_replicas=4)} | preferring(d=9, e=8)
+    found = result_of(a_federated(6, clusters=clusters), local("a", 4), draining("d", 3), draining("e", 3))
     assert (dict(found.keeping), dict(found.replicas)) == ({"d": 2}, {"a": 4, "d": 2, "e": 0})
 
 
 def test_as_many_are_wanted_as_would_run_if_there_was_room():
-    found = shares(a_federated(10, clusters=most(a=3)), [local("a", 3), full("w", 5, 1)], None, readable=True)
-    assert (dict(found.replicas), found.wanted) == ({"a": 3, "w": 1}, 10)
-
-
-def result_of(federated, *locals_):
-    fleet = a_fleet(*(one.cluster for one in locals_))
-    state = a_state(*(a_cluster(one.cluster) for one in locals_))
-    inputs = placement_inputs(a_policy_set(fleet, federated=(federated,)), state, a_run(), {})
-    return placement_result(federated, locals_, None, inputs)
+    found = result_of(a_federated(10, clusters=most(a=3)), local("a", 5), full("w", 5, 1))
+    assert (dict(found.replicas), found.next_replicas["a"]) == ({"a": 3, "w": 1}, 5)
 
 
 def after(federated, *locals_):
