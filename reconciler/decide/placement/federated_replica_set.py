@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -25,7 +25,6 @@ from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapConte
 from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
 from reconciler.decide.placement.status import (
-    ClusterStatus,
     PlacementStatus,
     placement_group,
     read_status,
@@ -36,9 +35,7 @@ from reconciler.decide.placement.status import (
 from reconciler.decide.placement.writes import asleep_writes, local_writes
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.decide.selectors import left_out, local_ref, named_by
-from reconciler.decide.workloads import Settled
 from reconciler.messages import counted
-from reconciler.model import ObjectRef
 from reconciler.policy.types import FederatedReplicaSet
 
 
@@ -47,7 +44,6 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     if federated.namespace in inputs.fleet.protected:
         why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
-    every = inputs
     about = tuple(placement for placement in inputs.placements if _is_about(federated, placement, inputs))
     unnamed = () if len(about) == len(inputs.placements) else tuple(_not_named(federated, inputs, about))
     inputs = replace(inputs, placements=about)
@@ -60,76 +56,64 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         return DesiredState(questions=questions)
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
-    result = with_reasons(_production_kept(federated, locals_, status, inputs))
-    asleep, awake = asleep_writes(result, inputs), local_writes(result, inputs)
-    if gives_way := _gives_way(locals_, asleep, awake):
-        return decide_one(federated, replace(every, settled={**every.settled, **gives_way}))
+    result, asleep, awake = _decided(federated, locals_, status, inputs)
     decisions = (*asleep, *awake)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(decision.key for decision in decisions if decision.ref not in refused)
     needs += tuple(key for local in locals_ if local.ref in inputs.settled for key in inputs.settled[local.ref].needs)
     decisions += _refusals_cleared(result, decisions, inputs)
-    decisions += _status(result, cluster_statuses(result), needs, inputs)
+    decisions += _status(result, needs, inputs)
     return DesiredState(
         decisions=decisions,
         undecided=tuple(local.problem for local in locals_ if isinstance(local.problem, Undecided)),
-        overridden=_overridden(result, status, inputs),
-        notices=(
-            *_notices(result),
-            *_drains_left_alone(result, inputs),
-            *_above_share(result, status, inputs),
-            *_clusters_left(federated, status, inputs),
-        ),
+        overridden=tuple(_overridden(result, status, inputs)),
+        notices=tuple(_notices(result, status, inputs)),
         explanations=(*placement_explanations(result), *unnamed),
         placements=(placement_view(result),),
     )
 
 
-def _production_kept(
+def _decided(
     federated: FederatedReplicaSet,
     locals_: Sequence[LocalWorkload],
     status: PlacementStatus | None,
     inputs: PlacementInputs,
-) -> PlacementResult:
-    """Return the result where `targetRef` takes no running replicas away in production that the policy leaves out: such
-    a cluster keeps what it has, and the others share the rest.
+) -> tuple[PlacementResult, tuple[Decision, ...], tuple[Decision, ...]]:
+    """Return the result, and the writes to what is asleep and to what is awake.
+
+    What may not be changed in this run keeps what it has, and the others share the rest: that is decided once more.
     """
-    result = placement_result(federated, locals_, status, inputs)
-    lowered = {} if federated.target is None else dict(_lowered_production(result, inputs))
-    if not lowered:
-        return result
-    kept = [
-        replace(local, part="held", reasons=(left_out(lowered[local.cluster], (federated.name,)),))
-        if local.cluster in lowered
-        else local
-        for local in locals_
-    ]
-    return _production_kept(federated, kept, status, inputs)
+    result = with_reasons(placement_result(federated, locals_, status, inputs))
+    asleep, awake = asleep_writes(result, inputs), local_writes(result, inputs)
+    held = dict(_lowered_production(result, inputs)) or dict(_woken(result, asleep, awake))
+    if not held:
+        return result, asleep, awake
+    return _decided(federated, [held.get(local.cluster, local) for local in locals_], status, inputs)
 
 
-def _lowered_production(result: PlacementResult, inputs: PlacementInputs) -> Iterator[tuple[str, str]]:
-    """Yield each cluster that would run fewer replicas than now and is production, with what makes it so."""
+def _lowered_production(result: PlacementResult, inputs: PlacementInputs) -> Iterator[tuple[str, LocalWorkload]]:
+    """Yield, held, what `targetRef` would take running replicas away from in production that the policy leaves out."""
+    federated = result.federated
     placements = {placement.name: placement for placement in inputs.placements}
-    for local in result.placed:
+    for local in result.placed if federated.target is not None else ():
         if result.target[local.cluster] < local.current:
-            what = production_of(result.federated, placements[local.cluster], inputs, local.workload)
+            what = production_of(federated, placements[local.cluster], inputs, local.workload)
             if what:
-                yield local.cluster, what
+                yield local.cluster, replace(local, part="held", reasons=(left_out(what, (federated.name,)),))
 
 
-def _gives_way(
-    locals_: Sequence[LocalWorkload], asleep: Sequence[Decision], awake: Sequence[Decision]
-) -> dict[ObjectRef, Settled]:
-    """Return what is left of workloads that idling changes in this run, where a decision of ours is about them too.
-
-    They are left as they wake: of two decisions on one object the second finds what it does not expect. What is made
-    anew `asleep` is not woken in this run.
+def _woken(
+    result: PlacementResult, asleep: Sequence[Decision], awake: Sequence[Decision]
+) -> Iterator[tuple[str, LocalWorkload]]:
+    """Yield, held, what idling wakes in this run and a decision of ours is about too: of two decisions on one object
+    the second finds what it does not expect. What is made anew `asleep` is not woken in this run.
     """
-    anew = {decision.ref for decision in asleep if decision.verb is Verb.DELETE}
-    changed = {decision.ref for decision in awake} - anew
-    before = {local.ref: local.settled for local in locals_ if local.ref in changed and local.settled is not None}
-    return {ref: replace(settled, state="HandsOff") for ref, settled in before.items() if settled.needs}
+    changed = {decision.ref for decision in awake} - {one.ref for one in asleep if one.verb is Verb.DELETE}
+    for local in result.placed:
+        if local.ref in changed and local.settled is not None and local.settled.needs:
+            why = reason(ReasonCode.CHANGED_BY_IDLING, policy=local.settled.owner)
+            yield local.cluster, replace(local, part="held", capacity=None, reasons=(why,))
 
 
 def _not_named(
@@ -183,7 +167,7 @@ def _paused(
     resumed = field_is("paused", "false")
     result = with_reasons(placement_result(federated, held, status, inputs))
     return DesiredState(
-        decisions=_status(result, cluster_statuses(result), (), inputs),
+        decisions=_status(result, (), inputs),
         explanations=tuple(
             PolicyExplanation(local.ref, "placement", federated.key, "left alone", local.reasons, resumed)
             for local in held
@@ -194,70 +178,45 @@ def _paused(
 
 def _overridden(
     result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
-) -> tuple[Overridden, ...]:
-    """Return the replicas that placement would give to idle workloads, where they differ."""
-    idle = {local.cluster for local in result.locals if local.idle_by}
-    if not idle:
-        return ()
-    awake = [_as_placed(local) if local.idle_by and local.workload is not None else local for local in result.locals]
-    wished = placement_result(result.federated, awake, status, inputs).next_replicas
-    return tuple(
-        Overridden(
-            ref=local.ref,
-            job="placement",
-            policy=result.federated.name,
-            desired=counted(wished[local.cluster], "replica"),
-            winner=local.idle_by,
-            reasons=local.reasons,
+) -> Iterator[Overridden]:
+    """Yield the replicas that placement would give to idle workloads, where they differ."""
+    idle = [local for local in result.locals if local.idle_by and local.workload is not None]
+    wished = _with_placed(idle, result, status, inputs).next_replicas if idle else {}
+    for local in idle:
+        if wished[local.cluster] != local.replicas:
+            desired = counted(wished[local.cluster], "replica")
+            yield Overridden(local.ref, "placement", result.federated.name, desired, local.idle_by, local.reasons)
+
+
+def _with_placed(
+    more: Sequence[LocalWorkload], result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
+) -> PlacementResult:
+    """Return what would come of it if these took part too, with all that they ask for running."""
+    free = {
+        local.cluster: replace(
+            local, part="placed", current=local.spec_replicas or 0, available=local.spec_replicas or 0
         )
-        for local in result.locals
-        if local.idle_by and local.workload is not None and wished[local.cluster] != local.replicas
-    )
+        for local in more
+    }
+    locals_ = [free.get(local.cluster, local) for local in result.locals]
+    return placement_result(result.federated, locals_, status, inputs)
 
 
-def _as_placed(local: LocalWorkload) -> LocalWorkload:
-    spec_replicas = local.spec_replicas or 0
-    return replace(local, part="placed", current=spec_replicas, available=spec_replicas)
-
-
-def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
-    """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
-    kept = [local for local in result.locals if local.reasons and local.reasons[0].code is ReasonCode.PRODUCTION]
-    if not any(local.replicas for local in kept):
-        return
-    free = placement_result(
-        result.federated, [_as_placed(local) if local in kept else local for local in result.locals], status, inputs
-    )
-    for local in kept:
-        share = free.target[local.cluster]
-        if local.replicas > share:
-            more = f"keeps {local.replicas} replicas, {local.replicas - share} more than its share"
-            text = f"{more}: {text_of(local.reasons)}; it shrinks if {named_by((result.federated.key,))}"
-            yield Notice("aboveShare", str(local.ref), text, result.federated.name, reasons=local.reasons)
-
-
-def _notices(result: PlacementResult) -> tuple[Notice, ...]:
-    """Return the notices: workloads left alone, replicas that are not available, drains that wait."""
+def _notices(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
+    """Yield the notices: workloads left alone, replicas that are not available, drains that wait, and more."""
     name = result.federated.name
-    crashing = [local for local in result.placed if local.crashing]
-    keeping = result.keeping
-    return (
-        *(local.problem for local in result.locals if isinstance(local.problem, Notice)),
-        *(
-            Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
-            for local in crashing
-        ),
-        *(
-            Notice(
-                "drainKeeps",
-                str(local.ref),
-                f"{local.limit}, but {_fits_nowhere(keeping[local.cluster])}",
-                name,
-            )
-            for local in result.placed
-            if local.cluster in keeping
-        ),
-    )
+    yield from (local.problem for local in result.locals if isinstance(local.problem, Notice))
+    for local in result.placed:
+        if local.crashing:
+            yield Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
+    for local in result.placed:
+        if keeps := result.keeping.get(local.cluster):
+            stay = "fits nowhere else and stays" if keeps == 1 else "fit nowhere else and stay"
+            text = f"{local.limit}, but {counted(keeps, 'replica')} {stay}"
+            yield Notice("drainKeeps", str(local.ref), text, name)
+    yield from _drains_left_alone(result, inputs)
+    yield from _above_share(result, status, inputs)
+    yield from _clusters_left(result.federated, status, inputs)
 
 
 def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iterator[Notice]:
@@ -272,10 +231,18 @@ def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iter
             yield Notice("drainKeeps", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 
-def _fits_nowhere(replicas: int) -> str:
-    return (
-        "1 replica fits nowhere else and stays" if replicas == 1 else f"{replicas} replicas fit nowhere else and stay"
-    )
+def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
+    """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
+    kept = [local for local in result.locals if local.reasons and local.reasons[0].code is ReasonCode.PRODUCTION]
+    if not any(local.replicas for local in kept):
+        return
+    target = _with_placed(kept, result, status, inputs).target
+    for local in kept:
+        share = target[local.cluster]
+        if local.replicas > share:
+            more = f"keeps {local.replicas} replicas, {local.replicas - share} more than its share"
+            text = f"{more}: {text_of(local.reasons)}; it shrinks if {named_by((result.federated.key,))}"
+            yield Notice("aboveShare", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 
 def _clusters_left(
@@ -290,16 +257,14 @@ def _clusters_left(
             yield Notice("clusterLeft", cluster, words, federated.name)
 
 
-def _status(
-    result: PlacementResult, statuses: Mapping[str, ClusterStatus], needs: tuple[str, ...], inputs: PlacementInputs
-) -> tuple[Decision, ...]:
+def _status(result: PlacementResult, needs: tuple[str, ...], inputs: PlacementInputs) -> tuple[Decision, ...]:
     """Return the decision that writes the status, once everything else is done; () where it says so already."""
     if not inputs.home.cluster:
         return ()
     federated, fleet = result.federated, inputs.fleet
     name = status_name(federated.key)
     before = read_status(inputs.home.newest.get(name))
-    text = status_text(federated.replicas, statuses, before, format_time(inputs.run.now))
+    text = status_text(federated.replicas, cluster_statuses(result), before, format_time(inputs.run.now))
     content = ConfigMapContent(
         inputs.home.ref(name), annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text}
     )
