@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum, auto
+from functools import partial
 from typing import Protocol
 
 from reconciler.activator.context import ActivatorContext, SharedLimit
@@ -62,8 +63,8 @@ class HeldConnection:
         self._loop = asyncio.get_running_loop()
         self._accepted_at = self._loop.time()
         self._first_byte_at: float | None = None
-        self._splice: Splice | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._abort: Callable[[], None] = partial(self._close, reset)  # by its phase
+        self._connecting: asyncio.Task[None] | None = None  # until a pod accepts it, or none is ready any more
         # Set after the handshake, so that the connection can still be fast once it is spliced with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
         settings = context.settings
@@ -80,10 +81,7 @@ class HeldConnection:
         """End it with a reset, for `reason`, one of REFUSALS."""
         if self.phase is not ConnectionPhase.OVER:
             self._context.metrics.refused[reason] += 1
-        if self.phase is ConnectionPhase.HELD:
-            self._close(reset)
-        elif self._splice is not None:
-            self._splice.abort()
+            self._abort()
 
     def _read_first_byte(self) -> None:
         """See what came first: a byte is traffic, an end without one is the check of a load balancer."""
@@ -114,7 +112,7 @@ class HeldConnection:
         self._loop.remove_reader(self._client)
         self._silent.cancel()
         self._timeout.cancel()
-        if self._connecting is not None and self._connecting is not asyncio.current_task(self._loop):
+        if self._connecting is not None:
             self._connecting.cancel()
 
     def _end(self) -> None:
@@ -142,8 +140,9 @@ class HeldConnection:
         self._stop_waiting()
         self.phase = ConnectionPhase.SPLICED
         share = (self._owner.name[0], self._context.kept)
-        self._splice = Splice((self._client, pod), self._end, self._answered, share)
-        self._splice.start(first)
+        splice = Splice((self._client, pod), self._end, self._answered, share)
+        self._abort = splice.abort
+        splice.start(first)
 
     async def _connected(self) -> socket.socket | None:
         while backends := tuple(self._owner.backends(self.port)):
