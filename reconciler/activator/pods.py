@@ -28,7 +28,6 @@ _BELIEVED_SECONDS = 1.0
 _FAILING_SECONDS = 60.0
 """For how long no read of a namespace may have failed until its failures are over: each Pod that fails is no news."""
 
-_READ_SECONDS = 5.0
 _AT_ONCE = 16
 _AT_ONCE_OF_A_NAMESPACE = 4
 
@@ -120,7 +119,7 @@ class PodAddresses:
             self._failed(f"pods of {namespace}", why)
 
     def _read(self, namespace: str, name: str) -> Addresses:
-        request = object_request(CLUSTER, "get", PODS.key, namespace, name, seconds=_READ_SECONDS)
+        request = object_request(CLUSTER, "get", PODS.key, namespace, name, lock="keep")  # for clients that wait
         try:
             return answer_to(self._client, request, _PodWithIPs).addresses
         except NotFoundError:

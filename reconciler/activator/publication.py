@@ -34,8 +34,6 @@ from reconciler.model import (
 from reconciler.worker_pool import WorkerPool
 
 RENEW_SECONDS = 5.0
-_RENEWAL_SECONDS = 5.0
-"""How long one attempt to renew may take, so that the next one begins before the Lease expires."""
 
 _DELETIONS = 16
 """How many slices are deleted at a time."""
@@ -79,7 +77,7 @@ class Publication:
                 "renewTime": micro_time(renewed_at),
             },
         }
-        self._apply(LEASES, self.pod.namespace, manifest, _RENEWAL_SECONDS)
+        self._apply(LEASES, self.pod.namespace, manifest, lock="keep")
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
         """Write one of our slices, whatever is there of that name."""
@@ -138,11 +136,9 @@ class Publication:
     def _lease(self) -> str:
         return f"reconciler-activator-{self.pod.name}"[:253]
 
-    def _apply(
-        self, resource: Resource[Any], namespace: str, manifest: Mapping[str, Any], seconds: float | None = None
-    ) -> None:
+    def _apply(self, resource: Resource[Any], namespace: str, manifest: Mapping[str, Any], lock: str = "") -> None:
         body = msgspec.json.encode(manifest)
-        how = {"query": _MANAGER, "body": body, "content_type": APPLY_PATCH, "writes": True, "seconds": seconds}
+        how = {"query": _MANAGER, "body": body, "content_type": APPLY_PATCH, "writes": True, "lock": lock}
         name = manifest["metadata"]["name"]
         self._client.send(object_request(self._client.cluster, "patch", resource.key, namespace, name, **how))
 

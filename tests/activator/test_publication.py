@@ -54,11 +54,11 @@ def a_publication(server: Server) -> Publication:
     return Publication(cast(Any, server), pod)
 
 
-def test_a_renewal_has_five_seconds_and_no_place_among_other_requests() -> None:
+def test_a_renewal_waits_for_no_other_request() -> None:
     server = Server()
     a_publication(server).renew()
     [renewal] = server.asked
-    assert (renewal.method, renewal.seconds) == ("PATCH", 5.0)
+    assert (renewal.method, renewal.lock) == ("PATCH", "keep")
     lease = json.loads(cast(bytes, renewal.body))
     assert datetime.fromisoformat(lease["spec"]["renewTime"]).tzinfo == UTC
 

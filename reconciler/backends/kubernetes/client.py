@@ -56,7 +56,7 @@ def resource_name(group: str, resource: str) -> str:
 class ApiRequest(Struct, frozen=True):
     """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
 
-    `lock`: it takes or keeps the lock, or gives it back.
+    `lock`: it takes or keeps the lock, or what is as urgent as that, or gives it back.
 
     `account` is impersonated; its groups are those of every ServiceAccount of its namespace, as the API server knows.
     """
