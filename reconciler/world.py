@@ -81,10 +81,10 @@ def open_world(
         SnapshotError: the snapshot cannot be read.
     """
     if snapshot is None:
-        from reconciler.backends.live import LiveSettings, open_live
+        from reconciler.backends.live import open_live
 
-        live = LiveSettings(now, fleet.namespace, settings, fleet.switch_kinds)
-        opened = open_live((cluster.connection for cluster in fleet.clusters), live)
+        connections = (cluster.connection for cluster in fleet.clusters)
+        opened = open_live(connections, now, fleet.namespace, settings, fleet.switch_kinds)
         return _world(fleet, opened, Readers(limit=settings.limit), settings.limit)
     from reconciler.backends.snapshot.cluster import open_snapshot
 

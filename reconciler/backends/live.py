@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 
-from msgspec import Struct
-
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.credentials.connection import WEAKNESSES, Connection
 from reconciler.backends.credentials.sources import with_allowed_files
@@ -24,27 +22,34 @@ from reconciler.errors import UnauthorisedError
 from reconciler.workload_kinds import WorkloadKind
 
 
-class LiveSettings(Struct, frozen=True):
-    """How live clusters are asked: metrics for the moment `at`, everything within `settings`.
-
-    `namespace` and `switches` are the Fleet's.
+def open_live(
+    connections: Iterable[ClusterConnection],
+    at: datetime,
+    namespace: str,
+    settings: RequestSettings,
+    switches: tuple[WorkloadKind, ...] = (),
+) -> Opened:
+    """Open live clusters, asked within `settings`, their metrics for the moment `at`. Nothing is sent yet; a connection
+    that cannot be used is an error when it is first used. `namespace` and `switches` are the Fleet's.
     """
-
-    at: datetime
-    namespace: str
-    settings: RequestSettings
-    switches: tuple[WorkloadKind, ...] = ()
-
-
-def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> Opened:
-    """Open live clusters. Nothing is sent yet; a connection that cannot be used is an error when it is first used."""
     opened: dict[str, Backend] = {}
     reached: dict[str, Connection] = {}
-    for settings in connections:
+    for asked in connections:
         budget = ReadBudget()
-        connection = Connection(settings, budget, live.settings.clients.get(settings.name))
-        opened[settings.name] = _open_server(settings, connection, budget, live)
-        reached[settings.name] = connection
+        connection = Connection(asked, budget, settings.clients.get(asked.name))
+        client = ApiClient(connection, settings)
+        opened[asked.name] = Backend(
+            name=asked.name,
+            cluster=KubernetesCluster(asked.name, client, budget, switches),
+            metrics=_open_metrics(asked, at, settings),
+            make_lock=partial(LeaseLock, client, namespace),
+            traffic=client.traffic,
+            preflight=Preflight(client, connection),
+            served=ServedObjects(client),
+            reading=client.reading,
+            begin=budget.renew,
+        )
+        reached[asked.name] = connection
 
     def warnings() -> tuple[str, ...]:
         return tuple(
@@ -54,29 +59,11 @@ def open_live(connections: Iterable[ClusterConnection], live: LiveSettings) -> O
     return Opened(opened, warnings)
 
 
-def _open_server(
-    settings: ClusterConnection, connection: Connection, budget: ReadBudget, live: LiveSettings
-) -> Backend:
-    client = ApiClient(connection, live.settings)
-    cluster = KubernetesCluster(settings.name, client, budget, live.switches)
-    return Backend(
-        name=settings.name,
-        cluster=cluster,
-        metrics=_open_metrics(settings, live),
-        make_lock=partial(LeaseLock, client, live.namespace),
-        traffic=client.traffic,
-        preflight=Preflight(client, connection),
-        served=ServedObjects(client),
-        reading=client.reading,
-        begin=budget.renew,
-    )
-
-
-def _open_metrics(settings: ClusterConnection, live: LiveSettings) -> MetricsSource:
-    if settings.prometheus is None:
+def _open_metrics(asked: ClusterConnection, at: datetime, settings: RequestSettings) -> MetricsSource:
+    if asked.prometheus is None:
         return NoMetrics()
     try:
-        reached = with_allowed_files(settings, settings.prometheus)
+        reached = with_allowed_files(asked, asked.prometheus)
     except UnauthorisedError as error:
         return NoMetrics(str(error))
-    return PrometheusMetrics(reached, live.at, live.settings.limit, live.settings.timeout)
+    return PrometheusMetrics(reached, at, settings.limit, settings.timeout)

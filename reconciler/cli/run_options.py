@@ -274,10 +274,10 @@ class RunOptions(Options, shared=True):
 
     def live_backends(self, fleet: Fleet) -> Mapping[str, Backend]:
         """Open the live clusters of `fleet` for what is no plan; nothing is sent yet."""
-        from reconciler.backends.live import LiveSettings, open_live
+        from reconciler.backends.live import open_live
 
-        settings = LiveSettings(self.now, fleet.namespace, self.settings, switches=fleet.switch_kinds)
-        return open_live((cluster.connection for cluster in self.bounded(fleet).clusters), settings).backends
+        connections = (cluster.connection for cluster in self.bounded(fleet).clusters)
+        return open_live(connections, self.now, fleet.namespace, self.settings, fleet.switch_kinds).backends
 
     def bounded(self, fleet: Fleet) -> Fleet:
         """Return `fleet` with what its connections may use of this machine; no cluster of another one is opened."""

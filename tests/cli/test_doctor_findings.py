@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.live import LiveSettings, open_live
+from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.cli.doctor_findings import ClusterCheck, metrics_findings
 from reconciler.connection_settings import ClusterConnection
@@ -26,8 +26,9 @@ from tests.decide.idling.idling_policies import a_metric, a_policy
 )
 def test_a_cluster_without_prometheus(tmp_path: Path, policy: IdlingPolicy, state: str, words: str) -> None:
     kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": "https://127.0.0.1:1"})
-    live = LiveSettings(NOW, "reconciler", RequestSettings())
-    backend = open_live([ClusterConnection("east", kubeconfig=kubeconfig)], live).backends["east"]
+    backend = open_live(
+        [ClusterConnection("east", kubeconfig=kubeconfig)], NOW, "reconciler", RequestSettings()
+    ).backends["east"]
     policies, observed = a_policy_set(idling=(policy,)), a_state(a_cluster("east"))
     (found,) = metrics_findings(ClusterCheck("east", backend, policies, observed, EVERYTHING, NOW, True))
     assert (found.state, found.text) == (state, f"no Prometheus is configured, {words}")

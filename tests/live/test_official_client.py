@@ -11,7 +11,7 @@ from kubernetes import client as official
 from kubernetes import config
 
 from reconciler.api import UsageError, plan
-from reconciler.backends.live import LiveSettings, open_live
+from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ForbiddenError
@@ -104,7 +104,7 @@ def test_what_is_written_as_a_tenant_is_so_through_a_client_too(api_server, api_
     client.set_default_header("Impersonate-User", "jane")
     client.set_default_header("Impersonate-Group", "system:masters")
     settings = RequestSettings(clients={"member": client})
-    opened = open_live([ClusterConnection("member")], LiveSettings(NIGHT, api_namespace, settings))
+    opened = open_live([ClusterConnection("member")], NIGHT, api_namespace, settings)
     cluster = opened.backends["member"].cluster
     assert cluster is not None
     ref = ObjectRef("member", api_namespace, "Deployment", "web", "apps")

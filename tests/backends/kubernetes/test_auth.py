@@ -28,7 +28,7 @@ from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.credentials.config_node import CredentialError
 from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.credentials.kubeconfig import kubeconfig_context
-from reconciler.backends.live import LiveSettings, open_live
+from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
@@ -61,7 +61,7 @@ SECRET = "S3CRET"
 )
 def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str, Any], words: str) -> None:
     settings = ClusterConnection("east", kubeconfig=a_kubeconfig(tmp_path / "config", {"token": "t"}, cluster))
-    opened = open_live([settings], LiveSettings(NOON, "reconciler", RequestSettings(timeout=1)))
+    opened = open_live([settings], NOON, "reconciler", RequestSettings(timeout=1))
     preflight = opened.backends["east"].preflight
     assert preflight is not None
     with contextlib.suppress(ClusterError):

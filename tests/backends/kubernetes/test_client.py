@@ -15,7 +15,7 @@ import pytest
 from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.live import LiveSettings, open_live
+from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
@@ -265,8 +265,9 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(tmp_path: Path) -> None:
 
     with Server(served) as server:
         kubeconfig = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": server.url})
-        live = LiveSettings(NOW, "reconciler", RequestSettings(timeout=60))
-        backend = open_live([ClusterConnection("east", kubeconfig=kubeconfig)], live).backends["east"]
+        backend = open_live(
+            [ClusterConnection("east", kubeconfig=kubeconfig)], NOW, "reconciler", RequestSettings(timeout=60)
+        ).backends["east"]
         cluster = backend.cluster
         assert cluster is not None
         with ThreadPoolExecutor(1) as threads:
