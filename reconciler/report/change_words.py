@@ -61,14 +61,22 @@ def field_of(decision: Decision) -> tuple[str, str]:
 
     Of several the others are named beside how they change.
     """
+    (name, *sides), *others = changes_of(decision) or [("", "")]
+    return name, ", ".join([" -> ".join(sides), *map(change_text, others)])
+
+
+def change_text(change: Sequence[str]) -> str:
+    """Return a change of `changes_of` as "minReplicas 3 -> 0"."""
+    return f"{change[0]} {' -> '.join(change[1:])}"
+
+
+def changes_of(decision: Decision) -> list[tuple[str, ...]]:
+    """Return each field that others act on, with its value before and after, or what becomes of it in one word."""
     before, after = decision.replicas_before, decision.replicas_after
     if after is not None and not workload_kind(decision.ref.kind).is_switch and decision.verb is not Verb.OVERWRITE:
         unchanged = before == after or (before is None and decision.verb is not Verb.CREATE)
-        return "replicas", f"{after}" if unchanged else f"{before or 0} -> {after}"
-    fields = [(field_name(changed.path), _values_of(changed)) for changed in decision.changes if is_acted_on(changed)]
-    if not fields:
-        return "", ""
-    return fields[0][0], ", ".join([fields[0][1], *(f"{name} {change}" for name, change in fields[1:])])
+        return [("replicas", f"{after}") if unchanged else ("replicas", f"{before or 0}", f"{after}")]
+    return [(field_name(one.path), *_sides_of(one)) for one in decision.changes if is_acted_on(one)]
 
 
 def field_name(path: Sequence[str]) -> str:
@@ -83,13 +91,13 @@ def what_of(decision: Decision) -> str:
     return " ".join(field_of(decision)).strip() or verb_of(decision)
 
 
-def _values_of(change: FieldChange) -> str:
+def _sides_of(change: FieldChange) -> tuple[str, ...]:
     if change.path[:2] == ("spec", "behavior") and change.after is None:
-        return "removed"
+        return ("removed",)
     if isinstance(change.after, Mapping) and change.path == ("spec", "template"):
-        return "replaced"
+        return ("replaced",)
     absent = False if change.path == ("spec", "suspend") else None  # the default of the API
-    return f"{value_text(absent if change.before is None else change.before)} -> {value_text(change.after)}"
+    return value_text(absent if change.before is None else change.before), value_text(change.after)
 
 
 def value_text(value: Any) -> str:

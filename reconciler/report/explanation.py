@@ -26,6 +26,8 @@ from reconciler.policy.types import (
     WorkloadSelector,
 )
 from reconciler.report.change_words import (
+    change_text,
+    changes_of,
     field_name,
     field_of,
     is_metadata,
@@ -275,10 +277,10 @@ def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, 
         current = _state(one.workload) if one.workload else "unknown" if one.ref.cluster in plan.unknown else "none"
         words = f"Current {current}, desired {_kept_besides(plan, one.ref) or current}"
     else:
-        field, change = field_of(decision)
-        before, _, after = change.partition(" -> ")
+        (field, before, *after), *others = changes_of(decision) or [("", "")]
         named = "" if field in ("replicas", "") else f"{field} "
-        desired = _kept_besides(plan, one.ref) or f"{named}{after or before or verb_of(decision)}"
+        wanted = [f"{named}{(*after, before)[0] or verb_of(decision)}", *map(change_text, others)]
+        desired = _kept_besides(plan, one.ref) or ", ".join(wanted)
         words = f"Current {named}{before or 'none'}, desired {desired}"
     return f"{words}{fate}." if selected or decision is not None else f"{words}: no policy selects it."
 

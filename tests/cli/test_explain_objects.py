@@ -7,10 +7,14 @@ import json
 import pytest
 import yaml
 
+from reconciler.decide.decisions import FieldChange
 from reconciler.decide.reasons import Reason, ReasonCode, text_of
 from reconciler.policy.explain import fields
+from reconciler.report.explanation import ObjectExplanation, explanation_lines
+from tests.builders import a_ref
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import an_object, autoscaler, documents, fleet, identity, idling, service, workload
+from tests.report.plans import a_plan, an_idle
 
 NOW = "2026-11-20T22:00:00Z"
 FLEET = fleet(["east"], name="one")
@@ -284,3 +288,11 @@ def test_json_has_what_each_policy_says_with_its_reasons_as_data(folder):
     assert (policy["kind"], policy["reasonCode"]) == ("IdlingPolicy", policy["reasons"][0]["code"])
     assert policy["reason"] == text_of(Reason(ReasonCode(one["code"]), one["values"]) for one in policy["reasons"])
     assert yaml.safe_load(folder.call(*about, "-o", "yaml").out) == document
+
+
+def test_an_arrow_in_a_value_is_part_of_the_value():
+    ref = a_ref("api", kind="ScaledObject")
+    paused = FieldChange(("metadata", "annotations", "autoscaling.keda.sh/paused-replicas"), "1 -> 2", "0")
+    made = a_plan(an_idle(ref=ref, changes=(paused,), replicas_after=None))
+    said = list(explanation_lines(made, [ObjectExplanation(ref, None)]))
+    assert said[1] == "Current paused-replicas 1 -> 2, desired paused-replicas 0."
