@@ -29,7 +29,7 @@ from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError
 from reconciler.pipeline import Applied, Control, apply, apply_wakes_due
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet, read_fleet_for_wakes, read_policies
-from reconciler.policy.types import Fleet, PolicySet
+from reconciler.policy.types import Fleet, PolicySet, own_clusters
 from reconciler.saved_plan.run import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 
 
@@ -97,9 +97,11 @@ def _due_only(run: TrackedRun[ApplyOptions], control: Control, approval: Approva
     """
     options = run.options
     try:
-        fleet = options.own_clusters(read_fleet_for_wakes(options.path)[0])
+        fleet = read_fleet_for_wakes(options.path)[0]
     except PolicyError:
         raise problem from None
+    if options.shard is not None:
+        fleet = own_clusters(fleet, *options.shard)
     lines = failure_lines(problem)
     say_each("error", lines)
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")

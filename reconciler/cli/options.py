@@ -346,13 +346,6 @@ _CHECKED: dict[str, Callable[[str], object]] = {
 }
 
 
-def colored(choice: str) -> bool:
-    """Return whether stdout gets colours: never into a pipe or with NO_COLOR, unless asked for."""
-    if choice != "auto":
-        return choice == "always"
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def text_width() -> int:
     """Return how wide text on stdout may be: as wide as the terminal, 0 (no limit) in a pipe."""
     if not sys.stdout.isatty():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from itertools import chain
@@ -19,7 +21,6 @@ from reconciler.cli.option_values import duration, exceeding, fail_on, label_sel
 from reconciler.cli.options import (
     DEFAULT_PATH,
     Options,
-    colored,
     is_on_command_line,
     now_option,
     option,
@@ -40,7 +41,7 @@ from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_fleet_for_wakes, read_policies
-from reconciler.policy.types import Fleet, PolicySet, own_clusters
+from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.text import Style
 from reconciler.world import World, open_world
 
@@ -144,6 +145,7 @@ class RunOptions(Options, shared=True):
     metrics_file: str | None = option("Write metrics of the run there, for a textfile collector.", metavar="FILE")
     push_gateway: str | None = option("Push metrics of the run there.", metavar="URL")
 
+    contexts: tuple[str, ...] = ()
     limit: RunLimit = unread(RunLimit)
     callbacks: ProgressCallbacks = ProgressCallbacks()
     title: str = ""  # of what is shown, where it is not that of a plan or apply
@@ -159,8 +161,10 @@ class RunOptions(Options, shared=True):
 
     @property
     def color(self) -> bool:
-        """Whether stdout gets colours."""
-        return colored(self.color_choice)
+        """Whether stdout gets colours: never into a pipe or with NO_COLOR, unless asked for."""
+        if self.color_choice != "auto":
+            return self.color_choice == "always"
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     @property
     def filters(self) -> Filters:
@@ -180,7 +184,7 @@ class RunOptions(Options, shared=True):
     @property
     def any_fleet(self) -> bool:
         """Whether what every Fleet idled is its own, as contexts stand in for a lost Fleet."""
-        return False
+        return bool(self.contexts)
 
     def by_hand(self, control: Control) -> Control:
         """Return `control` of a verb that a person calls: the history records who, and the commit of the policies."""
@@ -210,10 +214,6 @@ class RunOptions(Options, shared=True):
             return found
         policy_source.check_identities(found.fleet)
         return found.in_shard(*self.shard)
-
-    def own_clusters(self, fleet: Fleet) -> Fleet:
-        """Return `fleet` with only the clusters that the shard decides, where only wakes are decided."""
-        return fleet if self.shard is None else own_clusters(fleet, *self.shard)
 
     def read(self, path: str, *, partly: bool = False) -> PolicySet:
         """Return the policies below `path`; with --context those of one cluster, none where nothing is at the default.
@@ -326,10 +326,6 @@ class FleetOptions(RunOptions):
         chosen = {"policies_path": policies, "contexts": contexts, "own_namespace": own_namespace}
         unasked = bool(contexts) and not is_on_command_line("context")
         return super().of({**values, **chosen, "path": policies or DEFAULT_PATH, "unasked": unasked})
-
-    @property
-    def any_fleet(self) -> bool:
-        return bool(self.contexts)
 
     def fleet(self) -> Fleet:
         """Return what a wake needs of the Fleet; what else is wrong with it is a warning.

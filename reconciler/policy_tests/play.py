@@ -50,7 +50,10 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
     opened, zone = _opened(file, policies), common_zone(policies.time_zones)
     for case in file.cases:
         answers = GivenAnswers(file.series)
-        backends = {name: _with_answers(backend, answers) for name, backend in opened.backends.items()}
+        backends = {
+            name: structs.replace(backend, metrics=GivenMetrics(name, answers, backend.metrics))
+            for name, backend in opened.backends.items()
+        }
         yield _played(case, Simulation(policies, Opened(backends), file.tick), answers, zone)
 
 
@@ -84,10 +87,6 @@ def _opened(file: CaseFile, policies: PolicySet) -> Opened:
         found = [structs.replace(problem, file=file.place.file, line=file.place.line) for problem in error.problems]
         raise SnapshotError.of(found) from error
     return Opened({name: Backend(name, cluster=one, metrics=SnapshotMetrics(name, {})) for name, one in made.items()})
-
-
-def _with_answers(backend: Backend, answers: GivenAnswers) -> Backend:
-    return structs.replace(backend, metrics=GivenMetrics(backend.name, answers, backend.metrics))
 
 
 def _happened(

@@ -149,13 +149,13 @@ _PLACEMENTS = 10
 def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: Style = Style()) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as Markdown in fixed blocks; `style` has its words."""
     shown = report_of(plan, outcomes, title=style.title, nothing=style.nothing)
-    first, *rest = shown.last
+    (first, *rest), held = shown.last, held_of(plan)
     return joined(
         [
             [f"## {shown.title} {code(plan.fleet)} {shown.source}"],
             [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
             *_group_lines(shown.groups, shown.outcomes),
-            *_held_back_of(plan),
+            *([[f"**{held_title(held)}**"], *map(_held_back, held)] if held else []),
             *_blocks(plan),
             *_placements(plan),
             origin_of(plan),
@@ -177,12 +177,6 @@ def _title(group: PolicyGroup) -> str:
     place = f" ({prose(group.place)})" if group.place else ""
     reason = f": {prose(group.reason)}" if group.reason else ""
     return f"**{group.kind}**{' ' if group.name else ''}{code(group.name)}{place}{reason}"
-
-
-def _held_back_of(plan: Plan) -> list[list[str]]:
-    """Return a block for everything a limit or guard holds back."""
-    held = held_of(plan)
-    return [*([[f"**{held_title(held)}**"]] if held else []), *map(_held_back, held)]
 
 
 def _held_back(held: Held) -> list[str]:
