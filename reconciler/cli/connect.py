@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from reconciler.backends.credentials.connection import WEAKNESSES, Connection, weakness_of
 from reconciler.backends.credentials.kubeconfig import SERVICE_ACCOUNT, ServerAccess
 from reconciler.backends.kubernetes.client import ApiClient
@@ -260,13 +258,6 @@ def _named(one: Manifest) -> str:
 # The tokens in a kubeconfig are renewed before they expire, each with itself.
 
 
-class Renewal(Struct, frozen=True):
-    """What became of a token, in words; `token` is the new one, "" for none."""
-
-    words: str
-    token: str = ""
-
-
 def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
     """Renew the tokens of all members in the kubeconfig `file` that are due, and write them there, or where the file is
     the mount of the Secret `secret` of the cluster that this runs in, to that. A member that fails stops no other one.
@@ -283,7 +274,7 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
         raise UsageError(f"--file: {file}: has no context, expected the kubeconfig that runs use")
     pool = WorkerPool()
     asked = [(entry, pool.submit(entry.context, partial(_renewal, entry, file, options))) for entry in entries.values()]
-    done: dict[str, Renewal] = {}
+    done: dict[str, tuple[str, str]] = {}
     failures: list[str] = []
     for entry, future in asked:
         try:
@@ -291,8 +282,8 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are renewed all the same
             failures.append(reason_on(entry.context, error))
     code = exit_of_clusters(list(done), failures)
-    tokens = {user: renewal.token for user, renewal in done.items() if renewal.token}
-    lines = {user: f"{entries[user].context}: {renewal.words}" for user, renewal in done.items()}
+    tokens = {user: token for user, (_, token) in done.items() if token}
+    lines = {user: f"{entries[user].context}: {words}" for user, (words, _) in done.items()}
     with shown_on_failure([line for user, line in lines.items() if user not in tokens]):
         if tokens:
             place.write(before, with_tokens(before, tokens))
@@ -320,24 +311,25 @@ def _own_secret(name: str, options: RunOptions) -> KubeconfigSecret:
     return KubeconfigSecret(Manifests(client), namespace, name)
 
 
-def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> Renewal:
-    """Return what becomes of the token in `entry`, asked for with itself where it is due.
+def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> tuple[str, str]:
+    """Return in words what becomes of the token in `entry`, and the new one, asked for with itself where it is due, or
+    "".
 
     Raises:
         ClusterError: the member gives none.
     """
     claims = claims_of(entry.token)
     if claims is None or claims.account is None:
-        return Renewal("left as it is, it has no token of a ServiceAccount that expires")
+        return "left as it is, it has no token of a ServiceAccount that expires", ""
     words = ReasonWords(options.now, names_zone=True)
     until = words.time(claims.expires)
     if options.now < claims.half_life:
-        return Renewal(f"left as it is until {words.time(claims.half_life)}, its token expires at {until}")
+        return f"left as it is until {words.time(claims.half_life)}, its token expires at {until}", ""
     client, *_ = verified_client(entry.context, options, context=entry.context, kubeconfig=file)
     issued = request_token(client, claims.account, claims.life)
     if issued.expires <= claims.expires:
-        return Renewal(f"left as it is, the server gives no token beyond {until}, when it expires")
-    return Renewal(f"renewed, its token expires at {words.time(issued.expires)}", issued.token)
+        return f"left as it is, the server gives no token beyond {until}, when it expires", ""
+    return f"renewed, its token expires at {words.time(issued.expires)}", issued.token
 
 
 def verified_client(
