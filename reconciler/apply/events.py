@@ -41,14 +41,14 @@ def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
 
     There is one for each object and way to fail; where it is there already, its count is raised.
     """
-    decision, reason = action.decision, outcome.failure
+    decision, reason = action.decision, outcome.event
     manifest = _manifest(action, run, digest([str(action.ref), decision.uid, decision.verb, reason], 12))
     return _warning(action.ref.cluster, manifest, reason, failure_message(action, outcome))
 
 
 def failure_message(action: Action, outcome: Outcome) -> str:
     """Return what of `action` failed, and why."""
-    return f"{action.verb} {_FAILURES[outcome.failure or 'Failed']}: {outcome.message}"
+    return f"{action.verb} {_FAILURES[outcome.event or 'Failed']}: {outcome.message}"
 
 
 def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[Write]:

@@ -15,22 +15,14 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access, tenant_of, wakes_as_recorded
 from reconciler.apply.cluster_locks import LeftOut
 from reconciler.apply.events import event_of, failure_event
-from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
+from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
 from reconciler.apply.scale_down import scale_down
 from reconciler.apply.schedule import Schedule
 from reconciler.apply.waits import WaitingActions
 from reconciler.backends.protocols import CONFIG_MAPS
-from reconciler.decide.decisions import Decision, Phase, Verb
+from reconciler.decide.decisions import Decision, Phase
 from reconciler.decide.freeze import CONFIG_MAP, freeze_reason, freezes_in_force, unreadable
-from reconciler.errors import (
-    AlreadyExistsError,
-    LockLostError,
-    NotFoundError,
-    ReconcilerError,
-    StaleError,
-    StoppedError,
-    reason_of,
-)
+from reconciler.errors import NotFoundError, ReconcilerError, reason_of
 from reconciler.model import Run
 from reconciler.plan.json_patch import write_of
 from reconciler.plan.model import Action
@@ -154,18 +146,19 @@ class ActionRuns:
         access = self.accesses[action.ref.cluster]
         own = access.of(action.decision, self.fleet)
         outcome = self._tried(action, own)
-        tenant = tenant_of(action.decision, self.fleet) if outcome.forbidden else None
+        forbidden = outcome.failure.forbidden if outcome.failure else ""
+        tenant = tenant_of(action.decision, self.fleet) if forbidden else None
         if tenant is not None and wakes_as_recorded(action.decision):
             own = access  # whatever a tenant does with its rights, what is idle wakes
             outcome = self._tried(action, own)
-        elif tenant is not None and outcome.forbidden == "write":
+        elif tenant is not None and forbidden == "write":
             who = f"as serviceAccount {tenant.service_account} of tenant {tenant.name}, at {tenant.place}"
             fault = "" if action.decision.phase is Phase.WAKE else tenant.name  # what stays down is ours to tell
             outcome = replace(outcome, message=f"{outcome.message}; {who}", tenant=fault)
         if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
             return outcome
         tells = self.writes_events and action.decision.event
-        if tells and (outcome.status is OutcomeStatus.APPLIED or outcome.failure):
+        if tells and (outcome.status is OutcomeStatus.APPLIED or outcome.event):
             self._events[action.id] = partial(self._write_event, action, outcome, own)
         return _remarked(outcome, late)
 
@@ -176,16 +169,8 @@ class ActionRuns:
                 return scale_down(action, access, self.run, self.namespace)
             access.cluster.write(write_of(action.decision))
             return Outcome(action.id, OutcomeStatus.APPLIED)
-        except (StoppedError, LockLostError) as error:
-            return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
-        except (StaleError, NotFoundError, AlreadyExistsError) as error:
-            if isinstance(error, NotFoundError) and action.decision.verb is Verb.CREATE:
-                # Its namespace is missing: a refusal, which does not mend itself.
-                # Source: seed federated-replicasets.md, "[E1] Master rejects LRS creation".
-                return replace(failed(action.id, error), refused=True)
-            return Outcome(action.id, OutcomeStatus.STALE, str(error))
         except ReconcilerError as error:
-            return failed(action.id, error)
+            return outcome_of(action, error)
 
     def _write_event(self, action: Action, outcome: Outcome, access: Access) -> str:
         """Write the Event of an action that was applied, or failed; one that cannot be written is not worth failing
@@ -193,7 +178,7 @@ class ActionRuns:
 
         Return why one was not written, "" where all is well.
         """
-        event = failure_event(action, self.run, outcome) if outcome.failure else event_of(action, self.run)
+        event = failure_event(action, self.run, outcome) if outcome.event else event_of(action, self.run)
         try:
             access.cluster.write(event)
         except NotFoundError:

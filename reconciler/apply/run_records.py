@@ -36,7 +36,7 @@ def remember_refusals(
     found = [
         (action, outcome)
         for action, outcome in zip(actions, outcomes, strict=True)
-        if outcome.refused and action.decision.job == "placement" and action.decision.verb in _PLACING
+        if outcome.event == "Refused" and action.decision.job == "placement" and action.decision.verb in _PLACING
         if not action.decision.removed
     ]
     home = accesses.get(_recorded_in(actions, fleet))

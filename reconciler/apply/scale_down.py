@@ -26,7 +26,7 @@ from reconciler.apply.live_workload import (
     restore_costs,
     set_costs,
 )
-from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
+from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
 from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
 from reconciler.decide.downscale.journal import JournalEntry, JournalPod, changes_since
 from reconciler.decide.downscale.victim_choice import (
@@ -53,7 +53,6 @@ from reconciler.errors import (
     ReconcilerError,
     RefusedError,
     StaleError,
-    StoppedError,
 )
 from reconciler.model import PatchOperation, Pod, Run, Write, pointer
 from reconciler.plan.json_patch import write_of
@@ -104,12 +103,8 @@ def scale_down(action: Action, access: Access, run: Run, namespace: str) -> Outc
         return _scaled_down(task)
     except _Deferred as error:
         return Outcome(action.id, OutcomeStatus.DEFERRED, str(error), picker_failed=isinstance(error, _PickerFailed))
-    except (LockLostError, StoppedError) as error:
-        return Outcome(action.id, OutcomeStatus.SKIPPED, str(error))
-    except (StaleError, NotFoundError) as error:
-        return Outcome(action.id, OutcomeStatus.STALE, str(error))
     except ReconcilerError as error:
-        return replace(failed(action.id, error), refused=False)  # that it keeps what it has says nothing about its room
+        return outcome_of(action, error)
 
 
 def _scaled_down(task: Task) -> Outcome:

@@ -210,7 +210,7 @@ def _forbidden_to_tenants(plan: Plan, outcomes: Iterable[Outcome]) -> Family:
     counts = Counter(
         (clusters[outcome.action], outcome.tenant)
         for outcome in outcomes
-        if outcome.tenant and outcome.forbidden and outcome.action in clusters
+        if outcome.tenant and outcome.failure and outcome.action in clusters
     )
     return Family(
         "reconciler_tenant_forbidden_changes",

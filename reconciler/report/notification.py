@@ -93,12 +93,12 @@ def _of_action(action: Action, outcome: Outcome, fleet: Fleet) -> Iterator[Fact]
     applied = outcome.status is OutcomeStatus.APPLIED
     on = _EFFECTS.get(effect_of(action.decision)) if applied else None
     text = event_message(action)
-    if outcome.failure or outcome.status is OutcomeStatus.FAILED:
+    if outcome.event or outcome.status is OutcomeStatus.FAILED:
         on, text = "Failed", failure_message(action, outcome)
     if on is not None:
-        ref = action.ref
+        ref, error = action.ref, outcome.failure.error if outcome.failure else ""
         tenant = _tenant_at(fleet, ref.cluster, ref.namespace)
-        yield Fact(on, str(ref), f"{ref}: {text}", action.decision.policy, tenant, cause=outcome.error)
+        yield Fact(on, str(ref), f"{ref}: {text}", action.decision.policy, tenant, cause=error)
 
 
 def _of_notice(notice: Notice, fleet: Fleet) -> Fact:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Failure, Outcome, OutcomeStatus
 from reconciler.apply.scale_down import scale_down
 from reconciler.connection_settings import PickerAnswer
 from reconciler.errors import ClusterError, LockLostError, PickerError, RefusedError, UnreachableError
@@ -608,7 +608,7 @@ def test_one_pod_that_takes_no_cost_undoes_the_others(tmp_path: Path) -> None:
             world.cluster.write(write)
 
     outcome = outcome_of(world, through=Refusing())
-    assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no", error="ClusterError")
+    assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no", failure=Failure("ClusterError"))
     assert len(world.names()) == 6
     assert_clean(world)
     assert world.costs() == {}

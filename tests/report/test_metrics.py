@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_families
 
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Failure, Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.history.changes import SavedBefore
@@ -197,11 +197,12 @@ def test_pickers_that_fail_are_counted_by_cluster() -> None:
 
 def test_what_tenants_may_not_do_is_counted_by_cluster_and_tenant() -> None:
     plan = a_plan(a_scale(5, 2, "web"), a_scale(5, 2, "db"), a_scale(5, 2, "behind"), a_scale(5, 2, "broken"))
-    told = {"web": ("a", "write"), "db": ("a", "write"), "behind": ("a", "")}
+    forbidden = Failure("ForbiddenError", forbidden="write")
+    told = {"web": ("a", forbidden), "db": ("a", forbidden), "behind": ("a", None)}
     outcomes = [
-        Outcome(one.id, OutcomeStatus.FAILED, tenant=tenant, forbidden=forbidden)  # type: ignore[arg-type]
+        Outcome(one.id, OutcomeStatus.FAILED if failure else OutcomeStatus.SKIPPED, tenant=tenant, failure=failure)
         for one in plan.actions
-        for tenant, forbidden in [told.get(one.ref.name, ("", "write"))]
+        for tenant, failure in [told.get(one.ref.name, ("", forbidden))]
     ]
     found = of(render_metrics(Measured(plan, outcomes)), "reconciler_tenant_forbidden_changes")
     assert found == {(plan.actions[0].ref.cluster, "a"): 2}

@@ -10,9 +10,10 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Outcome, OutcomeStatus, failed
+from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
 from reconciler.decide.decisions import HeldBack, Notice
-from reconciler.errors import ForbiddenError, RefusedError
+from reconciler.errors import ForbiddenError, RefusedError, UnreachableError
+from reconciler.plan.model import Action
 from reconciler.policy.types import NotifyOn
 from reconciler.report.notification import Fact, Message, body_of, facts_of
 from tests.builders import a_fleet, a_ref
@@ -68,8 +69,8 @@ def test_what_is_not_markup_of_ours_has_no_effect() -> None:
     [
         (Outcome(1, OutcomeStatus.APPLIED), "Idled", "replicas 3 -> 0, 0 requests in 30m"),
         (Outcome(1, OutcomeStatus.FAILED, "quota"), "Failed", "idle failed: quota"),
-        (Outcome(1, OutcomeStatus.FAILED, "no", refused=True), "Failed", "idle was refused: no"),
-        (Outcome(1, OutcomeStatus.FAILED, "gone", unanswered=True), "Failed", "idle failed: gone"),
+        (outcome_of(Action(1, an_idle()), RefusedError("no")), "Failed", "idle was refused: no"),
+        (outcome_of(Action(1, an_idle()), UnreachableError("gone")), "Failed", "idle failed: gone"),
         (Outcome(1, OutcomeStatus.STALE, "changed"), None, ""),
         (Outcome(1, OutcomeStatus.SKIPPED, "locked", locked=True), None, ""),
     ],
@@ -103,7 +104,8 @@ def test_what_fails_in_the_same_way_is_told_once(text: str, again: str, is_same:
 def test_the_kind_of_its_error_is_how_a_change_failed() -> None:
     """A webhook may say something else each day; a right that is missing is not an object that is gone."""
     errors = [RefusedError("not on a Friday"), RefusedError("not on a Monday"), ForbiddenError("no right")]
-    friday, monday, right = (facts_of(a_plan(an_idle()), [failed(1, one)], a_fleet())[0].key for one in errors)
+    made = a_plan(an_idle())
+    friday, monday, right = (facts_of(made, [outcome_of(made.actions[0], one)], a_fleet())[0].key for one in errors)
     assert friday == monday != right
 
 
