@@ -133,9 +133,9 @@ def test_what_is_left_as_it_is_is_said_also_where_the_file_was_changed_meanwhile
     accesses = {name: Access("https://127.0.0.1:1", None, {"token": name}) for name in ("east", "west")}
     file = write_kubeconfig(tmp_path / "hub.kubeconfig", accesses)
 
-    def renewal(entry: KubeconfigEntry, *_: Any) -> connect.Renewal:
+    def renewal(entry: KubeconfigEntry, *_: Any) -> tuple[str, str]:
         file.write_text("clusters: []")  # by somebody else
-        return connect.Renewal("renewed", "new") if entry.context == "east" else connect.Renewal("left as it is")
+        return ("renewed", "new") if entry.context == "east" else ("left as it is", "")
 
     monkeypatch.setattr(connect, "_renewal", renewal)
     said = folder.call("connect", "--rotate", "--file", "hub.kubeconfig")
