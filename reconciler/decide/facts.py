@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.change_codes import ChangeIf
+from reconciler.decide.change_codes import ChangeIf, after
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef
 
 
 class Fact(Struct, frozen=True):
-    """What decides, and why. `lift` is what would end it, or finds that; None: nothing that is known does. `until` it
-    ends by itself; None: not by time.
+    """What decides, and why. `until` it ends by itself; None: not by time. `lift` is what else would end it, or finds
+    that; None: nothing that is known does.
 
     `neighbours` are the other workloads that it holds because of: it ends when they are decided otherwise.
     """
@@ -31,6 +31,8 @@ class Fact(Struct, frozen=True):
     @property
     def change_if(self) -> ChangeIf | None:
         """What would end it, None where that is not known."""
+        if self.lift is None and self.until is not None:
+            return after(self.until)
         return self.lift() if callable(self.lift) else self.lift
 
 

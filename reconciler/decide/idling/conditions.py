@@ -82,7 +82,7 @@ def _requested(case: Conditions) -> Fact | None:
     if request is None:
         return None
     wakes = case.subject.is_idle or case.subject.state is IdleState.FOREIGN or request.at <= case.now
-    return Fact((request.reason,)) if wakes else Fact((request.reason,), after(request.at), request.at)
+    return Fact((request.reason,), until=None if wakes else request.at)
 
 
 UNCONTESTED = change_if(ChangeIfCode.UNCONTESTED)
@@ -352,7 +352,7 @@ def _min_awake(case: Conditions) -> Fact | None:
     if since is None or (since < case.now and since + least <= case.now):
         return None
     why = reason(ReasonCode.MIN_AWAKE, since=since, least=spelt_duration(least))
-    return Fact((why,), after(since + least), since + least)
+    return Fact((why,), until=since + least)
 
 
 def _kept_awake(case: Conditions) -> Fact | None:
@@ -369,7 +369,7 @@ def _min_age(case: Conditions) -> Fact | None:
     if created is None or created + least <= case.now:
         return None
     why = reason(ReasonCode.MIN_AGE, at=created, least=spelt_duration(least))
-    return Fact((why,), after(created + least), created + least)
+    return Fact((why,), until=created + least)
 
 
 def _terminating(case: Conditions) -> Fact | None:

@@ -99,9 +99,8 @@ def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> F
 
 
 def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> Fact | None:
-    if service.service.found.question is None:
-        return None
-    return fact(ReasonCode.PODS_UNREAD, service=service.service.ref.name)
+    is_known, name = service.service.found.question is None, service.service.ref.name
+    return None if is_known else fact(ReasonCode.PODS_UNREAD, service=name)
 
 
 def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingCluster]) -> tuple[PodsQuestion, ...]:
