@@ -156,21 +156,5 @@ def after(at: datetime, annotation: str = "") -> ChangeIf:
     return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
 
 
-class ChangeIfWhenAsked(Struct, frozen=True, eq=False):
-    """Finds what would change `about`, which was decided together with all `among`; None where nothing is known.
-
-    That may cost as much as deciding, and only `explain` asks.
-    """
-
-    find: Callable[[Any, Any], ChangeIf | None]
-    about: Any
-    among: Any
-
-    def __call__(self) -> ChangeIf | None:
-        return self.find(self.about, self.among)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChangeIfWhenAsked) and self() == other()
-
-    def __hash__(self) -> int:
-        return hash(self())
+FindChange = Callable[[], ChangeIf | None]
+"""Finds what would change something; that may cost as much as deciding, and only `explain` asks."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from reconciler.connection_settings import PodPicker
-from reconciler.decide.change_codes import ChangeIf, ChangeIfWhenAsked
+from reconciler.decide.change_codes import ChangeIf, FindChange
 from reconciler.decide.reasons import Reasons, text_of
 from reconciler.messages import first_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
@@ -405,7 +405,7 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
     policy: str
     outcome: str
     reasons: Reasons
-    change: ChangeIf | ChangeIfWhenAsked | None = None
+    change: ChangeIf | FindChange | None = None
     idled: tuple[ObjectRef, str] | None = None
     asleep: int = 0
     idled_at: datetime | None = None
@@ -419,7 +419,7 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
 
     @property
     def change_if(self) -> ChangeIf | None:
-        return self.change() if isinstance(self.change, ChangeIfWhenAsked) else self.change
+        return self.change() if callable(self.change) else self.change
 
 
 class PlacementRow(_Reasoned, Struct, frozen=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -16,7 +17,7 @@ from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import (
     ChangeIf,
     ChangeIfCode,
-    ChangeIfWhenAsked,
+    FindChange,
     all_changes,
     all_known,
     change_if,
@@ -102,7 +103,7 @@ def idling_explanations(choices: Choices, services: Iterable[ServiceState]) -> I
     explained: set[ObjectRef] = set()
     for choice in choices.values():
         explained.update(service.ref for service in choice.subject.behind)
-        change = ChangeIfWhenAsked(change_if_of, choice, choices)
+        change = partial(change_if_of, choice, choices)
         yield from _considered(choice, change, kept_up_until(choice))
     for service in services:
         if service.ref not in explained or service.found.undecided:
@@ -113,7 +114,7 @@ def idling_explanations(choices: Choices, services: Iterable[ServiceState]) -> I
                 )
 
 
-def _considered(choice: Choice, change: ChangeIfWhenAsked, until: Ending | None) -> Iterator[PolicyExplanation]:
+def _considered(choice: Choice, change: FindChange, until: Ending | None) -> Iterator[PolicyExplanation]:
     subject, verdict, of_autoscaler = choice.subject, choice.subject.verdict, _of_autoscaler(choice)
     whole: dict[str, Any] = {
         "ref": subject.scale.runs.ref,

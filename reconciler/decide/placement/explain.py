@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, ChangeIfWhenAsked, change_if, field_is, joint_change
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import allocate, candidates
 from reconciler.decide.placement.desired_replicas import PlacementResult
@@ -183,7 +184,7 @@ def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplana
         return replace(alone, selected=not production)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = counted(result.next_replicas[local.cluster], "replica")
-    found = ChangeIfWhenAsked(_change_if, local, result)
+    found = partial(_change_if, local, result)
     return PolicyExplanation(local.ref, "placement", name, outcome, grounds, found)
 
 
