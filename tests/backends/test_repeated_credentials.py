@@ -89,7 +89,7 @@ def check(words: str) -> None:
 def of_cluster(url: str, folder: Path, user: dict[str, str]) -> str:
     requests = requests_to(Path(a_kubeconfig(folder / "config", user, {"server": url})), timeout=2.0)
     with pytest.raises(ClusterError) as raised:
-        requests.send(ApiRequest("GET", "/version", Operation("east", "get", "/version"), seconds=1.0))
+        requests.send(ApiRequest("GET", "/version", Operation("east", "get", "/version"), lock="keep"))
     return str(raised.value)
 
 
