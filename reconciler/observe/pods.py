@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -50,29 +49,15 @@ def answer(
     asked: dict[str, list[ObjectRef]] = {}
     for question in questions:
         asked.setdefault(question.workload.cluster, []).append(question.workload)
-    names = [name for name in sorted(asked) if name in state.clusters and sources[name].cluster is not None]
-    found = {
-        name: chosen.pool.submit(
-            name, partial(_with_pods, state.clusters[name], sources[name], asked[name], chosen.pool)
-        )
-        for name in names
+    work = {
+        name: partial(_with_pods, state.clusters[name], sources[name], asked[name], chosen.pool)
+        for name in sorted(asked)
+        if name in state.clusters and sources[name].cluster is not None
     }
-    names_of = {reading: name for name, reading in found.items()}
-    given_up: set[str] = set()
-
-    def give_up(reading: Future[ObservedCluster]) -> None:
-        reading.cancel()
-        given_up.add(names_of[reading])
-        sources[names_of[reading]].reading.cut(TOO_SLOW)
-
-    chosen.wait(found.values(), delayed, give_up)
-    for reading in [reading for reading in found.values() if not reading.done()]:
-        give_up(reading)
+    found = chosen.each(work, delayed, lambda name: sources[name].reading.cut(TOO_SLOW))
     clusters = {
-        name: _without_pods(state.clusters[name], asked[name], TOO_SLOW)
-        if name in given_up
-        else _ended(reading, state.clusters[name], asked[name])
-        for name, reading in found.items()
+        name: _without_pods(state.clusters[name], asked[name], read) if isinstance(read, str) else read
+        for name, read in found.items()
     }
     return replace(state, clusters={**state.clusters, **clusters})
 
@@ -85,20 +70,13 @@ def with_activators_read(
     Where they cannot be read there is none: nothing waits for them, and nothing they left is judged.
     """
     asked = {name: source.cluster for name in names if (source := sources[name]).cluster is not None}
-    found = {
-        name: readers.pool.submit(name, partial(activators_of, cluster, namespace)) for name, cluster in asked.items()
-    }
-    readers.wait(found.values(), lambda: None, _cancel)
+    found = readers.each({name: partial(activators_of, cluster, namespace) for name, cluster in asked.items()})
     read = {
-        name: replace(state.clusters[name], activators=reading.result())
-        for name, reading in found.items()
-        if reading.done() and not reading.cancelled() and reading.exception() is None
+        name: replace(state.clusters[name], activators=activators)
+        for name, activators in found.items()
+        if not isinstance(activators, str)
     }
     return replace(state, clusters={**state.clusters, **read}) if read else state
-
-
-def _cancel(asked: Future[Any]) -> None:
-    asked.cancel()
 
 
 def activators_of(cluster: Cluster, namespace: str) -> tuple[ActivatorReplica, ...]:
@@ -111,14 +89,6 @@ def activators_of(cluster: Cluster, namespace: str) -> tuple[ActivatorReplica, .
         lease for lease in cluster.list(LEASES, namespace=namespace, labels=ACTIVATOR_SELECTOR) if lease.activator
     ]
     return tuple(sorted(ActivatorReplica(lease.activator, lease.is_fresh(cluster.now())) for lease in leases))
-
-
-def _ended(found: Future[ObservedCluster], before: ObservedCluster, asked: Sequence[ObjectRef]) -> ObservedCluster:
-    """Return the cluster with the pods that were found, or with the reason why none were."""
-    try:
-        return found.result()
-    except Exception as error:  # noqa: BLE001 - the one place where it fails: the pods of its cluster alone are unknown
-        return _without_pods(before, asked, reason_of(error))
 
 
 def _without_pods(observed: ObservedCluster, asked: Iterable[ObjectRef], why: str) -> ObservedCluster:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
 from reconciler.backends.protocols import Resource
+from reconciler.errors import reason_of
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
+
+T = TypeVar("T")
 
 READ_SECONDS = 120.0
 """How long one reading of a cluster may take; a cluster that takes longer is unknown in this run."""
@@ -71,6 +74,32 @@ class Readers(Struct, frozen=True):
             if waiting and soon.over:
                 delayed()
                 soon = TimeLimit(READ_DELAY_SECONDS)
+
+    def each(
+        self,
+        work: Mapping[str, Callable[[], T]],
+        delayed: Callable[[], None] = lambda: None,
+        give_up: Callable[[str], None] = lambda _: None,
+    ) -> dict[str, T | str]:
+        """Return what `work` gives, by cluster, or why one gives nothing; `give_up` gets the name of one that takes too
+        long, and for `delayed` see `wait`.
+        """
+        found = {name: self.pool.submit(name, part) for name, part in work.items()}
+        names = {reading: name for name, reading in found.items()}
+        late: set[str] = set()
+
+        def over(reading: Future[T]) -> None:
+            reading.cancel()
+            late.add(names[reading])
+            give_up(names[reading])
+
+        self.wait(found.values(), delayed, over)
+        for reading in [reading for reading in found.values() if not reading.done()]:
+            over(reading)
+        failed = {name: reading.exception() for name, reading in found.items() if name not in late}
+        why = {name: reason_of(error) for name, error in failed.items() if error is not None}
+        why |= dict.fromkeys(late, TOO_SLOW)
+        return {name: why.get(name) or reading.result() for name, reading in found.items()}
 
     def _of_one(self, limit: TimeLimit) -> TimeLimit:
         """Return that of a reading that begins now."""
