@@ -56,9 +56,10 @@ class Calendar(Struct, frozen=True):
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
-_TIME = r"([01]?\d|2[0-4]):([0-5]\d)"
-_SPAN = rf"(?ai)({_DAY})\s+{_TIME}\s*-\s*({_DAY})\s+{_TIME}"
-_DAILY = rf"(?ai)(?:({_DAY}(?:-{_DAY})?(?:\s*,\s*{_DAY}(?:-{_DAY})?)*)\s+)?{_TIME}\s*-\s*{_TIME}"
+_WEEKLY = (
+    rf"(?ai)(?:(?P<days>{_DAY}(?:-{_DAY})?(?:\s*,\s*{_DAY}(?:-{_DAY})?)*)\s+)?(?P<start>(?:[01]?\d|2[0-3]):[0-5]\d)"
+    rf"\s*-\s*(?:(?P<last>{_DAY})\s+)?(?P<end>(?:[01]?\d|2[0-3]):[0-5]\d|24:00)"
+)
 MINUTES_A_DAY = 24 * 60
 MINUTES_A_WEEK = 7 * MINUTES_A_DAY
 _SATURDAY = 5 * MINUTES_A_DAY
@@ -77,11 +78,8 @@ def parse_window(text: str) -> tuple[WeeklyWindow | AbsoluteWindow, ...] | None:
     if "/" in stripped:
         absolute = parse_absolute(stripped)
         return None if absolute is None else (absolute,)
-    span = re.fullmatch(_SPAN, stripped)
-    if span is not None:
-        return _span(span)
-    daily = re.fullmatch(_DAILY, stripped)
-    return None if daily is None else _daily(daily)
+    match = re.fullmatch(_WEEKLY, stripped)
+    return None if match is None else _weekly_windows(match["days"], match["start"], match["last"], match["end"])
 
 
 def parse_absolute(text: str) -> AbsoluteWindow | None:
@@ -98,32 +96,22 @@ def parse_absolute(text: str) -> AbsoluteWindow | None:
     return AbsoluteWindow(start, end)
 
 
-def _minute(hour: str, minute: str) -> int | None:
-    found = int(hour) * 60 + int(minute)
-    return found if found <= MINUTES_A_DAY else None
+def _weekly_windows(days: str | None, start: str, last: str | None, end: str) -> tuple[WeeklyWindow, ...] | None:
+    """Return the windows from `start` on each of the `days` to `end`; with a `last` day the one from one day to it."""
+    if last is not None and len(days or "") != len(last):
+        return None
+    starts, first, until = _days(days), _minute(start), _minute(end)
+    length = 0 if last is None else (DAYS.index(last.lower()) - starts[0]) % 7
+    if length == 0 and until < first:
+        length = 1 if last is None else 7
+    if length * MINUTES_A_DAY + until <= first:
+        return None
+    return tuple(WeeklyWindow(day, first, length, until) for day in starts)
 
 
-def _span(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
-    start, end = _minute(match[2], match[3]), _minute(match[5], match[6])
-    if start is None or end is None or start == MINUTES_A_DAY:
-        return None
-    first, last = DAYS.index(match[1].lower()), DAYS.index(match[4].lower())
-    days = (last - first) % 7
-    if days == 0 and end < start:
-        days = 7
-    if days * MINUTES_A_DAY + end <= start:
-        return None
-    return (WeeklyWindow(first, start, days, end),)
-
-
-def _daily(match: re.Match[str]) -> tuple[WeeklyWindow, ...] | None:
-    start, end = _minute(match[2], match[3]), _minute(match[4], match[5])
-    if start is None or end is None or start == MINUTES_A_DAY:
-        return None
-    if start == end:
-        return None
-    days = 0 if end > start else 1
-    return tuple(WeeklyWindow(day, start, days, end) for day in _days(match[1]))
+def _minute(time: str) -> int:
+    hour, _, minute = time.partition(":")
+    return int(hour) * 60 + int(minute)
 
 
 def _days(text: str | None) -> list[int]:
