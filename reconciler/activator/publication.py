@@ -94,7 +94,9 @@ class Publication:
             ClusterError: one could not be deleted; all were tried.
         """
         labels = f"{MANAGED_BY_LABEL}={ACTIVATOR_MANAGER},{ACTIVATOR_POD_LABEL}={uid}"
-        found = listed(self._client, self._list(ENDPOINT_SLICES, labels), WatchedSlice, lambda item: item, ReadBudget())
+        found, _ = listed(
+            self._client, self._list(ENDPOINT_SLICES, labels), WatchedSlice, lambda item: item, ReadBudget()
+        )
         for failure in filter(None, WorkerPool().each(self._client.cluster, self._failure_of, found, _DELETIONS)):
             raise failure
         return len(found)
@@ -129,7 +131,7 @@ class Publication:
         """Return each activator's Lease by the uid of its Pod."""
         request = self._list(LEASES, ACTIVATOR_SELECTOR, self.pod.namespace)
         lease_of = partial(model_object, LEASES, cluster=self._client.cluster)
-        found = listed(self._client, request, shape_of(LEASES), lease_of, ReadBudget())
+        found, _ = listed(self._client, request, shape_of(LEASES), lease_of, ReadBudget())
         return {lease.activator: lease for lease in found if lease.activator}
 
     @property

@@ -39,7 +39,7 @@ class Manifests:
             ClusterError: the server does not say.
         """
         try:
-            return self._answer(self.request("get", wanted))
+            return answer_to(self.client, self.request("get", wanted), dict[str, Any])
         except NotFoundError:
             return None
 
@@ -51,7 +51,8 @@ class Manifests:
         """
         query = {"fieldManager": _FIELD_MANAGER, "force": "true"}
         body = msgspec.json.encode(wanted)
-        self._answer(self.request("patch", wanted, query=query, content_type=APPLY_PATCH, body=body, writes=True))
+        request = self.request("patch", wanted, query=query, content_type=APPLY_PATCH, body=body, writes=True)
+        answer_to(self.client, request, dict[str, Any])
 
     def request(self, verb: str, wanted: Manifest, **how: Any) -> ApiRequest:
         """Return the request for `verb` on the object of the kind, namespace and name of `wanted`."""
@@ -59,7 +60,3 @@ class Manifests:
         metadata = wanted["metadata"]
         key = (group, version, _PLURALS[wanted["kind"]])
         return object_request(self.client.cluster, verb, key, metadata.get("namespace", ""), metadata["name"], **how)
-
-    def _answer(self, request: ApiRequest) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.json.decode(answer_to(self.client, request, msgspec.Raw), type=dict)
-        return found

@@ -189,7 +189,7 @@ class KubernetesCluster:
             return (metadata.namespace or "", metadata.name, made), item if keeps else None
 
         try:
-            found = listed(self._client, request, shape_of(resource), reduced, self._budget)
+            found, _ = listed(self._client, request, shape_of(resource), reduced, self._budget)
         except (NotFoundError, RefusedError) as error:
             raise MalformedAnswerError(f"{error}; the cluster says that it serves it") from error
         except UnreachableError as error:

@@ -301,9 +301,5 @@ class ServedObjects:
     def _listed(self, served: Served, accept: str) -> list[dict[str, Any]]:
         key = (served.group, served.version, served.plural)
         request = object_request(self._client.cluster, "list", key, accept=accept)
-        return listed(self._client, request, msgspec.Raw, _object, ReadBudget())
-
-
-def _object(item: msgspec.Raw) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(item, type=dict)
-    return found
+        found, _ = listed(self._client, request, dict[str, Any], lambda manifest: manifest, ReadBudget())
+        return found

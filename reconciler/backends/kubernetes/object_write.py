@@ -18,7 +18,7 @@ from reconciler.backends.kubernetes.client import (
     object_request,
 )
 from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import decoded, decoded_object
+from reconciler.backends.kubernetes.pages import answer_to, decoded
 from reconciler.backends.kubernetes.rights import Right, impersonation_right, is_allowed
 from reconciler.backends.patched_values import equal, patched, value_at
 from reconciler.errors import (
@@ -229,8 +229,7 @@ class ObjectWrite:
             return True
 
     def _read(self) -> Any:
-        request = self._about("get")
-        return decoded_object(self._client.send(request), request.operation)
+        return answer_to(self._client, self._about("get"), dict[str, Any])
 
     @property
     def _version(self) -> str:
@@ -265,7 +264,7 @@ def _check_taken(answer: HttpResponse, request: ApiRequest, write: Write) -> Non
         RefusedError: it made others of them.
     """
     given = [change for change in write.patch if change.op != "test" and _is_scale(change)]
-    found = decoded_object(answer, request.operation) if given else None
+    found = decoded(answer.body, dict[str, Any], request.operation) if given else None
     for change in given:
         of_scale = request.path.endswith("/scale")
         value = value_at(found, "/spec/replicas") or 0 if of_scale else value_at(found, change.path)

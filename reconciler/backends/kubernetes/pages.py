@@ -22,7 +22,7 @@ from reconciler.redaction import without_credentials
 from reconciler.worker_pool import started
 
 T = TypeVar("T")
-W = TypeVar("W", bound=msgspec.Struct | msgspec.Raw)
+W = TypeVar("W", bound=msgspec.Struct | msgspec.Raw | dict[str, Any])
 
 PAGE = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -87,21 +87,15 @@ class _Page(msgspec.Struct, Generic[W]):
 
 def listed(
     client: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
-) -> list[T]:
-    """Return all items of a list as they were at one moment, each as `reduced` makes it, page by page.
+) -> tuple[list[T], str]:
+    """Return all items of a list as they were at one moment, each as `reduced` makes it, and the version of the list,
+    from which on its changes can be watched.
 
     The list begins again where the server no longer keeps that moment (410).
 
     Raises:
         ClusterError: a page could not be read, or is none, or there are more than `budget` has left.
     """
-    return listed_at(client, request, shape, reduced, budget)[0]
-
-
-def listed_at(
-    client: ApiClient, request: ApiRequest, shape: type[W], reduced: Callable[[W], T], budget: ReadBudget
-) -> tuple[list[T], str]:
-    """Return what `listed` does, and the version of the list, from which on its changes can be watched."""
     for attempt in range(_ATTEMPTS):
         found: list[T] = []
         version = ""
@@ -199,19 +193,6 @@ def _in_background(send: Callable[[], HttpResponse]) -> Future[HttpResponse]:
     if not started(threading.Thread(target=run, name="next page", daemon=True)):
         run()
     return future
-
-
-def decoded_object(answer: HttpResponse, operation: Operation) -> dict[str, Any]:
-    """Return an answer's body with everything in it.
-
-    Raises:
-        MalformedAnswerError: it is no JSON object.
-    """
-    try:
-        found: dict[str, Any] = msgspec.json.decode(answer.body, type=dict)
-    except NOT_JSON as error:
-        raise MalformedAnswerError(f"{operation}: the answer is no object ({error}), expected one in JSON") from error
-    return found
 
 
 def answer_to(client: ApiClient, request: ApiRequest, shape: type[W]) -> W:

@@ -7,14 +7,13 @@ served, ask what one may do and who one is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, resource_name
-from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.client import ApiClient, object_request, resource_name
 from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.model import EVERY_KIND, ServiceAccount
@@ -128,18 +127,19 @@ def role_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     ]
 
 
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_USERS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+class _UserInfo(msgspec.Struct):
+    username: str = ""
 
 
-class _Verdict(msgspec.Struct):
+class _ReviewStatus(msgspec.Struct, rename="camel"):
     allowed: bool = False
+    user_info: _UserInfo = msgspec.field(default_factory=_UserInfo)
 
 
 class _Review(msgspec.Struct):
-    """Source: kubernetes/api authorization/v1 types.go, SelfSubjectAccessReview."""
+    """Source: kubernetes/api authorization/v1 and authentication/v1 types.go, SelfSubjectAccessReview and the like."""
 
-    status: _Verdict
+    status: _ReviewStatus
 
 
 def is_allowed(client: ApiClient, right: Right, namespace: str, account: ServiceAccount | None = None) -> bool:
@@ -158,28 +158,8 @@ def is_allowed(client: ApiClient, right: Right, namespace: str, account: Service
         "namespace": namespace,
         "name": right.name,
     }
-    operation = Operation(client.cluster, "create", "selfsubjectaccessreviews.authorization.k8s.io")
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    request = ApiRequest("POST", _REVIEWS, operation, body=msgspec.json.encode(review), account=account)
-    return answer_to(client, request, _Review).status.allowed
-
-
-class _UserInfo(msgspec.Struct):
-    username: str = ""
-
-
-class _UserStatus(msgspec.Struct, rename="camel"):
-    user_info: _UserInfo = msgspec.field(default_factory=_UserInfo)
-
-
-class _UserReview(msgspec.Struct):
-    """Source: kubernetes/api authentication/v1 types.go, SelfSubjectReview."""
-
-    status: _UserStatus
+    review = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+    return _reviewed(client, "authorization.k8s.io", review, account).allowed
 
 
 def own_user(client: ApiClient, account: ServiceAccount | None = None) -> str:
@@ -188,7 +168,13 @@ def own_user(client: ApiClient, account: ServiceAccount | None = None) -> str:
     Raises:
         ClusterError: the server does not answer.
     """
-    operation = Operation(client.cluster, "create", "selfsubjectreviews.authentication.k8s.io")
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    request = ApiRequest("POST", _USERS, operation, body=msgspec.json.encode(review), account=account)
-    return answer_to(client, request, _UserReview).status.user_info.username
+    return _reviewed(client, "authentication.k8s.io", {"kind": "SelfSubjectReview"}, account).user_info.username
+
+
+def _reviewed(
+    client: ApiClient, group: str, review: Mapping[str, Any], account: ServiceAccount | None
+) -> _ReviewStatus:
+    """Return what the server says to a review of `group`."""
+    body = msgspec.json.encode({"apiVersion": f"{group}/v1", **review})
+    key = (group, "v1", f"{review['kind'].lower()}s")
+    return answer_to(client, object_request(client.cluster, "create", key, body=body, account=account), _Review).status

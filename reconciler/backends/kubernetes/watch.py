@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from reconciler.backends.decode.values import Wire, decoded_json
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
-from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed_at
+from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
@@ -125,7 +125,7 @@ class Watch(Generic[W]):
     def _list(self) -> None:
         request = self._resource.request(self._client.cluster, {})
         # What is too large is not absent: nothing is replaced then, and all is listed again.
-        found, self._version = listed_at(self._client, request, msgspec.Raw, self._read, ReadBudget())
+        found, self._version = listed(self._client, request, msgspec.Raw, self._read, ReadBudget())
         self._handlers.replaced([read for read in found if read is not None])
 
     def _watch(self) -> None:

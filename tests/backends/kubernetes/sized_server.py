@@ -38,4 +38,4 @@ class SizedServer:
 
     def listed(self, plural: str, budget: ReadBudget) -> list[Any]:
         request = ApiRequest("GET", f"/api/v1/{plural}", Operation("east", "list", plural))
-        return listed(cast(ApiClient, self), request, Object, lambda one: one.metadata.name, budget)
+        return listed(cast(ApiClient, self), request, Object, lambda one: one.metadata.name, budget)[0]
