@@ -129,10 +129,10 @@ def _days(text: str | None) -> list[int]:
 def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[str]:
     """Return what about the weekends of `windows` is rarely meant: a gap of less than 12 hours awake inside one, and a
     Monday that is awake earlier than the other weekdays."""
-    idle = _periods([window for window in windows if isinstance(window, WeeklyWindow)])
+    idle = _periods(windows)
     if not any(start < MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
         return []
-    short = [gap for gap in _gaps(idle) if gap[1] - gap[0] < _SHORT_GAP and _touches_weekend(*gap)]
+    short = [(start, end) for start, end in _gaps(idle) if end - start < _SHORT_GAP and (end > _SATURDAY or not start)]
     return [f"is awake for less than 12 hours on a weekend, from {moment(a)} to {moment(b)}" for a, b in short] + [
         f"is awake on Mon from {clock(monday)}, on other weekdays from {clock(usual)}"
         for monday, usual in _early_monday(idle)
@@ -141,7 +141,7 @@ def weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[s
 
 def the_rest_of_the_week(uptime: Sequence[WeeklyWindow | AbsoluteWindow]) -> tuple[WeeklyWindow, ...]:
     """Return the weekly windows of all times that no weekly window of `uptime` has."""
-    awake = _periods([window for window in uptime if isinstance(window, WeeklyWindow)])
+    awake = _periods(uptime)
     if not awake:
         return (WeeklyWindow(0, 0, 7, 0),)
     return tuple(_weekly(start, end) for start, end in _gaps(awake))
@@ -152,11 +152,12 @@ def _weekly(start: int, end: int) -> WeeklyWindow:
     return WeeklyWindow(day, minute, last - day, until)
 
 
-def _periods(weekly: Sequence[WeeklyWindow]) -> list[_Minutes]:
-    """Return the periods of `weekly` in the week, the one before and the one after, joined where they touch."""
+def _periods(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[_Minutes]:
+    """Return the weekly periods in the week, the one before and the one after, joined where they touch."""
     periods = sorted(
         (start + shift, start + shift + window.days * MINUTES_A_DAY + window.end_minute - window.start_minute)
-        for window in weekly
+        for window in windows
+        if isinstance(window, WeeklyWindow)
         for start in (window.start_day * MINUTES_A_DAY + window.start_minute,)
         for shift in (-MINUTES_A_WEEK, 0, MINUTES_A_WEEK)
     )
@@ -184,12 +185,6 @@ def _gaps(idle: list[_Minutes]) -> list[_Minutes]:
     """Return the stretches awake that start within the week; the last may end in the next."""
     gaps = ((before[1], after[0]) for before, after in pairwise(idle))
     return [gap for gap in gaps if 0 <= gap[0] < MINUTES_A_WEEK]
-
-
-def _touches_weekend(start: int, end: int) -> bool:
-    return any(
-        start + shift <= MINUTES_A_WEEK and end + shift > _SATURDAY for shift in (0, -MINUTES_A_WEEK, MINUTES_A_WEEK)
-    )
 
 
 def moment(minute: int) -> str:
@@ -303,7 +298,7 @@ def _rarely_meant(
 
 def _inverted(windows: Sequence[WeeklyWindow | AbsoluteWindow], stated_as: str) -> list[str]:
     """Return what is rarely meant where each weekday is idle at noon and awake the nights between them."""
-    idle = _periods([window for window in windows if isinstance(window, WeeklyWindow)])
+    idle = _periods(windows)
     noon, night = (
         {day for day in range(5) for start, end in idle if start <= day * MINUTES_A_DAY + hour * 60 < end}
         for hour in (12, 2)
