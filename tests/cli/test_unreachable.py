@@ -144,7 +144,7 @@ def answering(start: bytes, *, tls: bool = False, drips: bool = False) -> Any:
     ],
 )
 def test_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, words: str) -> None:
-    """Each phase of an exchange is in tests/backends/test_http_client.py."""
+    """Each phase of an exchange is in tests/http_room/test_client.py."""
     with phase(tmp_path) as hanging:
         kubeconfig = a_kubeconfig(tmp_path / "config", hanging.user, {"server": hanging.server})
         made = Folder(tmp_path)
