@@ -1,4 +1,4 @@
-"""The picker on a real API server: a real HorizontalPodAutoscaler, a hand and a Deployment that rolls out."""
+"""The picker on a real API server: a real HorizontalPodAutoscaler, people and a Deployment that rolls out."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PickerProcess:
         self.plane.api.create(WEBHOOKS, made)
 
 
-class World:
+class PickerCluster:
     """A cluster with the picker of the component, runs as a CronJob makes them, and the service that picks."""
 
     def __init__(self, plane: ControlPlane, folder: Path, service: PickerServer) -> None:
@@ -122,7 +122,7 @@ def costs(pods: list[Object]) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PickerCluster]:
     folder = tmp_path_factory.mktemp("picker")
     plane = ControlPlane(folder / "plane")
     service = PickerServer()
@@ -138,7 +138,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         create(plane.api, [a_node("n-1")])
         deployed.install(plane.api)
         create(plane.api, manifests(deployed.PICKER_RIGHTS))
-        made = World(plane, folder, service)
+        made = PickerCluster(plane, folder, service)
         made.write_policies()
         made.picker.start()
         made.picker.register()
@@ -150,28 +150,28 @@ def those_that_the_picker_names(api: Api, namespace: str, name: str, count: int)
     return names(pods[:count])
 
 
-def in_force(world: World, namespace: str) -> None:
+def in_force(cluster: PickerCluster, namespace: str) -> None:
     """Wait until the API server asks the picker."""
-    create(world.api, [a_deployment("probe", 3)], namespace)
-    wait_for_ready(world.api, namespace, "probe", 3)
+    create(cluster.api, [a_deployment("probe", 3)], namespace)
+    wait_for_ready(cluster.api, namespace, "probe", 3)
 
     def asked() -> bool:
-        scale(world.api, namespace, "probe", 2)
-        scale(world.api, namespace, "probe", 3)
-        return bool(world.events(namespace, "VictimsPicked") or world.events(namespace, "DecreasedWithoutPicker"))
+        scale(cluster.api, namespace, "probe", 2)
+        scale(cluster.api, namespace, "probe", 3)
+        return bool(cluster.events(namespace, "VictimsPicked") or cluster.events(namespace, "DecreasedWithoutPicker"))
 
     wait_until(asked, "the webhook to be asked")
-    api = world.api
+    api = cluster.api
     api.delete(f"/apis/apps/v1/namespaces/{namespace}/deployments/probe")
     wait_until(lambda: not pods_of(api, namespace, "probe"), "no pods of the probe")
 
 
 def test_a_real_hpa_lowers_6_to_3_and_the_pods_that_the_picker_named_go_and_without_the_webhook_it_goes_through(
-    world: World, tmp_path: Path
+    cluster: PickerCluster, tmp_path: Path
 ) -> None:
-    api, namespace = world.api, world.namespace()
-    in_force(world, namespace)
-    with ExternalMetrics(world.plane, tmp_path) as metrics:
+    api, namespace = cluster.api, cluster.namespace()
+    in_force(cluster, namespace)
+    with ExternalMetrics(cluster.plane, tmp_path) as metrics:
         metrics.values["queue"] = 6
         create(api, [a_deployment("web", 6)], namespace)
         wait_for_ready(api, namespace, "web", 6)
@@ -185,36 +185,38 @@ def test_a_real_hpa_lowers_6_to_3_and_the_pods_that_the_picker_named_go_and_with
         left = pods_of(api, namespace, "web")
         assert names(left) == before - named
         assert costs(left) == {}
-        [event] = [one for one in world.events(namespace, "VictimsPicked") if one["involvedObject"]["name"] == "web"]
+        [event] = [one for one in cluster.events(namespace, "VictimsPicked") if one["involvedObject"]["name"] == "web"]
         print(event["message"])
         assert event["message"].startswith("replicas 6 -> 3 by admin; deletes ")  # its controllers' credentials
         assert all(name in event["message"] for name in named)
-        assert len(world.journal()) >= 1
-        world.apply()
-        assert world.journal() == {}
-        assert "No changes" in world.apply()
+        assert len(cluster.journal()) >= 1
+        cluster.apply()
+        assert cluster.journal() == {}
+        assert "No changes" in cluster.apply()
 
-        assert world.picker.stop() == 0
+        assert cluster.picker.stop() == 0
         metrics.values["queue"] = 2
         wait_for_ready(api, namespace, "web", 2)
-        assert world.events(namespace, "DecreasedWithoutPicker") == []
-        world.apply()
-        [event] = world.events(namespace, "DecreasedWithoutPicker")
+        assert cluster.events(namespace, "DecreasedWithoutPicker") == []
+        cluster.apply()
+        [event] = cluster.events(namespace, "DecreasedWithoutPicker")
         print(event["message"])
         assert event["message"].startswith("replicas 3 -> 2; decreased without a picker")
         assert event["involvedObject"]["name"] == "web"
-        world.apply()
-        [event] = world.events(namespace, "DecreasedWithoutPicker")
+        cluster.apply()
+        [event] = cluster.events(namespace, "DecreasedWithoutPicker")
         assert event["count"] == 1
         api.delete(f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/web")
-    world.picker.start()
+    cluster.picker.start()
 
 
 @pytest.mark.parametrize("kind", ["deployments", "replicasets"])
 @pytest.mark.parametrize("scaled", [True, False], ids=["scale", "spec"])
-def test_a_hand_scales_down_and_the_pods_that_the_picker_named_go(world: World, kind: str, scaled: bool) -> None:
-    api, namespace = world.api, world.namespace()
-    in_force(world, namespace)
+def test_when_somebody_scales_down_the_pods_that_the_picker_named_go(
+    cluster: PickerCluster, kind: str, scaled: bool
+) -> None:
+    api, namespace = cluster.api, cluster.namespace()
+    in_force(cluster, namespace)
     made = a_deployment("web", 5, kind={"deployments": "Deployment", "replicasets": "ReplicaSet"}[kind])
     create(api, [made], namespace)
     wait_for_ready(api, namespace, "web", 5, kind)
@@ -226,13 +228,13 @@ def test_a_hand_scales_down_and_the_pods_that_the_picker_named_go(world: World, 
     wait_for_ready(api, namespace, "web", 3, kind)
     assert names(pods_of(api, namespace, "web")) == before - named
     api.patch(path, {"spec": {"replicas": 4}})
-    world.apply()
-    assert world.journal() == {}
+    cluster.apply()
+    assert cluster.journal() == {}
 
 
-def test_in_a_rollout_it_goes_through_and_an_event_says_why(world: World) -> None:
-    api, namespace = world.api, world.namespace()
-    in_force(world, namespace)
+def test_in_a_rollout_it_goes_through_and_an_event_says_why(cluster: PickerCluster) -> None:
+    api, namespace = cluster.api, cluster.namespace()
+    in_force(cluster, namespace)
     create(api, [a_deployment("web", 4)], namespace)
     wait_for_ready(api, namespace, "web", 4)
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
@@ -243,23 +245,23 @@ def test_in_a_rollout_it_goes_through_and_an_event_says_why(world: World) -> Non
     assert replicas_of(api, namespace, "web") == 2
 
     def told() -> list[Object]:
-        found = world.events(namespace, "DecreasedWithoutPicker")
+        found = cluster.events(namespace, "DecreasedWithoutPicker")
         return [one for one in found if one["involvedObject"]["name"] == "web"]
 
     wait_until(lambda: bool(told()), "an Event")
     assert "in the middle of a rollout" in told()[0]["message"]
-    world.apply()
+    cluster.apply()
     assert ["in the middle of a rollout" in one["message"] for one in told()] == [True], "no second one by the run"
     api.delete(path)
 
 
-def test_what_a_stolen_token_of_it_may_do(world: World) -> None:
-    api, namespace = world.api, world.namespace()
+def test_what_a_stolen_token_of_it_may_do(cluster: PickerCluster) -> None:
+    api, namespace = cluster.api, cluster.namespace()
     create(api, [a_deployment("web", 1)], namespace)
     wait_for_ready(api, namespace, "web", 1)
     [pod] = pods_of(api, namespace, "web")
-    own, token = deployed.OWN, world.plane.service_account(deployed.OWN, ACCOUNT)
-    thief = Api(world.plane.url, world.plane.ca_file, token)
+    own, token = deployed.OWN, cluster.plane.service_account(deployed.OWN, ACCOUNT)
+    thief = Api(cluster.plane.url, cluster.plane.ca_file, token)
     pods = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}?dryRun=All"
     web = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
     own_maps = f"/api/v1/namespaces/{own}/configmaps"
@@ -283,26 +285,26 @@ def test_what_a_stolen_token_of_it_may_do(world: World) -> None:
 
 
 @deployed.needs_kubectl
-def test_the_commands_of_the_page(world: World) -> None:
-    api, page = world.api, deployed.DEPLOY.parent / "docs" / "how-to" / "picker.md"
+def test_the_commands_of_the_page(cluster: PickerCluster) -> None:
+    api, page = cluster.api, deployed.DEPLOY.parent / "docs" / "how-to" / "picker.md"
     create(api, [a_namespace("ci")])
     create(api, [a_deployment("runner", 5)], "ci")
     wait_for_ready(api, "ci", "runner", 5)
     label, scaling, removal = deployed.blocks_of(page, "sh")
-    admin = world.plane.kubeconfig()
-    deployed.shell(label, world.folder, admin)
-    in_force(world, "ci")
+    admin = cluster.plane.kubeconfig()
+    deployed.shell(label, cluster.folder, admin)
+    in_force(cluster, "ci")
     scale_only, events = scaling.splitlines()
-    deployed.shell(scale_only, world.folder, admin)
-    wait_until(lambda: len(world.events("ci", "VictimsPicked")) > 1, "the Event")
-    assert "VictimsPicked" in deployed.shell(events, world.folder, admin)
-    deployed.shell(removal, world.folder, admin)
+    deployed.shell(scale_only, cluster.folder, admin)
+    wait_until(lambda: len(cluster.events("ci", "VictimsPicked")) > 1, "the Event")
+    assert "VictimsPicked" in deployed.shell(events, cluster.folder, admin)
+    deployed.shell(removal, cluster.folder, admin)
     found = api.get(f"/api/v1/namespaces/{deployed.OWN}/configmaps/reconciler-journal")
     assert "picker" not in found.get("data", {})
 
 
-def test_metrics_and_what_is_no_review(world: World) -> None:
-    text = world.metrics()
+def test_metrics_and_what_is_no_review(cluster: PickerCluster) -> None:
+    text = cluster.metrics()
     assert 'reconciler_picker_reviews_total{result="picked"}' in text
     assert "reconciler_picker_review_seconds_bucket" in text
     assert text.endswith("# EOF\n")

@@ -28,130 +28,54 @@ ASKED = [
 Draw = Callable[[random.Random], Step]
 
 
-def _run(chance: random.Random) -> Step:
-    return ("run", chance.choice(WAITS))
+STATES = ("Active", "Active", "Active", "Frozen", "ReadOnly", "Draining", "Leaving")
+SOME = [(), *((name,) for name in CLUSTERS), ("east", "west")]
+ROLLED_OUT = [row for row in SCALED if row[1] == "Deployment"]
+BY = ("kubectl", "kubectl", "argocd-controller")
 
 
-def _crash(chance: random.Random) -> Step:
-    return ("crash", chance.choice(WAITS), chance.randint(0, 9), chance.choice([(), (0,), (1,), (3,)]))
+def _either(count: int) -> list[int | None]:
+    """Each variant twice as often as none."""
+    return [None, *range(count), *range(count)]
 
 
-def _refuse(chance: random.Random) -> Step:
-    return ("refuse", chance.choice(WAITS), tuple(sorted(chance.sample(range(12), chance.randint(1, 4)))))
-
-
-def _scale(chance: random.Random) -> Step:
-    by = chance.choice(["kubectl", "kubectl", "argocd-controller"])
-    return ("scale", *chance.choice([*SCALED, *PLACED]), chance.randint(0, 6), by)
-
-
-def _meddle(chance: random.Random) -> Step:
-    scaled = (*chance.choice([*SCALED, *PLACED]), chance.randint(0, 6))
-    return ("meddle", chance.choice(WAITS), chance.randint(0, 8), *scaled)
-
-
-def _down(chance: random.Random) -> Step:
-    return ("down", chance.choice([(), (), *((name,) for name in CLUSTERS), ("east", "west")]))
-
-
-def _state(chance: random.Random) -> Step:
-    states = ["Active", "Active", "Active", "Frozen", "ReadOnly", "Draining", "Leaving"]
-    return ("state", chance.choice(CLUSTERS), chance.choice(states))
-
-
-def _production(chance: random.Random) -> Step:
-    return ("production", chance.choice([(), *((name,) for name in CLUSTERS), ("east", "west")]))
-
-
-def _recreate(chance: random.Random) -> Step:
-    return ("recreate", *chance.choice(SCALED), chance.randint(0, 4))
-
-
-def _delete(chance: random.Random) -> Step:
-    return ("delete", *chance.choice([*SCALED, *PLACED, *PLACED]))
-
-
-def _request(chance: random.Random) -> Step:
-    return ("request", chance.choice(CLUSTERS), *chance.choice(ASKED))
-
-
-def _exclude(chance: random.Random) -> Step:
-    return ("exclude", chance.choice(CLUSTERS), *chance.choice(ASKED), chance.choice(["true", None, None]))
-
-
-def _traffic(chance: random.Random) -> Step:
-    return ("traffic", chance.choice(SERVICES), chance.choice([0.0, 0.0, 5.0, None, math.nan]))
-
-
-def _rollout(chance: random.Random) -> Step:
-    return ("rollout", *chance.choice([row for row in SCALED if row[1] == "Deployment"]), chance.random() < 0.5)
-
-
-def _reason(chance: random.Random) -> Step:
-    return ("reason", *chance.choice(SCALED), chance.choice(["Maintenance", None]))
-
-
-def _idling(chance: random.Random) -> Step:
-    return ("idling", chance.choice("abc"), chance.choice([None, *range(IDLING), *range(IDLING)]))
-
-
-def _spread(chance: random.Random) -> Step:
-    return ("spread", chance.choice([None, *range(SPREADS), *range(SPREADS)]), chance.randint(0, 9))
-
-
-def _front(chance: random.Random) -> Step:
-    return ("front", chance.choice([None, *range(FRONTS), *range(FRONTS)]), chance.randint(0, 9))
-
-
-def _downscale(chance: random.Random) -> Step:
-    return ("downscale", chance.choice([None, *range(DOWNSCALES)]))
-
-
-def _limits(chance: random.Random) -> Step:
-    return ("limits", chance.choice([None, None, 0, 1, 3]))
-
-
-def _scaled_object(chance: random.Random) -> Step:
-    return ("keda", chance.choice(["delete", "delete", "create"]))
-
-
-_DRAWS: tuple[tuple[int, Draw], ...] = (
-    (30, _run),
-    (6, _crash),
-    (5, _refuse),
+_DRAWS: tuple[tuple[int, Draw], ...] = (  # how often, and a step
+    (30, lambda c: ("run", c.choice(WAITS))),
+    (6, lambda c: ("crash", c.choice(WAITS), c.randint(0, 9), c.choice([(), (0,), (1,), (3,)]))),
+    (5, lambda c: ("refuse", c.choice(WAITS), tuple(sorted(c.sample(range(12), c.randint(1, 4)))))),
     (3, lambda _: ("blind",)),
-    (7, _scale),
-    (7, _down),
-    (4, _state),
-    (4, _production),
-    (3, _recreate),
-    (3, _delete),
-    (7, _request),
-    (2, _exclude),
-    (4, _traffic),
-    (3, _rollout),
-    (1, _reason),
-    (5, _idling),
-    (7, _spread),
-    (4, _front),
-    (3, _downscale),
-    (4, _limits),
-    (3, _scaled_object),
-    (2, lambda chance: ("service", chance.choice(CLUSTERS), chance.choice(SERVICES))),
-    (2, lambda chance: ("hpa", chance.randint(0, 3), chance.randint(1, 4))),
+    (7, lambda c: ("scale", *c.choice([*SCALED, *PLACED]), c.randint(0, 6), c.choice(BY))),
+    (3, lambda c: ("meddle", c.choice(WAITS), c.randint(0, 8), *c.choice([*SCALED, *PLACED]), c.randint(0, 6))),
+    (7, lambda c: ("down", c.choice([(), *SOME]))),
+    (4, lambda c: ("state", c.choice(CLUSTERS), c.choice(STATES))),
+    (4, lambda c: ("production", c.choice(SOME))),
+    (3, lambda c: ("recreate", *c.choice(SCALED), c.randint(0, 4))),
+    (3, lambda c: ("delete", *c.choice([*SCALED, *PLACED, *PLACED]))),
+    (7, lambda c: ("request", c.choice(CLUSTERS), *c.choice(ASKED))),
+    (2, lambda c: ("need_pods", c.choice(CLUSTERS), c.choice(SERVICES))),
+    (2, lambda c: ("exclude", c.choice(CLUSTERS), *c.choice(ASKED), c.choice(["true", None, None]))),
+    (4, lambda c: ("traffic", c.choice(SERVICES), c.choice([0.0, 0.0, 5.0, None, math.nan]))),
+    (3, lambda c: ("rollout", *c.choice(ROLLED_OUT), c.random() < 0.5)),
+    (3, lambda c: ("undo", c.choice(REVISED))),
+    (2, lambda c: ("oc_idle", c.choice(["web", "api", "batch"]))),
+    (1, lambda c: ("reason", *c.choice(SCALED), c.choice(["Maintenance", None]))),
+    (5, lambda c: ("idling", c.choice("abc"), c.choice(_either(IDLING)))),
+    (7, lambda c: ("spread", c.choice(_either(SPREADS)), c.randint(0, 9))),
+    (4, lambda c: ("front", c.choice(_either(FRONTS)), c.randint(0, 9))),
+    (3, lambda c: ("downscale", c.choice([None, *range(DOWNSCALES)]))),
+    (4, lambda c: ("limits", c.choice([None, None, 0, 1, 3]))),
+    (3, lambda c: ("keda", c.choice(["delete", "delete", "create"]))),
+    (2, lambda c: ("service", c.choice(CLUSTERS), c.choice(SERVICES))),
+    (2, lambda c: ("hpa", c.randint(0, 3), c.randint(1, 4))),
     (3, lambda _: ("night",)),
     (2, lambda _: ("morning",)),
     (4, lambda _: ("rest",)),
-    (2, lambda chance: ("slow", chance.choice([1, 10, 90]))),
+    (2, lambda c: ("slow", c.choice([1, 10, 90]))),
     (1, lambda _: ("month",)),
-    (1, lambda chance: ("alone", chance.randint(1, 15))),
-    (1, lambda chance: ("fight", *chance.choice(SCALED), chance.randint(1, 5))),
-    (1, lambda chance: ("rename", chance.choice("ab"), chance.choice("de"))),
-    (3, _meddle),
-    (3, lambda chance: ("undo", chance.choice(REVISED))),
-    (2, lambda chance: ("oc_idle", chance.choice(["web", "api", "batch"]))),
-    (2, lambda chance: ("need_pods", chance.choice(CLUSTERS), chance.choice(SERVICES))),
-    (1, lambda chance: ("fleet", chance.choice(["production", "staging"]))),
+    (1, lambda c: ("alone", c.randint(1, 15))),
+    (1, lambda c: ("fight", *c.choice(SCALED), c.randint(1, 5))),
+    (1, lambda c: ("rename", c.choice("ab"), c.choice("de"))),
+    (1, lambda c: ("fleet", c.choice(["production", "staging"]))),
 )
 
 

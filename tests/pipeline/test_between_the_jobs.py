@@ -27,7 +27,7 @@ def limited(share: str) -> str:
     return fleet(BOTH, f"limits: {{default: {{perCluster: {share}, fleet: {{share: 100%}}}}}}")
 
 
-class World(Folder):
+class TwoClusters(Folder):
     """Two clusters; `lose` and `find` take west away and give it back."""
 
     def web(self, replicas: int = 6, clusters: tuple[str, ...] = BOTH, app: str = "web", image: str = "web:1") -> None:
@@ -51,6 +51,9 @@ class World(Folder):
         found = self.objects()["east", "reconciler", "ConfigMap", "reconciler-status-shop.web"]
         return dict(json.loads(found["metadata"]["annotations"]["reconciler/status"])["clusters"])
 
+    def asked(self) -> dict[str, int]:
+        return {name: entry["asked"] for name, entry in self.status().items()}
+
     def lose(self) -> None:
         shutil.move(self.path / "snapshot" / "west", self.path / "west")
 
@@ -59,8 +62,8 @@ class World(Folder):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
+def clusters(tmp_path: Path) -> TwoClusters:
+    made = TwoClusters(tmp_path)
     made.write("policies/fleet.yaml", limited("{share: 100%}"))
     made.write("policies/nights.yaml", NIGHTS)
     for name in BOTH:
@@ -68,60 +71,60 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def test_a_cluster_that_is_lost_at_night_is_replaced_when_it_should_wake(world):
-    world.web(2, ("west", "east"))
-    world.web(1, ("west",))
-    world.run(EVENING)
-    world.run(NIGHT)
-    world.run(NIGHT)
-    assert world.counts() == {"east": None, "west": 0}
-    assert (world.status()["west"]["idle"], world.status()["west"]["until"]) == ("nights", "2026-11-24T07:00:00Z")
-    world.web(1)
-    world.lose()
+def test_a_cluster_that_is_lost_at_night_is_replaced_when_it_should_wake(clusters):
+    clusters.web(2, ("west", "east"))
+    clusters.web(1, ("west",))
+    clusters.run(EVENING)
+    clusters.run(NIGHT)
+    clusters.run(NIGHT)
+    assert clusters.counts() == {"east": None, "west": 0}
+    assert (clusters.status()["west"]["idle"], clusters.status()["west"]["until"]) == ("nights", "2026-11-24T07:00:00Z")
+    clusters.web(1)
+    clusters.lose()
     for now in ("2026-11-23T23:00:00Z", "2026-11-23T23:10:00Z", "2026-11-24T06:50:00Z"):
-        world.run(now, 6)
-        assert world.counts()["east"] is None, "asleep in the night, wherever it is"
-    world.run(MORNING, 6)
-    assert world.counts()["east"] == 1
+        clusters.run(now, 6)
+        assert clusters.counts()["east"] is None, "asleep in the night, wherever it is"
+    clusters.run(MORNING, 6)
+    assert clusters.counts()["east"] == 1
 
 
-def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_being_placed(world):
-    world.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
-    world.web(6)
-    world.run(EVENING)
-    assert "held back" in world.run(NIGHT, 0, 4)
-    assert world.counts() == {"east": 3, "west": 3}
-    assert not any("idle" in entry for entry in world.status().values())
-    world.web(10)
-    world.run(NIGHT, 0, 4)
-    assert world.counts() == {"east": 5, "west": 5}
-    assert {name: entry["asked"] for name, entry in world.status().items()} == {"east": 5, "west": 5}
+def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_being_placed(clusters):
+    clusters.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
+    clusters.web(6)
+    clusters.run(EVENING)
+    assert "held back" in clusters.run(NIGHT, 0, 4)
+    assert clusters.counts() == {"east": 3, "west": 3}
+    assert not any("idle" in entry for entry in clusters.status().values())
+    clusters.web(10)
+    clusters.run(NIGHT, 0, 4)
+    assert clusters.counts() == {"east": 5, "west": 5}
+    assert clusters.asked() == {"east": 5, "west": 5}
 
 
-def test_explain_says_what_the_plan_does_with_what_a_limit_keeps_from_going_idle(world):
-    world.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
-    world.web(6)
-    world.run(EVENING)
-    world.web(10)
-    assert "west/shop/ReplicaSet/web  replicas  3 -> 5" in world.plan(NIGHT).out
-    said = world.explain("west/shop/ReplicaSet/web", NIGHT, "--policies", "policies")
+def test_explain_says_what_the_plan_does_with_what_a_limit_keeps_from_going_idle(clusters):
+    clusters.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
+    clusters.web(6)
+    clusters.run(EVENING)
+    clusters.web(10)
+    assert "west/shop/ReplicaSet/web  replicas  3 -> 5" in clusters.plan(NIGHT).out
+    said = clusters.explain("west/shop/ReplicaSet/web", NIGHT, "--policies", "policies")
     assert "Current 3, desired 5" in said.out
 
 
-def test_the_status_after_a_wake_is_what_was_woken(world):
+def test_the_status_after_a_wake_is_what_was_woken(clusters):
     """The total is raised while all is asleep: the wake brings back what was there, the run after it the rest."""
-    world.web(6)
-    world.run(EVENING)
-    world.run(NIGHT)
-    assert world.counts() == {"east": 0, "west": 0}
-    world.web(10)
-    world.run(NIGHT)
-    world.run(MORNING)
-    assert world.counts() == {name: entry["asked"] for name, entry in world.status().items()} == {"east": 3, "west": 3}
-    world.lose()
+    clusters.web(6)
+    clusters.run(EVENING)
+    clusters.run(NIGHT)
+    assert clusters.counts() == {"east": 0, "west": 0}
+    clusters.web(10)
+    clusters.run(NIGHT)
+    clusters.run(MORNING)
+    assert clusters.counts() == clusters.asked() == {"east": 3, "west": 3}
+    clusters.lose()
     for minutes in (35, 45, 55):
-        world.run(f"2026-11-24T07:{minutes}:00Z", 6)
-    assert world.counts()["east"] == 10
+        clusters.run(f"2026-11-24T07:{minutes}:00Z", 6)
+    assert clusters.counts()["east"] == 10
 
 
 @pytest.mark.parametrize(
@@ -132,81 +135,81 @@ def test_the_status_after_a_wake_is_what_was_woken(world):
     ],
 )
 @pytest.mark.parametrize("when", [(NIGHT, MORNING), (MORNING, MORNING)], ids=["in the night", "in the run that wakes"])
-def test_what_the_policy_states_now_is_written_before_the_wake(world, change, field, when):
+def test_what_the_policy_states_now_is_written_before_the_wake(clusters, change, field, when):
     """Pods of the old template would be orphans a few minutes after they were started."""
-    world.web(6)
-    world.run(EVENING)
-    world.run(NIGHT)
-    world.web(6, **change)
+    clusters.web(6)
+    clusters.run(EVENING)
+    clusters.run(NIGHT)
+    clusters.web(6, **change)
     expected = {"image": [{"name": "main", "image": "web:2"}], "app": {"app": "other"}}
     for now in when:
-        world.run(now)
+        clusters.run(now)
         for name in BOTH:
-            local = world.local(name)["spec"]
+            local = clusters.local(name)["spec"]
             value = local
             for step in field:
                 value = value[step]
             assert value == expected[next(iter(change))]
-    assert world.counts() == {"east": 3, "west": 3}
-    world.run("2026-11-24T07:35:00Z")
-    assert world.counts() == {"east": 3, "west": 3}
-    marks = world.local("west")["metadata"]["annotations"]
+    assert clusters.counts() == {"east": 3, "west": 3}
+    clusters.run("2026-11-24T07:35:00Z")
+    assert clusters.counts() == {"east": 3, "west": 3}
+    marks = clusters.local("west")["metadata"]["annotations"]
     assert not [key for key in marks if key.startswith("idling.")]
-    assert "No changes." in world.plan("2026-11-24T07:40:00Z").out
+    assert "No changes." in clusters.plan("2026-11-24T07:40:00Z").out
 
 
 @pytest.mark.parametrize("change", [{"image": "web:2"}, {"app": "other"}], ids=["template", "selector"])
-def test_what_the_policy_changes_in_the_run_that_idles_is_written_by_the_next_one_at_no_replicas(world, change):
-    world.web(6)
-    world.run(EVENING)
-    before = world.local("west")["spec"]
-    world.web(6, **change)
-    world.run(NIGHT)
-    assert world.counts() == {"east": 0, "west": 0}
-    assert world.local("west")["spec"] == {**before, "replicas": 0}
-    world.run("2026-11-23T21:05:00Z")
-    spec = world.local("west")["spec"]
+def test_what_the_policy_changes_in_the_run_that_idles_is_written_by_the_next_one_at_no_replicas(clusters, change):
+    clusters.web(6)
+    clusters.run(EVENING)
+    before = clusters.local("west")["spec"]
+    clusters.web(6, **change)
+    clusters.run(NIGHT)
+    assert clusters.counts() == {"east": 0, "west": 0}
+    assert clusters.local("west")["spec"] == {**before, "replicas": 0}
+    clusters.run("2026-11-23T21:05:00Z")
+    spec = clusters.local("west")["spec"]
     assert (spec["replicas"], spec["template"], spec["selector"]) != (0, before["template"], before["selector"])
-    assert world.counts() == {"east": 0, "west": 0}
-    world.run(MORNING)
-    assert world.counts() == {"east": 3, "west": 3}
+    assert clusters.counts() == {"east": 0, "west": 0}
+    clusters.run(MORNING)
+    assert clusters.counts() == {"east": 3, "west": 3}
 
 
 @pytest.mark.parametrize("image", ["web:1", "web:2"], ids=["as it was", "after a change of its template"])
-def test_a_saved_plan_wakes_what_is_placed_and_writes_its_status_after_that(world, image):
-    world.web(6)
-    world.run(EVENING)
-    assert world.plan(NIGHT, "--out", "plan.json").code == 0
+def test_a_saved_plan_wakes_what_is_placed_and_writes_its_status_after_that(clusters, image):
+    clusters.web(6)
+    clusters.run(EVENING)
+    assert clusters.plan(NIGHT, "--out", "plan.json").code == 0
     options = ("--snapshot", "snapshot", "--auto-approve", "--quiet", "--now")
-    assert world.call("apply", "plan.json", *options, NIGHT).code == 0
-    assert (world.counts(), world.status()["west"]["idle"]) == ({"east": 0, "west": 0}, "nights")
-    world.web(6, image=image)
-    assert world.plan(MORNING, "--out", "plan.json").code == 0
-    said = world.call("apply", "plan.json", *options, MORNING)
+    assert clusters.call("apply", "plan.json", *options, NIGHT).code == 0
+    assert (clusters.counts(), clusters.status()["west"]["idle"]) == ({"east": 0, "west": 0}, "nights")
+    clusters.web(6, image=image)
+    assert clusters.plan(MORNING, "--out", "plan.json").code == 0
+    said = clusters.call("apply", "plan.json", *options, MORNING)
     assert said.code == 0, said
-    assert world.counts() == {name: entry["asked"] for name, entry in world.status().items()} == {"east": 3, "west": 3}
-    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": image}]
+    assert clusters.counts() == clusters.asked() == {"east": 3, "west": 3}
+    assert clusters.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": image}]
 
 
-def test_a_wake_goes_on_where_the_change_of_the_template_is_filtered_out(world):
-    world.web(6)
-    world.run(EVENING)
-    world.run(NIGHT)
-    world.web(6, image="web:2")
-    said = world.apply(MORNING, "--policy", "nights")
+def test_a_wake_goes_on_where_the_change_of_the_template_is_filtered_out(clusters):
+    clusters.web(6)
+    clusters.run(EVENING)
+    clusters.run(NIGHT)
+    clusters.web(6, image="web:2")
+    said = clusters.apply(MORNING, "--policy", "nights")
     assert said.code == 0, said
-    assert world.counts() == {"east": 3, "west": 3}
-    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "web:1"}]
-    world.run("2026-11-24T07:35:00Z")
-    assert world.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "web:2"}]
+    assert clusters.counts() == {"east": 3, "west": 3}
+    assert clusters.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "web:1"}]
+    clusters.run("2026-11-24T07:35:00Z")
+    assert clusters.local("west")["spec"]["template"]["spec"]["containers"] == [{"name": "main", "image": "web:2"}]
 
 
-def test_a_wake_goes_on_after_the_change_of_the_template_was_refused(world, monkeypatch):
+def test_a_wake_goes_on_after_the_change_of_the_template_was_refused(clusters, monkeypatch):
     """A policy engine that refuses the new template must not keep the old one dark."""
-    world.web(6)
-    world.run(EVENING)
-    world.run(NIGHT)
-    world.web(6, image="web:2")
+    clusters.web(6)
+    clusters.run(EVENING)
+    clusters.run(NIGHT)
+    clusters.web(6, image="web:2")
     refused: list[str] = []
     write = SnapshotCluster.write
 
@@ -217,8 +220,8 @@ def test_a_wake_goes_on_after_the_change_of_the_template_was_refused(world, monk
         write(cluster, change)
 
     monkeypatch.setattr(SnapshotCluster, "write", unless_template)
-    world.run(MORNING, 6)
-    assert world.counts() == {"east": 0, "west": 0}
-    world.run("2026-11-24T07:35:00Z", 0, 6)
-    assert world.counts() == {"east": 3, "west": 3}
+    clusters.run(MORNING, 6)
+    assert clusters.counts() == {"east": 0, "west": 0}
+    clusters.run("2026-11-24T07:35:00Z", 0, 6)
+    assert clusters.counts() == {"east": 3, "west": 3}
     assert sorted(set(refused)) == ["east", "west"]

@@ -34,7 +34,7 @@ EACH = {"snapshot": 15_000, "annotations": 15_000, "policies": 10_000, "saved pl
 """How many mutants of each there are in all parts together."""
 
 
-class World:
+class MutatedQuickstart:
     """The quickstart, one file of it changed at a time."""
 
     def __init__(self, example: Path, target: Path) -> None:
@@ -63,32 +63,32 @@ def calls(chance: random.Random, target: str) -> tuple[str, ...]:
     return chance.choice((plan, plan, ("apply", "policies", *snapshot, "--auto-approve", *output), explain))
 
 
-def mutants(world: World, target: str, part: int, count: int) -> None:
+def mutants(mutated: MutatedQuickstart, target: str, part: int, count: int) -> None:
     pattern, ways = TARGETS[target]
-    files = world.files(pattern)
+    files = mutated.files(pattern)
     for number in range(count):
         chance = random.Random(f"{target} {part} {number}")
         file, way = chance.choice(files), chance.choice(ways)
         file.write_bytes(way(chance, file.read_bytes()))
         words = calls(chance, target)
         began = time.monotonic()
-        said = world.folder.call(*words)
+        said = mutated.folder.call(*words)
         judge(said, began, f"{target} {part} {number}: {way.__name__} of {file.name}, {' '.join(words)}")
-        world.put_back()
+        mutated.put_back()
 
 
 @pytest.fixture
-def world(repository: Path, tmp_path: Path) -> World:
-    return World(repository / "examples" / "quickstart", tmp_path / "world")
+def mutated(repository: Path, tmp_path: Path) -> MutatedQuickstart:
+    return MutatedQuickstart(repository / "examples" / "quickstart", tmp_path / "quickstart")
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_few_mutants_of_each(world: World, target: str) -> None:
-    mutants(world, target, -1, share_of(60))
+def test_a_few_mutants_of_each(mutated: MutatedQuickstart, target: str) -> None:
+    mutants(mutated, target, -1, share_of(60))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("target", TARGETS)
-def test_fifty_thousand_mutants(world: World, target: str, part: int) -> None:
-    mutants(world, target, part, EACH[target] // PARTS)
+def test_fifty_thousand_mutants(mutated: MutatedQuickstart, target: str, part: int) -> None:
+    mutants(mutated, target, part, EACH[target] // PARTS)
