@@ -179,13 +179,13 @@ def served_order(served: Candidates, demand: Demand) -> list[int]:
 
 
 def _dealt(served: Candidates, demand: Demand) -> _Dealt:
-    minimum, ceilings, nothing = served.minimums, served.maximums, [0] * len(served.names)
+    minimum, ceilings = served.minimums, served.maximums
     if demand.capacity:
         capacities = [demand.capacity.get(name, UNBOUNDED) for name in served.names]
         minimum, ceilings = tuple(map(min, minimum, capacities)), tuple(map(min, ceilings, capacities))
-    if sum(minimum) >= demand.total:
-        return _until_gone(served, _Dealt(minimum, nothing, nothing, left=demand.total), minimum)
     sticky = _sticky(served, demand, minimum, ceilings)
+    if sum(minimum) >= demand.total:
+        return _until_gone(served, _Dealt(minimum, sticky, [0] * len(minimum), left=demand.total), minimum)
     deal = _kubefed if demand.rounding == "KubeFed" else _fair
     return deal(served, demand, _Dealt(minimum, sticky, list(map(add, minimum, sticky))), ceilings)
 

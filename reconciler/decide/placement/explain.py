@@ -198,11 +198,10 @@ def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 
 def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     """Yield of how many replicas a weight is a share, where that is not all of them."""
-    allocation = result.allocation
-    minimums = sum(allocation.minimum)
+    total = result.allocation.demand.total
+    minimums = min(total, sum(result.allocation.minimum))
     if minimums and _preference(local, result).weight:
-        total = allocation.demand.total
-        yield reason(ReasonCode.MINIMUMS_FIRST, left=max(0, total - minimums), total=total)
+        yield reason(ReasonCode.MINIMUMS_FIRST, left=total - minimums, total=total)
 
 
 def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
@@ -229,16 +228,19 @@ def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None
 
 
 def _total_for_more(local: LocalWorkload, result: PlacementResult) -> int | None:
-    """Return from which total on `local` gets more, None where that is not known: with `fair` alone one replica more
-    takes none from anybody.
+    """Return from which total on `local` gets more, None where that is not known.
+
+    It is known with `fair`, where one replica more takes none from anybody, and while none are given up: what is kept
+    of them is another in the next run.
     """
     given = result.allocation
+    kept = sum(given.minimum) + sum(given.sticky)
 
     def gets_more(total: int) -> bool:
         found = allocate(given.served, replace(given.demand, total=total))
         return found.replicas[local.cluster] > given.replicas[local.cluster]
 
-    if given.demand.rounding != "Fair" or not gets_more(LARGEST):
+    if given.demand.rounding != "Fair" or kept > given.demand.total or not gets_more(LARGEST):
         return None
     return result.taken_off + bisect_left(range(LARGEST), True, given.demand.total, key=gets_more)
 
