@@ -85,14 +85,11 @@ class _Simulation(Simulation):
         super().__init__(part.policies, opened, part.metrics.history.step, names)
         self._asleep: Mapping[ObjectRef, IdlingPolicy] = {}  # Services with policies that wait for a signal
 
-    def _metrics(self, recorded: object) -> ReplayedMetrics:  # noqa: ARG002 - as it is
-        return self._part.metrics
-
     def forget(self, now: datetime) -> None:
         """Wake what is idle at `now`, the time of the snapshot, and take off what runs noted since the past."""
-        fleet, restored = self._part.policies.fleet, Restoration(any_fleet=True, adopt=True)
+        fleet, restored = self._policies.fleet, Restoration(any_fleet=True, adopt=True)
         made = plan_and_state(
-            self._part.policies,
+            self._policies,
             self.world,
             RunRequest(now),
             lambda _, state, run: decide_restore(fleet, state, run, restored),
@@ -107,9 +104,9 @@ class _Simulation(Simulation):
 
     def past(self, start: datetime, end: datetime) -> Iterator[Step]:
         """Yield the runs from `start` to before `end`."""
-        changes = changes_in(self._part.policies, self._part.metrics, start, end)
+        changes = changes_in(self._policies, self._part.metrics, start, end)
         quieter = (at for at, is_quiet in changes.items() if is_quiet)
-        self._quieter = frozenset(quieter) - set(calendar_edges(self._part.policies, start, end))
+        self._quieter = frozenset(quieter) - set(calendar_edges(self._policies, start, end))
         return self.play(start, end, changes)
 
     def _matters(self, edge: datetime, state: ObservedState) -> bool:
@@ -119,7 +116,7 @@ class _Simulation(Simulation):
         """
         if edge not in self._quieter or any(found.autoscalers for found in state.clusters.values()):
             return True
-        at, least = self._tick_at(edge), min((one.min_awake for one in self._part.policies.idling), default=timedelta())
+        at, least = self._tick_at(edge), min((one.min_awake for one in self._policies.idling), default=timedelta())
         running = (one for found in state.clusters.values() for one in found.workloads if one.spec_replicas)
         woken = (awake_since(one) for one in running if one.owner is None)
         return any(since is None or since + least <= at for since in woken)
@@ -130,7 +127,7 @@ class _Simulation(Simulation):
             if self._part.metrics.is_busy(policy, (service.namespace, service.name)):
                 self.annotate(service, {WAKE_REQUESTED_AT: format_time(at)})
         step = super().run(at)
-        waiting = {one.name: one for one in self._part.policies.idling if one.wake == "OnSignal"}
+        waiting = {one.name: one for one in self._policies.idling if one.wake == "OnSignal"}
         self._asleep = {
             service: waiting[one.policy]
             for one in step.plan.explanations

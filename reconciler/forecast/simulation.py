@@ -78,7 +78,7 @@ class Step(Struct, frozen=True):
 
 
 class Simulation:
-    """The clusters of a Fleet, copied, and the policies that runs hold them to.
+    """The `clusters` of a Fleet, copied, as they are after the last run, and the policies that runs hold them to.
 
     Metrics hold the values that were recorded, as fresh. A pod picker is not asked: it has no opinion. Nothing is
     written to the snapshot.
@@ -95,10 +95,10 @@ class Simulation:
             SnapshotError: its files are malformed.
         """
         self._policies = policies
-        self._tick = tick
+        self.tick = tick
         self._lifted = dict.fromkeys(lifted)
         self._now = _EPOCH
-        self._clusters: dict[str, MemoryCluster] = {}
+        self.clusters: dict[str, MemoryCluster] = {}
         self.world = self._copied(opened)
         self._had: dict[ObjectRef, int] = {}
 
@@ -116,11 +116,11 @@ class Simulation:
         if applied.outcomes:
             written = [action.ref for action in made.actions]
             started = self._started_by_keda((ref, targets[ref]) for ref in written if ref in targets)
-            now = {ref: self._clusters[ref.cluster].workload(ref) for ref in (*written, *started)}
+            now = {ref: self.clusters[ref.cluster].workload(ref) for ref in (*written, *started)}
             again = {**workloads, **now}
             workloads = {ref: workload for ref, workload in again.items() if workload is not None}
             for ref in autoscalers.keys() & set(written):
-                found = self._clusters[ref.cluster].list(AUTOSCALERS, namespace=ref.namespace)
+                found = self.clusters[ref.cluster].list(AUTOSCALERS, namespace=ref.namespace)
                 autoscalers |= {autoscaler.ref: autoscaler for autoscaler in found}
         lowered = ((targets[one.ref], lowered_by(one)) for one in autoscalers.values() if one.ref in targets)
         return Step(
@@ -155,7 +155,7 @@ class Simulation:
         Raises:
             NotFoundError: it is not there. RefusedError: it would be no such object any more.
         """
-        cluster = self._clusters.get(ref.cluster)
+        cluster = self.clusters.get(ref.cluster)
         if cluster is None:
             raise NotFoundError(f"{ref}: there is no cluster {ref.cluster}, expected one of the snapshot")
         cluster.write(Write("patch", ref, "", patch=tuple(_merged(cluster.manifest(ref), fields, ""))))
@@ -169,24 +169,15 @@ class Simulation:
 
         None: there is none.
         """
-        found = self._clusters.get(cluster)
+        found = self.clusters.get(cluster)
         for entry in () if found is None else found.entries():
             if (entry.namespace, entry.name) == (namespace, name) and names_kind(kind, entry.kind):
                 return ObjectRef(cluster, entry.namespace, entry.kind, entry.name, entry.group)
         return None
 
-    @property
-    def clusters(self) -> Mapping[str, MemoryCluster]:
-        """The clusters as they are after the last run."""
-        return self._clusters
-
-    @property
-    def tick(self) -> timedelta:
-        return self._tick
-
     def requests(self, ref: ObjectRef) -> PodRequests:
         """Return what one pod of a workload requests; nothing where it is not there."""
-        found = self._clusters[ref.cluster].workload(ref)
+        found = self.clusters[ref.cluster].workload(ref)
         return NO_REQUESTS if found is None else found.requests
 
     def _next(self, step: Step, again: bool, edges: Sequence[datetime]) -> datetime | None:
@@ -228,7 +219,7 @@ class Simulation:
         written = {action.ref for action in step.plan.actions}
         clusters = dict(step.state.clusters)
         for name in {ref.cluster for ref in written}:
-            cluster, found = self._clusters[name], clusters[name]
+            cluster, found = self.clusters[name], clusters[name]
             clusters[name] = replace(
                 found,
                 workloads=tuple([(one.ref in written and cluster.workload(one.ref)) or one for one in found.workloads]),
@@ -239,13 +230,13 @@ class Simulation:
 
     def _tick_at(self, moment: datetime) -> datetime:
         """Return the first tick that is not before `moment`: ticks are multiples of their length, in UTC."""
-        return _EPOCH + math.ceil((moment - _EPOCH) / self._tick) * self._tick
+        return _EPOCH + math.ceil((moment - _EPOCH) / self.tick) * self.tick
 
     def _tick_after(self, moment: datetime) -> datetime:
-        return _EPOCH + ((moment - _EPOCH) // self._tick + 1) * self._tick
+        return _EPOCH + ((moment - _EPOCH) // self.tick + 1) * self.tick
 
     def _changes(self) -> int:
-        return sum(cluster.changes for cluster in self._clusters.values())
+        return sum(cluster.changes for cluster in self.clusters.values())
 
     def _started_by_keda(self, scaled: Iterable[tuple[ObjectRef, ObjectRef]]) -> Iterator[ObjectRef]:
         """Start the targets of ScaledObjects that KEDA had scaled to zero and that are paused no more; yield them.
@@ -253,16 +244,12 @@ class Simulation:
         How far KEDA scales them is up to its triggers: what they had counts.
         """
         for ref, target in scaled:
-            cluster = self._clusters[ref.cluster]
+            cluster = self.clusters[ref.cluster]
             found = cluster.workload(target)
             idle = found is not None and not found.spec_replicas
             if idle and target in self._had and _paused_at(cluster.workload(ref)) is None:
                 self.change(target, {"spec": {"replicas": self._had[target]}})
                 yield target
-
-    def _metrics(self, recorded: MetricsSource) -> MetricsSource:
-        """Return what runs ask in place of what was `recorded`."""
-        return HeldMetrics(recorded)
 
     def _copied(self, opened: Opened) -> World:
         sources: dict[str, Backend] = {}
@@ -273,8 +260,8 @@ class Simulation:
                 continue
             order, switches = victim_order(lambda: self._now), self._policies.fleet.switch_kinds
             cluster = MemoryCluster.copy_of(backend.cluster, order, switches=switches)
-            self._clusters[name] = cluster
-            sources[name] = Backend(name, cluster, self._metrics(backend.metrics))
+            self.clusters[name] = cluster
+            sources[name] = Backend(name, cluster, HeldMetrics(backend.metrics))
             limit = TimeLimit(clock=SettledClock())
             accesses[name] = unlocked(cluster, self._policies.fleet.namespace, limit, _HERE)
         return World(sources, accesses, "snapshot", Readers(_HERE))

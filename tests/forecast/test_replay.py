@@ -74,7 +74,7 @@ class CountedCalls:
 def cron(policies: PolicySet, made: Sequence[Calls], end: datetime) -> Past:
     """The real plan and apply at every tick from START on, which count the requests themselves."""
     metrics, past = CountedCalls(made), Past(made)
-    simulation = _Live(policies, Opened({"a": Backend("a", opened_of(made).backends["a"].cluster, metrics)}), STEP)
+    simulation = Simulation(policies, Opened({"a": Backend("a", opened_of(made).backends["a"].cluster, metrics)}), STEP)
     at = START
     while at < end:
         metrics.now = at
@@ -82,13 +82,6 @@ def cron(policies: PolicySet, made: Sequence[Calls], end: datetime) -> Past:
             past.note(at, f"{ref.namespace}/{ref.name}", replicas)
         at += STEP
     return past
-
-
-class _Live(Simulation):
-    """One whose metrics are as they are at the time."""
-
-    def _metrics(self, recorded: Any) -> Any:
-        return recorded
 
 
 def compared(count: int, days: int, namespaces: int, seed: object) -> tuple[Forecast, Past, datetime]:
@@ -434,7 +427,7 @@ def test_hours_without_a_series_are_said() -> None:
 def test_what_is_idle_in_the_snapshot_begins_awake() -> None:
     """What runs recorded since does not count in the past, and what people wrote does."""
     policies, opened = a_web()
-    simulation = _Live(policies, Opened({"a": Backend("a", opened.backends["a"].cluster, CountedCalls([]))}), STEP)
+    simulation = Simulation(policies, Opened({"a": Backend("a", opened.backends["a"].cluster, CountedCalls([]))}), STEP)
     simulation.run(datetime(2026, 11, 10, 22, tzinfo=UTC))
     asleep = Opened({"a": Backend("a", cluster=simulation.clusters["a"])})
     fresh, again = (
