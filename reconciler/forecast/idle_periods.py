@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from reconciler.backends.protocols import PODS, Cluster
 from reconciler.errors import ClusterError
-from reconciler.forecast.query_history import average_step
+from reconciler.forecast.query_history import QueryHistory, average_step
 from reconciler.model import ObjectRef
 
 ASSUMED_START = timedelta(seconds=30)
@@ -175,19 +175,15 @@ def waiting_of(period: ReplayedIdlePeriod, start: timedelta, tick: timedelta, de
     return found
 
 
-class Clocks(Struct, frozen=True):
-    """How far runs are apart, how long it takes on average until what arrives is measured, and where nights are."""
-
-    tick: timedelta
-    delay: timedelta
-    zone: tzinfo
-
-
 def policy_replay(
-    policy: str, periods: Sequence[ReplayedIdlePeriod], starts: Mapping[ObjectRef, timedelta], clocks: Clocks
+    policy: str,
+    periods: Sequence[ReplayedIdlePeriod],
+    starts: Mapping[ObjectRef, timedelta],
+    history: QueryHistory,
+    zone: tzinfo,
 ) -> PolicyReplay:
-    """Return what `periods`, all of one policy, came to. A night is called by the day on which it begins."""
-    tick, delay, zone = clocks.tick, clocks.delay, clocks.zone
+    """Return what `periods`, all of one policy, came to. A night is called by the day on which it begins in `zone`."""
+    tick, delay = history.step, history.scrape_interval / 2  # until what arrives is measured, on average
     refs = {one.ref for one in periods}
     measured = [starts[ref] for ref in sorted(refs & starts.keys())]
     usual = median_low(measured) if measured else ASSUMED_START

@@ -26,7 +26,6 @@ from reconciler.decide.limit_counts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.forecast.idle_periods import (
     Arrivals,
-    Clocks,
     PolicyReplay,
     Replay,
     ReplayedIdlePeriod,
@@ -214,12 +213,11 @@ def _by_policy(
         if backend.cluster is not None:
             refs = {one.ref for own in periods.values() for one in own if one.ref.cluster == name}
             starts |= start_times(backend.cluster, refs)
-    first = next(iter(histories.values()))
-    clocks = Clocks(first.step, first.scrape_interval / 2, common_zone(policies.time_zones))
+    first, zone = next(iter(histories.values())), common_zone(policies.time_zones)
     lacking = {name: unanswered_policies(histories.get(name), policies, name) for name in opened.backends}
     for policy, own in periods.items():
         unknown = tuple(name for name, names in lacking.items() if policy in names)
-        yield replace(policy_replay(f"IdlingPolicy {policy}", own, starts, clocks), unknown=unknown)
+        yield replace(policy_replay(f"IdlingPolicy {policy}", own, starts, first, zone), unknown=unknown)
 
 
 def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryHistory]) -> tuple[list[Part], Opened]:

@@ -163,7 +163,6 @@ class Recording:
     def __init__(self, policies: PolicySet, simulation: Simulation, end: datetime, *, measured: bool = False) -> None:
         """`measured`: metrics have the values that they had at each time, so that nothing is assumed."""
         self._measured = measured
-        self._policies = policies
         self._simulation = simulation
         self._end = end
         self._assumptions = Assumptions(policies)

@@ -28,6 +28,9 @@ from reconciler.report.times import common_zone
 from reconciler.workload_kinds import WorkloadKind, same_scalar, workload_kind
 from reconciler.world import victim_order
 
+Answers = dict[tuple[str, str], tuple[Sample, ...]]
+"""What queries are answered, by cluster, "" for each, and query; it may change between two runs."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -49,7 +52,7 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
     """
     opened, zone = _opened(file, policies), common_zone(policies.time_zones)
     for case in file.cases:
-        answers = GivenAnswers(file.series)
+        answers = _answers(file.series)
         backends = {
             name: structs.replace(backend, metrics=GivenMetrics(name, answers, backend.metrics))
             for name, backend in opened.backends.items()
@@ -57,7 +60,7 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
         yield _played(case, Simulation(policies, Opened(backends), file.tick), answers, zone)
 
 
-def _played(case: Case, simulation: Simulation, answers: GivenAnswers, zone: tzinfo) -> CaseResult:
+def _played(case: Case, simulation: Simulation, answers: Answers, zone: tzinfo) -> CaseResult:
     failures: list[Failure] = []
     touched: set[Touched] = set()
     at = case.start
@@ -90,12 +93,12 @@ def _opened(file: CaseFile, policies: PolicySet) -> Opened:
 
 
 def _happened(
-    event: GivenFields, now: datetime, simulation: Simulation, answers: GivenAnswers
+    event: GivenFields, now: datetime, simulation: Simulation, answers: Answers
 ) -> tuple[str, str, str] | None:
     """Let `event` happen; where it cannot, return its object, what was expected, and why it cannot."""
     query = given(event.query)
     if query is not None:
-        answers.put(given(event.cluster) or "", query, given(event.series) or ())
+        answers[given(event.cluster) or "", query] = tuple(map(_sample, given(event.series) or ()))
         return None
     named = given(event.annotate) or given(event.scale) or given(event.patch) or ""
     ref = simulation.find(*named.split("/"))
@@ -131,25 +134,12 @@ def _change(event: GivenFields, kind: WorkloadKind, now: datetime) -> Mapping[st
     return {"metadata": {"annotations": annotations}}
 
 
-class GivenAnswers:
-    """What queries are answered; it may change between two runs."""
-
-    def __init__(self, series: Iterable[SeriesFields]) -> None:
-        self._samples: dict[tuple[str, str], tuple[Sample, ...]] = {}
-        for one in series:
-            key = (given(one.cluster) or "", one.query)
-            self._samples[key] = (*self._samples.get(key, ()), _sample(one))
-
-    def put(self, cluster: str, query: str, series: Iterable[SampleFields]) -> None:
-        """Let the answer to `query` be `series` from now on; `cluster` "" is each."""
-        self._samples[cluster, query] = tuple(map(_sample, series))
-
-    def find(self, cluster: str, query: str) -> QueryAnswer | None:
-        """Return the answer that was given, None where none was."""
-        for key in ((cluster, query), ("", query)):
-            if key in self._samples:
-                return QueryAnswer(self._samples[key])
-        return None
+def _answers(series: Iterable[SeriesFields]) -> Answers:
+    found: Answers = {}
+    for one in series:
+        key = (given(one.cluster) or "", one.query)
+        found[key] = (*found.get(key, ()), _sample(one))
+    return found
 
 
 def _sample(fields: SampleFields) -> Sample:
@@ -161,8 +151,11 @@ class GivenMetrics:
     """The metrics source of one cluster: what is not given was recorded."""
 
     cluster: str
-    answers: GivenAnswers
+    answers: Answers
     recorded: MetricsSource
 
     def query(self, text: str) -> QueryAnswer:
-        return self.answers.find(self.cluster, text) or self.recorded.query(text)
+        for key in ((self.cluster, text), ("", text)):
+            if key in self.answers:
+                return QueryAnswer(self.answers[key])
+        return self.recorded.query(text)
