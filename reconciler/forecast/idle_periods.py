@@ -138,11 +138,10 @@ class PolicyReplay(Struct, frozen=True):
 
 
 class Replay(Struct, frozen=True):
-    """What all policies did, and what a reader must know of the measurements. `asked` is the length that was asked."""
+    """What all policies did, and what a reader must know of the measurements."""
 
     policies: tuple[PolicyReplay, ...]
     notes: tuple[str, ...]
-    asked: timedelta
 
     @property
     def lacking(self) -> tuple[PolicyReplay, ...]:

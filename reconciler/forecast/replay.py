@@ -196,7 +196,6 @@ def replay(
                 *period_notes(policies, opened.backends, histories, (start, end), length),
                 *joined_notes(note for some in found for note in some.notes),
             ),
-            asked=length,
         ),
     )
 
