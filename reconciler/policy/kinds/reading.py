@@ -5,7 +5,7 @@ the schema of that kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.schemas import referred, validator_of
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
-from reconciler.yaml.documents import Document
 from reconciler.yaml.reader import plain_value
 
 S = TypeVar("S", bound=Struct)
@@ -32,8 +31,6 @@ _TYPES = {
 }
 UNKNOWN = "unknown field"
 """What is said of a field that is like none there is."""
-_MEANT = f"{UNKNOWN}, did you mean"
-_MISSING = "is missing"
 
 
 def read(document: PolicyDocument, kind: str, fields: type[S], part: str = "") -> S:
@@ -49,18 +46,30 @@ def read(document: PolicyDocument, kind: str, fields: type[S], part: str = "") -
         return found
 
 
+class _Fault(Struct, frozen=True):
+    """What is wrong with the value at `path`, or with `key` with its name: `words` say it. `meant` is the field that it
+    is taken for, which need not be reported as missing.
+    """
+
+    path: Path
+    words: str
+    key: bool = False
+    meant: Path | None = None
+
+
 def _taken_out(document: PolicyDocument, kind: str, part: str) -> list[Problem]:
     """Take out of a document what is of the wrong shape by its schema; return what is wrong with it."""
     source, validator = document.source, validator_of(kind, part)
-    errors = list(validator.iter_errors(source.value))
-    found = [problem for error in _first_of_each(errors) for problem in _problems_of(error, source, validator.schema)]
-    for error in errors:
-        _take_out(error, document)
-    meant = {_sibling(problem) for problem in found if _MEANT in problem.message}
-    return [problem for problem in found if not (problem.field in meant and problem.message.startswith(_MISSING))]
+    errors = _first_of_each(validator.iter_errors(source.value))
+    faults = [fault for error in errors for fault in _faults(error, validator.schema)]
+    meant = {fault.meant for fault in faults if fault.meant is not None}
+    problems = [source.problem(fault.path, fault.words, key=fault.key) for fault in faults if fault.path not in meant]
+    for path in (*(fault.path for fault in faults), *meant):
+        document.take_out(path)
+    return problems
 
 
-def _first_of_each(errors: list[Any]) -> Iterator[Any]:
+def _first_of_each(errors: Iterable[Any]) -> Iterator[Any]:
     """Yield the errors, of those that concern one value only the first."""
     seen = set()
     for error in errors:
@@ -72,76 +81,37 @@ def _first_of_each(errors: list[Any]) -> Iterator[Any]:
             seen.add(path)
 
 
-def _sibling(problem: Problem) -> str:
-    """Return the path of the field that a misspelt one stands for; that it is missing need not be reported as well."""
-    parent = problem.field.rpartition(".")[0]
-    name = problem.message.split('"')[1]
-    return f"{parent}.{name}" if parent else name
-
-
 def _is_key(error: Any) -> bool:
     return "propertyNames" in error.absolute_schema_path
 
 
-def _take_out(error: Any, document: PolicyDocument) -> None:
-    path = tuple(error.absolute_path)
-    if error.validator == "required":
-        document.taken_out += [(*path, name) for name in error.validator_value if name not in error.instance]
-    elif error.validator == "additionalProperties":
-        for name in _not_known(error):
-            meant = _meant(name, error)
-            document.take_out((*path, name))
-            if meant is not None:
-                document.taken_out.append((*path, meant))
-    elif _is_key(error):
-        document.take_out((*path, error.instance))
-    else:
-        document.take_out(path)
-
-
-def _problems_of(error: Any, document: Document, root: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield an error of `root`, the whole schema, as problems: several where several fields are unknown."""
-    path = tuple(error.absolute_path)
+def _faults(error: Any, root: Mapping[str, Any]) -> Iterator[_Fault]:
+    """Yield what an error of `root`, the whole schema, stands for: several faults where several fields are unknown."""
+    path, fields = tuple(error.absolute_path), error.schema.get("properties", {})
     if _is_key(error):
-        wanted = expectation(error.schema)
-        yield document.problem((*path, error.instance), f"is no valid key, expected {wanted}", key=True)
-        return
-    if error.validator == "required":
-        yield from _missing(error, document, root)
-        return
-    yield from _WORDS.get(error.validator, _other)(error, document, path)
+        yield _Fault((*path, error.instance), f"is no valid key, expected {expectation(error.schema)}", key=True)
+    elif error.validator == "required":
+        for name in error.validator_value:
+            if name not in error.instance and error.message.startswith(repr(name)):
+                field = fields.get(name, {})
+                wanted = expectation(root["$defs"][referred(field)] if "$ref" in field else field)
+                yield _Fault((*path, name), f"is missing, expected {wanted}")
+    elif error.validator == "additionalProperties":
+        for name in [name for name in error.instance if name not in fields]:
+            meant = nearest_of(name, [known for known in fields if known not in error.instance])
+            if meant is None:
+                yield _Fault((*path, name), UNKNOWN, key=True)
+            else:
+                yield _Fault((*path, name), f'{UNKNOWN}, did you mean "{meant}"?', key=True, meant=(*path, meant))
+    else:
+        yield _Fault(path, _WORDS.get(error.validator, _other)(error))
 
 
-def _unknown(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    for name in _not_known(error):
-        meant = _meant(name, error)
-        words = UNKNOWN if meant is None else f'{_MEANT} "{meant}"?'
-        yield document.problem((*path, name), words, key=True)
-
-
-def _not_known(error: Any) -> list[str]:
-    return [name for name in error.instance if name not in error.schema.get("properties", {})]
-
-
-def _meant(name: str, error: Any) -> str | None:
-    """Return the field that is meant by one that there is not, None where nothing is near."""
-    absent = [known for known in error.schema.get("properties", {}) if known not in error.instance]
-    return nearest_of(name, absent)
-
-
-def _missing(error: Any, document: Document, root: Mapping[str, Any]) -> Iterator[Problem]:
-    for name in error.validator_value:
-        if name not in error.instance and error.message.startswith(repr(name)):
-            field = error.schema.get("properties", {}).get(name, {})
-            wanted = expectation(root["$defs"][referred(field)] if "$ref" in field else field)
-            yield document.problem((*error.absolute_path, name), f"is missing, expected {wanted}")
-
-
-def _enum(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+def _enum(error: Any) -> str:
     negated = _is_negation(str(error.instance))
     options = [str(option) for option in error.schema["enum"]]
     near = nearest(error.instance, [option for option in options if _is_negation(option) == negated])
-    yield document.problem(path, f"is {shown(error.instance)}, expected {expectation(error.schema)}{near}")
+    return f"is {shown(error.instance)}, expected {expectation(error.schema)}{near}"
 
 
 def _is_negation(word: str) -> bool:
@@ -149,12 +119,12 @@ def _is_negation(word: str) -> bool:
     return "not" in word.lower()
 
 
-def _type(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+def _type(error: Any) -> str:
     advice = _quotes(error.instance, error.schema)
     found = shown(error.instance)
     if advice == _PUT_IN_QUOTES:  # as it stands there
         found = f"{str(error.instance).lower()} (a {'boolean' if isinstance(error.instance, bool) else 'number'})"
-    yield document.problem(path, f"is {found}, expected {expectation(error.schema)}{advice}")
+    return f"is {found}, expected {expectation(error.schema)}{advice}"
 
 
 _PUT_IN_QUOTES = "; put it in quotes"
@@ -174,29 +144,28 @@ def _quotes(value: Any, schema: Any) -> str:
     return ""
 
 
-def _length(error: Any, document: Document, path: Path) -> Iterator[Problem]:
-    yield document.problem(path, f"has {len(error.instance)} characters, expected at most {error.validator_value}")
+def _length(error: Any) -> str:
+    return f"has {len(error.instance)} characters, expected at most {error.validator_value}"
 
 
-def _too_large(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+def _too_large(error: Any) -> str:
     most = error.validator_value
     named = "2^53" if most == LARGEST else most
     wanted = expectation(error.schema) if most < MOST_REPLICAS else f"a number of at most {named}"
-    yield document.problem(path, f"is {shown(error.instance)}, expected {wanted}")
+    return f"is {shown(error.instance)}, expected {wanted}"
 
 
-def _too_small(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+def _too_small(error: Any) -> str:
     wanted = expectation(error.schema) if error.validator_value > -LARGEST else "a number of at least -2^53"
-    yield document.problem(path, f"is {shown(error.instance)}, expected {wanted}")
+    return f"is {shown(error.instance)}, expected {wanted}"
 
 
-def _other(error: Any, document: Document, path: Path) -> Iterator[Problem]:
+def _other(error: Any) -> str:
     found = "may hold a secret and is not shown" if "x-secret" in error.schema else f"is {shown(error.instance)}"
-    yield document.problem(path, f"{found}, expected {expectation(error.schema)}")
+    return f"{found}, expected {expectation(error.schema)}"
 
 
-_WORDS: dict[str, Callable[[Any, Document, Path], Iterator[Problem]]] = {
-    "additionalProperties": _unknown,
+_WORDS: dict[str, Callable[[Any], str]] = {
     "enum": _enum,
     "type": _type,
     "maxLength": _length,
