@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
@@ -18,7 +17,8 @@ from reconciler.decide.annotations import (
     parse_kube_downscaler_time,
     parse_time,
 )
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, change_if, field_is
+from reconciler.decide.facts import Fact
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.policy.globs import is_pattern
@@ -193,15 +193,10 @@ def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, st
     return {namespace.ref.name: namespace.annotations for namespace in cluster.namespaces}
 
 
-class Exclusion(Struct, frozen=True):
-    """An opt-out that holds now. `unreadable`: its value cannot be read.
+class Exclusion(Fact, frozen=True):
+    """An opt-out that holds now, for one reason. `unreadable`: its value cannot be read. `on`: what has it."""
 
-    `change_if` is what would end it, None where nothing in our hands does. `on` is what has it, "Namespace/x".
-    """
-
-    reason: Reason
     unreadable: bool = False
-    change_if: ChangeIf | None = None
     on: str = ""
 
 
@@ -234,18 +229,17 @@ def _excluded(annotation: str, value: str, *, is_readable: bool = True) -> Exclu
     if not is_readable:
         why = _unreadable(annotation, value, '"true" or "false"')
     gone = change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=annotation)
-    return Exclusion(why, unreadable=not is_readable, change_if=gone)
+    return Exclusion((why,), gone, unreadable=not is_readable)
 
 
 def _excluded_until(annotation: str, value: str, at: datetime | None, now: datetime) -> Iterator[Exclusion]:
     """Yield the opt-out until `at`, where that has not passed; `at` None: `value` cannot be read."""
     if at is None:
         why = _unreadable(annotation, value, "a time as in RFC 3339")
-        yield Exclusion(why, unreadable=True, change_if=change_if(ChangeIfCode.TIME_READABLE))
+        yield Exclusion((why,), change_if(ChangeIfCode.TIME_READABLE), unreadable=True)
     elif now < at:
         why = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotation, value=value)
-        over = change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
-        yield Exclusion(why, change_if=over)
+        yield Exclusion((why,), after(at, annotation))
 
 
 def _unreadable(annotation: str, value: str, expected: str) -> Reason:

@@ -115,7 +115,7 @@ REMOVED, LATER = f"{FLAG} is removed", "it is 2026-11-20T15:41:24Z or later"
 )
 def test_an_opt_out(annotations, expected):
     found = next(exclusions(annotations, NOW), None)
-    told = found and (str(found.reason), found.unreadable, str(found.change_if))
+    told = found and (str(found.why[0]), found.unreadable, str(found.change_if))
     assert told == expected
 
 

@@ -205,8 +205,8 @@ def _excluded(case: WorkloadTarget) -> Fact | None:
     found = case.exclusions
     if not found:
         return None
-    ends = (exclusion.change_if.of(exclusion.on) for exclusion in found if exclusion.change_if is not None)
-    return Fact((found[0].reason,), joint_change(ChangeIfCode.ALL, ends))
+    ends = (change.of(exclusion.on) for exclusion in found if (change := exclusion.change_if) is not None)
+    return Fact(found[0].why, joint_change(ChangeIfCode.ALL, ends))
 
 
 def _claimed(case: WorkloadTarget) -> Fact | None:

@@ -102,7 +102,7 @@ def _excluded(case: Conditions) -> Fact | None:
     ]
     lift = all_known(ends if contest is None else (*ends, UNCONTESTED))
     if found is not None:
-        return Fact((reason(ReasonCode.EXCLUDED, object=found.on), found.reason), lift)
+        return Fact((reason(ReasonCode.EXCLUDED, object=found.on), *found.why), lift)
     return fact(ReasonCode.CONTESTED, lift, by="" if contest is None else contest.by)
 
 

@@ -64,7 +64,7 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
     elif service.is_foreign:
         yield _foreign_record(ref, service.foreign)
     if found is not None and found.unreadable:
-        yield _about(ref, "excludedUnreadable", f": {found.reason}; it counts as excluded")
+        yield _about(ref, "excludedUnreadable", f": {found.why[0]}; it counts as excluded")
     yield from _unreadable_request(ref, service.service.annotations)
 
 
@@ -103,7 +103,7 @@ def _left_alone(choice: Choice, _run: Run) -> Iterator[Notice]:
     if choice.state is IdleState.FOREIGN:
         yield _foreign_record(choice.ref, choice.record)
     if found is not None and found.unreadable and not found.on.startswith("Service/"):
-        yield _about(choice.ref, "excludedUnreadable", f": {found.on}: {found.reason}; it counts as excluded")
+        yield _about(choice.ref, "excludedUnreadable", f": {found.on}: {found.why[0]}; it counts as excluded")
     yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)
 
 

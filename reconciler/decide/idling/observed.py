@@ -358,11 +358,11 @@ class _Observer:
         namespace, now, fleet = scale.ref.namespace, self._inputs.run.now, self._inputs.fleet
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
-            yield Exclusion(why, change_if=change_if(ChangeIfCode.CLUSTER_STATE))
+            yield Exclusion((why,), change_if(ChangeIfCode.CLUSTER_STATE))
         if namespace in fleet.protected:
             named = namespace in fleet.protected_namespaces
             ends = change_if(ChangeIfCode.UNPROTECTED) if named else None
-            yield Exclusion(reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace), change_if=ends)
+            yield Exclusion((reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),), ends)
         honors, hpa = fleet.honors_kube_downscaler, self._autoscalers.horizontal.get(key_of(scale.runs.ref))
         own: dict[ObjectRef, Workload | HorizontalPodAutoscaler] = {
             scale.ref: scale.written,

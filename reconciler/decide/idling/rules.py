@@ -76,8 +76,7 @@ RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
     Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, why=ReasonCode.RECORD_UNREADABLE),
     Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, why=ReasonCode.UNPROVEN),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.PROTECTED,)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.BOUNDS,)),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.PROTECTED, IdlingCondition.BOUNDS)),
     Rule((IdleState.FOREIGN,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (IdlingCondition.DUE,)),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, why=ReasonCode.FOREIGN),
@@ -90,14 +89,12 @@ RULES: tuple[Rule, ...] = (
     Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, why=ReasonCode.HPA_CHANGED),
     # what is idle is woken by the first of these
     Rule((IdleState.WAKE_IN_PROGRESS,), IdleAction.WAKE, why=ReasonCode.WAKE_IN_PROGRESS),
-    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
-    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.EXCLUDED,)),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.REQUESTED, IdlingCondition.EXCLUDED)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.DUE,), _NOT_IDLE),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.PRODUCTION_DUE,)),
     # to keep it idle would lower it again
     Rule((IdleState.SCALED_BY_HPA,), IdleAction.WAKE, (IdlingCondition.PRODUCTION,)),
-    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.BUSY,)),
-    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.WAKE_WHEN,)),
+    Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.BUSY, IdlingCondition.WAKE_WHEN)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.IDLE_REPLICAS,), _SAYS_IDLE),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.RUNS_ELSEWHERE,)),
     Rule(_IDLE, IdleAction.HOLD_BACK, (IdlingCondition.GUARDED,), _NOT_SELECTED),
