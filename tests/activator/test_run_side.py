@@ -31,7 +31,7 @@ from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_cluster, a_fleet, a_ref, a_service, a_state
 from tests.decide.idling.idling_policies import a_policy
 from tests.pipeline.calls import Folder
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 SCENARIO = Path(__file__).parents[1] / "scenarios" / "an-activator-takes-over"
 AT = "2026-11-20T22:00:00Z"

@@ -24,7 +24,7 @@ from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.fakes import FakeClock, FakeLock, FakePicker
 from tests.laws import tries
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 CLUSTERS = ("east", "west", "south")
 LONG = 60.0

@@ -14,7 +14,7 @@ from reconciler.report.explanation import ObjectExplanation, explanation_lines
 from tests.builders import a_ref
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import an_object, autoscaler, documents, fleet, identity, idling, service, workload
-from tests.report.plans import a_plan, an_idle
+from tests.plans import a_plan, an_idle
 
 NOW = "2026-11-20T22:00:00Z"
 FLEET = fleet(["east"], name="one")

@@ -47,7 +47,7 @@ from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
 from tests.pipeline.calls import Folder
 from tests.pipeline.week import FLEET, a_week, at, rfc3339
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 COMMIT = "4f1c2d9b7a6e5f4c3b2a19080706050403020100"
 

@@ -21,7 +21,7 @@ from reconciler.observe.clusters import ReadStep, observe
 from reconciler.pipeline import Stage
 from reconciler.policy.load import read_policies
 from tests.pipeline.calls import Folder
-from tests.report.plans import a_plan, a_wake, an_idle
+from tests.plans import a_plan, a_wake, an_idle
 
 NOW = "2026-11-20T22:00:00Z"
 NOW_TIME = datetime(2026, 11, 20, 22, tzinfo=UTC)

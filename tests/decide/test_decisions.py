@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.decide.decisions import Phase
 from reconciler.policy.types import Writes
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 
 @pytest.mark.parametrize("job", ["idling", "placement"])

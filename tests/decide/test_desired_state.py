@@ -38,7 +38,7 @@ from tests.builders import (
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, workloads_selector
 from tests.decide.idling.world import World, a_world
 from tests.decide.placement.placements import a_placed
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 WEB = a_ref("web")
 UNTIL = datetime(2026, 11, 24, 7, tzinfo=UTC)

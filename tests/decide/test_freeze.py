@@ -32,7 +32,7 @@ from tests.builders import (
     a_workload,
 )
 from tests.decide.idling.idling_policies import NIGHT, a_policy
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 SOON = NOW + timedelta(hours=4)
 

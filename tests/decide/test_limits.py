@@ -42,7 +42,7 @@ from tests.builders import (
     an_idling_policy,
     fleet_limits,
 )
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 NONE = Limits()
 HUGE = 2**31 - 1

@@ -32,8 +32,7 @@ from tests.builders import (
 )
 from tests.pipeline import manifests
 from tests.pipeline.calls import Folder
-
-from .decisions import a_decision
+from tests.plans import a_decision
 
 WIDGETS = WorkloadKind("example.com", "v1", "Widget", "widgets")
 

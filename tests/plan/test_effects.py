@@ -11,7 +11,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.effects import Effect, effect_of, is_acted_on
 from reconciler.plan.model import Action
 from tests.builders import a_ref
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 LABEL = FieldChange(("metadata", "labels", "app"), None, "x")
 

@@ -9,8 +9,7 @@ from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector
 from reconciler.plan.filters import Filters, check_namespaces, kept_groups
 from tests.builders import a_cluster, a_namespace, a_ref, a_state
-
-from .decisions import a_decision
+from tests.plans import a_decision
 
 WEB, API = a_ref("web"), a_ref("api", cluster="west", namespace="dev")
 LABELS = {WEB: {"tier": "front"}, API: {"tier": "back"}}

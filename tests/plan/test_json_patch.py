@@ -13,7 +13,7 @@ from reconciler.model import PatchOperation
 from reconciler.plan.json_patch import patch_of, write_of
 from reconciler.plan.model import Action
 from tests.builders import a_ref, a_run
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 ANNOTATION = ("metadata", "annotations", "reconciler/owner")
 POINTER = "/metadata/annotations/reconciler~1owner"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.decide.decisions import Phase
 from reconciler.plan.order import doable, in_order, numbered_actions
 from tests.builders import a_ref
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 
 @given(st.permutations([Phase.RECORD, Phase.DECREASE, Phase.MOVE, Phase.INCREASE, Phase.REPAIR, Phase.WAKE]))

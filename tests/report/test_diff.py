@@ -11,7 +11,7 @@ import pytest
 from reconciler.decide.decisions import FieldChange, Phase, Verb, replicas_change
 from reconciler.report.diff import masked, render_diff
 from tests.builders import a_ref
-from tests.report.plans import PLACE_WEB, a_create, a_decision, a_plan, a_scale, a_wake, an_idle
+from tests.plans import PLACE_WEB, a_create, a_plan, a_scale, a_wake, an_idle, decision_of
 
 TEMPLATE = {"spec": {"containers": [{"name": "web", "env": [{"name": "TOKEN", "value": "hunter2"}]}]}}
 
@@ -51,7 +51,7 @@ def test_what_is_created_is_there_whole_and_begins_with_what_it_is():
 
 
 def test_what_is_deleted_has_nothing_after_it():
-    gone = a_decision(Verb.DELETE, Phase.REPAIR, a_ref("web"), PLACE_WEB, (replicas_change(3, 3),), job="placement")
+    gone = decision_of(Verb.DELETE, Phase.REPAIR, a_ref("web"), PLACE_WEB, (replicas_change(3, 3),), job="placement")
     shown = render_diff(a_plan(gone)).splitlines()
     assert shown[:2] == ["--- current/east/shop/Deployment/web", "+++ /dev/null"]
     assert "-  replicas: 3" in shown
@@ -59,7 +59,7 @@ def test_what_is_deleted_has_nothing_after_it():
 
 def test_two_changes_of_one_object_are_one_diff():
     ref = a_ref("web")
-    first = a_decision(Verb.REPAIR, Phase.REPAIR, ref, PLACE_WEB, (FieldChange(("spec", "paused"), True, None),))
+    first = decision_of(Verb.REPAIR, Phase.REPAIR, ref, PLACE_WEB, (FieldChange(("spec", "paused"), True, None),))
     shown = render_diff(a_plan(first, a_scale(6, 2, ref=ref)))
     assert shown.count("--- ") == 1
     assert ("-  paused: true\n-  replicas: 6\n+  replicas: 2\n") in shown
@@ -71,7 +71,7 @@ def test_no_changes_are_no_diff():
 
 def overwritten(before: object, after: object) -> str:
     changes = (FieldChange(("spec", "template"), before, after),)
-    return render_diff(a_plan(a_decision(Verb.OVERWRITE, Phase.REPAIR, a_ref("web"), PLACE_WEB, changes)))
+    return render_diff(a_plan(decision_of(Verb.OVERWRITE, Phase.REPAIR, a_ref("web"), PLACE_WEB, changes)))
 
 
 def test_values_of_environment_variables_are_masked_and_a_change_of_one_still_shows():

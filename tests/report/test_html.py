@@ -16,7 +16,7 @@ from reconciler.report.html import distributions_of, render_html
 from reconciler.report.text import render_text
 from tests.builders import a_ref, said
 from tests.laws import tries
-from tests.report.plans import a_create, a_plan, a_record, a_scale, an_idle
+from tests.plans import a_create, a_plan, a_record, a_scale, an_idle
 from tests.report.rendered import page_of_html, reads
 from tests.report.strategies import outcomes_of, plans
 

@@ -16,7 +16,7 @@ from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, joi
 from reconciler.untrusted_text import LONGEST_VALUE, one_line
 from tests.builders import said
 from tests.laws import tries
-from tests.report.plans import a_plan, a_record, a_scale, an_idle
+from tests.plans import a_plan, a_record, a_scale, an_idle
 from tests.report.rendered import page_of_markdown
 from tests.report.strategies import outcomes_of, plans, texts
 

@@ -21,7 +21,7 @@ from reconciler.pod_requests import Hours, PodRequests
 from reconciler.report.metrics import Family, Measured, last_success_in, open_metrics_text, render_metrics
 from tests.builders import NOW, a_forecast, a_ref
 from tests.laws import tries
-from tests.report.plans import a_plan, a_scale, a_wake, an_idle
+from tests.plans import a_plan, a_scale, a_wake, an_idle
 from tests.report.strategies import outcomes_of, plans
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

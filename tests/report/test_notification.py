@@ -18,8 +18,8 @@ from reconciler.policy.types import NotifyOn
 from reconciler.report.notification import Fact, Message, body_of, facts_of
 from tests.builders import a_fleet, a_ref
 from tests.cli.receivers import MOST_BYTES, SCHEMAS
-from tests.report.plans import a_plan, an_idle
-from tests.report.plans import a_wake as a_woken
+from tests.plans import a_plan, an_idle
+from tests.plans import a_wake as a_woken
 
 ON = get_args(NotifyOn)
 EVERY_FACT = [

@@ -31,7 +31,7 @@ from reconciler.plan.json import plan_document, plan_from_dict, plan_in_parts, p
 from reconciler.plan.model import json_value
 from tests.builders import NOW, a_forecast, a_picker, a_ref, said, the_settings
 from tests.laws import tries
-from tests.report.plans import PLACE_WEB, a_create, a_plan, a_record, a_scale, an_idle
+from tests.plans import PLACE_WEB, a_create, a_plan, a_record, a_scale, an_idle
 from tests.report.strategies import json_values, plans
 from tests.report.validators import validator_of
 

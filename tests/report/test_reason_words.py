@@ -19,7 +19,7 @@ from reconciler.report.groups import made_at
 from reconciler.report.text import Style, render_text
 from reconciler.report.times import ReasonWords
 from tests.builders import NOW, said
-from tests.report.plans import a_plan, an_idle
+from tests.plans import a_plan, an_idle
 from tests.report.strategies import reasons
 
 REQUESTS = reason(Code.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")

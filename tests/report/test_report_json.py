@@ -13,7 +13,7 @@ from reconciler.errors import PlanFileError
 from reconciler.plan.json import plan_to_dict
 from reconciler.report.json import plan_and_outcomes, report_to_dict
 from tests.laws import tries
-from tests.report.plans import a_create, a_plan, a_scale, an_idle
+from tests.plans import a_create, a_plan, a_scale, an_idle
 from tests.report.strategies import outcomes_of, plans
 from tests.report.validators import output_schema, schema_file, validator_of
 

@@ -32,7 +32,7 @@ from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from tests.builders import NOW, a_forecast, a_limit_use, a_ref, said
 from tests.laws import tries
-from tests.report.plans import IDLE_DEV, a_create, a_decision, a_plan, a_record, a_scale, a_wake, an_idle
+from tests.plans import IDLE_DEV, a_create, a_plan, a_record, a_scale, a_wake, an_idle, decision_of
 from tests.report.strategies import outcomes_of, plans
 
 REQUESTS = reason(Code.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
@@ -241,7 +241,7 @@ def test_metadata_updates_are_shown_with_verbose_and_say_what_they_record():
 
 def test_what_takes_most_away_comes_first_and_a_policy_stays_together():
     old = replace(IDLE_DEV, policy="gone")
-    deletion = a_decision(Verb.DELETE, Phase.DECREASE, a_ref("old"), old, replicas_before=1, replicas_after=0)
+    deletion = decision_of(Verb.DELETE, Phase.DECREASE, a_ref("old"), old, replicas_before=1, replicas_after=0)
     plan = a_plan(
         a_scale(2, 3, cluster="a"),
         a_scale(9, 1, "big", cluster="b"),
@@ -463,7 +463,7 @@ FULL = Cause("web", "policies/shop.yaml:9", said("tracking annotations are updat
 
 def placed(verb, kind, name, changes=(), **fields):
     ref = a_ref(name, kind=kind)
-    return a_decision(verb, Phase.RECORD, ref, FULL, changes, job="placement", group="placement/shop/web", **fields)
+    return decision_of(verb, Phase.RECORD, ref, FULL, changes, job="placement", group="placement/shop/web", **fields)
 
 
 @pytest.mark.parametrize(
@@ -492,17 +492,17 @@ def placed(verb, kind, name, changes=(), **fields):
             id="a ScaledObject",
         ),
         pytest.param(
-            a_decision(Verb.IDLE, Phase.DECREASE, a_ref("h", kind="HorizontalPodAutoscaler"), IDLE_DEV, BOUNDS),
+            decision_of(Verb.IDLE, Phase.DECREASE, a_ref("h", kind="HorizontalPodAutoscaler"), IDLE_DEV, BOUNDS),
             "~ east/shop/HorizontalPodAutoscaler/h minReplicas none -> 1, maxReplicas 10 -> 1 idle",
             id="bounds of an HPA",
         ),
         pytest.param(
-            a_decision(Verb.DELETE, Phase.DECREASE, REF, IDLE_DEV, orphan=True),
+            decision_of(Verb.DELETE, Phase.DECREASE, REF, IDLE_DEV, orphan=True),
             "- east/shop/Deployment/web delete pods keep running",
             id="delete, pods stay",
         ),
         pytest.param(
-            a_decision(
+            decision_of(
                 Verb.OVERWRITE,
                 Phase.MOVE,
                 REF,
@@ -515,22 +515,22 @@ def placed(verb, kind, name, changes=(), **fields):
             id="overwrite",
         ),
         pytest.param(
-            a_decision(
+            decision_of(
                 Verb.REPAIR, Phase.REPAIR, REF, IDLE_DEV, (replicas_change(0, 3),), replicas_before=0, replicas_after=3
             ),
             "~ east/shop/Deployment/web replicas 0 -> 3 wake",
             id="a repair that finishes a wake",
         ),
         pytest.param(
-            a_decision(Verb.RELEASE, Phase.REPAIR, REF, IDLE_DEV), "~ east/shop/Deployment/web release", id="release"
+            decision_of(Verb.RELEASE, Phase.REPAIR, REF, IDLE_DEV), "~ east/shop/Deployment/web release", id="release"
         ),
         pytest.param(
-            a_decision(Verb.REPAIR, Phase.REPAIR, REF, IDLE_DEV, (DIGEST,), event="Adopted"),
+            decision_of(Verb.REPAIR, Phase.REPAIR, REF, IDLE_DEV, (DIGEST,), event="Adopted"),
             "~ east/shop/Deployment/web adopt",
             id="adopt",
         ),
         pytest.param(
-            a_decision(Verb.REPAIR, Phase.REPAIR, REF, IDLE_DEV, (replace(DIGEST, after=None, before="x"),)),
+            decision_of(Verb.REPAIR, Phase.REPAIR, REF, IDLE_DEV, (replace(DIGEST, after=None, before="x"),)),
             "~ east/shop/Deployment/web remove reconciler/policy-digest",
             id="a repair",
         ),
@@ -540,12 +540,12 @@ def placed(verb, kind, name, changes=(), **fields):
             id="capacity and tracking",
         ),
         pytest.param(
-            a_decision(Verb.CLEAR, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (LISTED,)),
+            decision_of(Verb.CLEAR, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (LISTED,)),
             "~ east/shop/Service/web remove the record of idle workloads",
             id="the record of a Service goes",
         ),
         pytest.param(
-            a_decision(Verb.CLEAR, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (replace(LISTED, after=LIST),)),
+            decision_of(Verb.CLEAR, Phase.WAKE, a_ref("web", kind="Service"), IDLE_DEV, (replace(LISTED, after=LIST),)),
             "~ east/shop/Service/web record idle workloads: Deployment/a, CronJob/b",
             id="the record of a Service",
         ),
@@ -560,7 +560,7 @@ def placed(verb, kind, name, changes=(), **fields):
             id="the status of a policy that is removed",
         ),
         pytest.param(
-            a_decision(Verb.REMEMBER, Phase.RECORD, a_ref("reconciler-journal", kind="ConfigMap"), IDLE_DEV),
+            decision_of(Verb.REMEMBER, Phase.RECORD, a_ref("reconciler-journal", kind="ConfigMap"), IDLE_DEV),
             "~ east/shop/ConfigMap/reconciler-journal update the journal of downscales",
             id="the journal",
         ),

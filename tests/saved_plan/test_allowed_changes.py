@@ -12,8 +12,7 @@ from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
 from tests.builders import a_ref
-from tests.plan.decisions import a_decision
-from tests.report.plans import a_plan
+from tests.plans import a_decision, a_plan
 
 MOST = 2**31 - 1
 OURS = "reconciler/owner"

@@ -18,8 +18,7 @@ from reconciler.saved_plan.checks import check_templates
 from reconciler.saved_plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
 from tests.builders import a_fleet, a_forecast, a_policy_set, a_ref, said
 from tests.decide.placement.placements import a_federated, a_local
-from tests.plan.decisions import a_decision
-from tests.report.plans import a_plan
+from tests.plans import a_decision, a_plan
 
 CAUSE = ("metadata", "annotations", "reconciler/cause")
 WEB, API, DB = (a_decision(name, key=name, group=group) for name, group in (("web", "g"), ("api", "g"), ("db", "h")))

@@ -30,7 +30,7 @@ from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.decide.downscale.world import a_workload_manifest, controllers_order, namespace
 from tests.fakes import FakeClock, FakeLock, FakePicker
-from tests.plan.decisions import a_decision
+from tests.plans import a_decision
 
 MANY = 30
 

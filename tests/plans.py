@@ -14,7 +14,7 @@ IDLE_DEV = Cause("idle-dev", "policies/dev.yaml:4", said("0 requests in 30m"), {
 PLACE_WEB = Cause("web", "policies/shop.yaml:9", said("weight 1 of 4", "max 2"))
 
 
-def a_decision(
+def decision_of(
     verb: Verb, phase: Phase, ref: ObjectRef, cause: Cause, changes: tuple[FieldChange, ...] = (), **fields: Any
 ) -> Decision:
     defaults: dict[str, Any] = {
@@ -25,6 +25,25 @@ def a_decision(
         "group": f"idling/{ref}",
     }
     return Decision(verb=verb, phase=phase, ref=ref, cause=cause, changes=changes, **(defaults | fields))
+
+
+def a_decision(name: str = "web", *, before: int = 3, after: int = 0, **fields: Any) -> Decision:
+    """Idling of a Deployment from `before` to `after`, unless told otherwise."""
+    ref: ObjectRef = fields.pop("ref", a_ref(name))
+    policy = fields.pop("policy", "idle-dev")
+    defaults: dict[str, Any] = {
+        "key": f"idling/{ref}",
+        "api_version": "apps/v1",
+        "uid": f"uid-{name}",
+        "replicas_before": before,
+        "replicas_after": after,
+        "idles": after < before,
+        "verb": Verb.IDLE,
+        "phase": Phase.DECREASE,
+        "cause": Cause(policy, f"policies/{policy}.yaml:1", said("0 at most 0 in 30m")),
+        "changes": (replicas_change(before, after),),
+    }
+    return decision_of(ref=ref, **(defaults | fields))
 
 
 def an_idle(
@@ -40,21 +59,21 @@ def an_idle(
         "group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}",
     }
     changes = fields.pop("changes", (record, replicas_change(replicas, idle_replicas)))
-    return a_decision(Verb.IDLE, Phase.DECREASE, ref, cause, changes, **(defaults | fields))
+    return decision_of(Verb.IDLE, Phase.DECREASE, ref, cause, changes, **(defaults | fields))
 
 
 def a_wake(name: str = "api", *, replicas: int = 3, cause: Cause = IDLE_DEV, **fields: Any) -> Decision:
     ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a")
     defaults: dict[str, Any] = {"replicas_before": 0, "replicas_after": replicas, "event": "Woken"}
     changes = (replicas_change(0, replicas),)
-    return a_decision(Verb.WAKE, Phase.WAKE, ref, cause, changes, **(defaults | fields))
+    return decision_of(Verb.WAKE, Phase.WAKE, ref, cause, changes, **(defaults | fields))
 
 
 def a_record(name: str = "api", **fields: Any) -> Decision:
     ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a", kind="Service")
     at = FieldChange(("metadata", "annotations", "idling.kubernetes.io/idled-at"), None, "2026-11-20T15:41:23Z")
     defaults: dict[str, Any] = {"group": f"idling/{ref.cluster}/{ref.namespace}/Service/{ref.name}"}
-    return a_decision(Verb.RECORD, Phase.DECREASE, ref, IDLE_DEV, (at,), **(defaults | fields))
+    return decision_of(Verb.RECORD, Phase.DECREASE, ref, IDLE_DEV, (at,), **(defaults | fields))
 
 
 def a_scale(before: int, after: int, name: str = "web", *, cluster: str = "eu-west", **fields: Any) -> Decision:
@@ -67,7 +86,7 @@ def a_scale(before: int, after: int, name: str = "web", *, cluster: str = "eu-we
         "group": f"placement/{ref.namespace}/{ref.name}",
     }
     cause = fields.pop("cause", PLACE_WEB)
-    return a_decision(Verb.SCALE, phase, ref, cause, (replicas_change(before, after),), **(defaults | fields))
+    return decision_of(Verb.SCALE, phase, ref, cause, (replicas_change(before, after),), **(defaults | fields))
 
 
 def a_create(replicas: int = 2, name: str = "web", *, cluster: str = "ap-south", **fields: Any) -> Decision:
@@ -79,7 +98,7 @@ def a_create(replicas: int = 2, name: str = "web", *, cluster: str = "ap-south",
         "replicas_after": replicas,
         "group": f"placement/{ref.namespace}/{ref.name}",
     }
-    return a_decision(Verb.CREATE, Phase.INCREASE, ref, PLACE_WEB, (), **(defaults | fields))
+    return decision_of(Verb.CREATE, Phase.INCREASE, ref, PLACE_WEB, (), **(defaults | fields))
 
 
 def a_plan(*decisions: Decision, **fields: Any) -> Plan:
