@@ -14,9 +14,6 @@ from reconciler.plan.model import Action
 from reconciler.time_limit import GRACE_SECONDS, STEP_SECONDS, TimeLimit
 from reconciler.worker_pool import WorkerPool
 
-_TURN_SECONDS = 0.1
-"""How long a thread goes on with the actions of one cluster, before those of others have their turn."""
-
 
 class Schedule:
     """The actions of a plan, carried out by `attempt`, which returns whether one is over: else it waits for something.
@@ -105,12 +102,11 @@ class Schedule:
         return self._is_over or not self._threads.total() or bool(self._missing())
 
     def _go_through(self, lane: str) -> None:
-        """Carry out what may begin in a lane, until there is nothing or it is the turn of others."""
-        turn = TimeLimit(_TURN_SECONDS)
+        """Carry out what may begin in a lane, until there is nothing, or others wait for a thread."""
         try:
             while (action := self._next(lane)) is not None:
                 self._end(action, self._attempt(action))
-                if turn.over:
+                if self._pool.is_waited_for:
                     break
         except BaseException as error:  # noqa: BLE001 - raised by `carry_out`
             self._failure, self._is_over = error, True
