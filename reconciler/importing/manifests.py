@@ -123,11 +123,11 @@ def manifests_of(context: str, values: Iterable[Mapping[str, Any]]) -> list[Mani
 def _texts(paths: Iterable[str], problems: list[Problem]) -> Iterator[tuple[str, str]]:
     for path in paths:
         for file, content in _contents(path, problems):
-            text = content if isinstance(content, Problem) else decoded_text(file, content)
+            text = decoded_text(file, content)
             if isinstance(text, Problem):
                 problems.append(text)
             else:
-                yield file, text[0]
+                yield file, text
 
 
 def _contents(path: str, problems: list[Problem]) -> Iterator[tuple[str, bytes | Problem]]:

@@ -180,10 +180,10 @@ def _found(root: str) -> FoundFiles:
 
 def documents_in(file: str, content: bytes | Problem) -> Documents:
     """Return the documents of a file of which this was read, or the one problem why none was."""
-    text = content if isinstance(content, Problem) else decoded_text(spelt(file), content)
+    text = decoded_text(spelt(file), content)
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
-    return read_documents(spelt(file), text[0], most=MOST_DOCUMENTS, marked_keys=_MARKED)
+    return read_documents(spelt(file), text, most=MOST_DOCUMENTS, marked_keys=_MARKED)
 
 
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.
@@ -200,10 +200,9 @@ def broken_fleets(problems: Iterable[Problem], root: str) -> Iterator[Document]:
     They are not `whole`. Of one that may say below that line where its records and its lock are, nothing is used.
     """
     for file, line in {problem.file: problem.line for problem in problems}.items():
-        content = read_bytes(file, root)
-        text = content if isinstance(content, Problem) else decoded_text(file, content)
+        text = decoded_text(file, read_bytes(file, root))
         if not isinstance(text, Problem):
-            yield from _above(file, text[0].splitlines(keepends=True), line)
+            yield from _above(file, text.splitlines(keepends=True), line)
 
 
 def _above(file: str, lines: list[str], broken: int) -> Iterator[Document]:

@@ -184,11 +184,15 @@ def _write(path: str, parts: Iterable[str], mode: int, flags: int = 0) -> None:
         stream.writelines(parts)
 
 
-def decoded_text(file: str, data: bytes) -> tuple[str, str, bytes] | Problem:
-    """Return the text of `data`, the content of `file`, its encoding and its byte order mark, b"" for none."""
+def decoded_text(file: str, data: bytes | Problem) -> str | Problem:
+    """Return the text of `data`, the content of `file`, which a byte order mark may tell the encoding of; or why there
+    is none, which may have been known before.
+    """
+    if isinstance(data, Problem):
+        return data
     mark, codec = next(((mark, codec) for mark, codec in _BOMS if data.startswith(mark)), (b"", "utf-8"))
     try:
-        return data[len(mark) :].decode(codec), codec, mark
+        return data[len(mark) :].decode(codec)
     except UnicodeDecodeError as error:
         at = len(mark) + error.start
         before = data[len(mark) : at].decode(codec, errors="ignore")

@@ -103,11 +103,10 @@ def read_side_file(directory: Path, name: str, root: str | Path, shape: type[W])
     path = str(directory / name)
     if not os.path.lexists(path):
         return SideFile()
-    data = read_bytes(path, str(root or directory))
-    text = data if isinstance(data, Problem) else decoded_text(path, data)
+    text = decoded_text(path, read_bytes(path, str(root or directory)))
     if isinstance(text, Problem):
         return SideFile(problems=[text])
-    read = read_documents(path, text[0])
+    read = read_documents(path, text)
     if read.problems or len(read.found) != 1:
         many = Problem(path, 1, 1, "", f"holds {len(read.found)} documents, expected one")
         return SideFile(problems=read.problems or [many])

@@ -254,7 +254,7 @@ def read_file(path: str, data: bytes) -> ManifestFile:
     text = decoded_text(path, data)
     if isinstance(text, Problem):
         return ManifestFile(path, digest_of(data), problems=[text])
-    read = _documents(path, text[0])
+    read = _documents(path, text)
     file = ManifestFile(path, digest_of(data), documents=read.found, problems=read.problems)
     for document in file.documents:
         if document.whole:
