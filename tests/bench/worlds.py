@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.pipeline import manifests
+
 CLUSTERS = 20
 _PER_FILE = 10
 
 
 def fleet(clusters: int = CLUSTERS) -> str:
-    lines = [
-        "apiVersion: reconciler/v1alpha1",
-        "kind: Fleet",
-        "metadata: {name: bench}",
-        "spec:",
-        "  home: cluster-00",
-        "  clusters:",
-    ]
-    lines += [f"    - {{name: cluster-{n:02}, labels: {{region: r{n % 3}}}}}" for n in range(clusters)]
-    lines += ["  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}"]
-    return "\n".join(lines) + "\n"
+    listed = (f"{{name: cluster-{n:02}, labels: {{region: r{n % 3}}}}}" for n in range(clusters))
+    return manifests.fleet(listed, manifests.UNLIMITED, name="bench", home="cluster-00")
 
 
 def _idling(n: int) -> str:
@@ -245,16 +238,7 @@ def write_nightly(folder: Path) -> Path:
     """Write a Fleet and one policy that idles everything outside office hours."""
     folder.mkdir(parents=True)
     (folder / "fleet.yaml").write_text(fleet())
-    (folder / "nights.yaml").write_text(
-        """apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  selector: {namespaces: {include: ["dev-*"]}, services: {}}
-  idleWhen:
-    - schedule: {timeZone: UTC, downtime: ["Mon-Sun 20:00-07:00"]}
-"""
-    )
+    (folder / "nights.yaml").write_text(manifests.idling('namespaces: {include: ["dev-*"]}, services: {}'))
     return folder
 
 
@@ -263,37 +247,16 @@ def write_snapshot(folder: Path, deployments: int) -> Path:
     for cluster in range(CLUSTERS):
         inside = folder / f"cluster-{cluster:02}"
         inside.mkdir(parents=True)
-        (inside / "cluster.yaml").write_text(
-            f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: kube-system, uid: identity-{cluster}}}\n"
-        )
+        (inside / "cluster.yaml").write_text(manifests.identity(str(cluster)))
         for number in range(cluster, deployments, CLUSTERS):
             (inside / f"app-{number:05}.yaml").write_text(_app(number))
     return folder
 
 
 def _app(n: int) -> str:
-    return f"""apiVersion: v1
-kind: Service
-metadata: {{name: app-{n}, namespace: dev-{n % 7}, creationTimestamp: "2026-10-01T09:00:00Z"}}
-spec:
-  selector: {{app: app-{n}}}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: app-{n}
-  namespace: dev-{n % 7}
-  creationTimestamp: "2026-10-01T09:00:00Z"
-  labels: {{app: app-{n}}}
-spec:
-  replicas: {1 + n % 5}
-  selector:
-    matchLabels: {{app: app-{n}}}
-  template:
-    metadata:
-      labels: {{app: app-{n}}}
-    spec:
-      containers:
-        - name: app
-          image: registry.example/app:1.{n}
-"""
+    name, namespace, made = f"app-{n}", f"dev-{n % 7}", 'creationTimestamp: "2026-10-01T09:00:00Z"'
+    labelled = f"{made}, labels: {{app: {name}}}"
+    return manifests.documents(
+        manifests.service(name, namespace, metadata=made),
+        manifests.workload(name, namespace, 1 + n % 5, metadata=labelled),
+    )
