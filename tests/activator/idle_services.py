@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.activator.services import IDLE, SCALE
 from tests.real.api import Object
+from tests.real.cluster import create
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_deployment, a_namespace, an_object
-from tests.real.worlds import create
 
 _TARGETS = '[{{"kind":"Deployment","name":"{}","group":"apps","replicas":1}}]'
 

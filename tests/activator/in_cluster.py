@@ -16,12 +16,12 @@ import urllib3
 from tests.live import deployed
 from tests.pipeline.manifests import UNLIMITED, documents, fleet, idling
 from tests.real.api import Api
+from tests.real.cluster import create_missing
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.network_namespace import NamespaceMissingError, add_address, network_namespace
 from tests.real.objects import a_namespace, a_pod_template, manifests
 from tests.real.processes import Process
-from tests.real.worlds import create_missing
 
 COMPONENT = Path(__file__).resolve().parents[2] / "deploy" / "components" / "activator"
 OWN = "reconciler"

@@ -12,11 +12,11 @@ import pytest
 
 from tests.activator.in_cluster import ActivatorProcess, always_idle, install
 from tests.pipeline.calls import Folder
+from tests.real.cluster import create, replicas_of, wait_for_ready, wait_until
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, an_object
 from tests.real.proxy import Proxy
 from tests.real.service_network import POD_PORT, ServiceNetwork
-from tests.real.worlds import create, replicas_of, wait_for_ready, wait_until
 
 PATIENCE = 120
 """Seconds that a client waits at most; an answer comes much sooner."""

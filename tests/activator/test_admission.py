@@ -14,9 +14,9 @@ from tests.activator.in_cluster import ACCOUNT, OWN, a_pod_of_ours, install
 from tests.activator.services import IDLE
 from tests.live import deployed
 from tests.real.api import JSON_PATCH, MERGE_PATCH, Api
+from tests.real.cluster import create, create_missing, deployment_path, wait_until
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_deployment, a_namespace, a_service, an_autoscaler, an_object, with_metadata
-from tests.real.worlds import create, create_missing, deployment_path, wait_until
 
 POD = "activator-thief"
 ADDRESS, ADDRESS_6 = "198.18.2.1", "fd00:198:18::1"

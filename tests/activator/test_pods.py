@@ -26,9 +26,9 @@ from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plan
 from tests.activator.services import encoded
 from tests.live import deployed
 from tests.real.api import Api
+from tests.real.cluster import create, wait_until
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_namespace, an_object
-from tests.real.worlds import create, wait_until
 
 ACTIVATOR, NODE, POD, OTHER_POD = "198.18.2.200", "198.18.2.201", "198.18.2.202", "198.18.2.203"
 SPECIAL = [

@@ -13,7 +13,7 @@ import pytest
 
 from tests.activator.in_cluster import ActivatorProcess, our_slices
 from tests.activator.live_services import PATIENCE, LiveServices, accepts, ask, is_consistent, run
-from tests.real.worlds import deployment_path, wait_until
+from tests.real.cluster import deployment_path, wait_until
 
 pytestmark = pytest.mark.soak
 

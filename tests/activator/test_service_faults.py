@@ -28,10 +28,10 @@ from tests.activator.live_services import (
 )
 from tests.real import faults
 from tests.real.api import ApiError
+from tests.real.cluster import create, deployment_path, scale, wait_until
 from tests.real.objects import a_deployment, an_object
 from tests.real.proxy import Proxy, Request
 from tests.real.service_network import POD_PORT
-from tests.real.worlds import create, deployment_path, scale, wait_until
 
 pytestmark = pytest.mark.soak
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.activator.in_cluster import ActivatorProcess, our_slices
 from tests.activator.live_services import PATIENCE, LiveServices, accepts, ask
-from tests.real.worlds import wait_until
+from tests.real.cluster import wait_until
 
 OUTAGE_PATIENCE = 900
 """The same while an API server ends, is away and starts again: all that may take its time on a busy machine."""

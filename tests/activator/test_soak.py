@@ -23,9 +23,9 @@ import pytest
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from tests.activator.idle_services import forget, idle_deployment, idle_service, idle_services
 from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
+from tests.real.cluster import deployment_path, replicas_of, wait_until
 from tests.real.control_plane import ControlPlane
 from tests.real.network_namespace import NODE
-from tests.real.worlds import deployment_path, replicas_of, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.real]
 

@@ -19,10 +19,10 @@ from reconciler.errors import ForbiddenError
 from tests.activator.in_cluster import OWN, always_idle, install
 from tests.pipeline.calls import Folder
 from tests.real.api import JSON_PATCH, ApiError
+from tests.real.cluster import create, deployment_path, replicas_of
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_service, an_object
-from tests.real.worlds import create, deployment_path, replicas_of
 
 IDLED_AT = "idling.kubernetes.io/idled-at"
 TARGETS = "idling.kubernetes.io/unidle-targets"

@@ -23,7 +23,7 @@ from reconciler.pipeline import RunRequest, plan
 from reconciler.policy.types import PolicySet
 from reconciler.report.text import render_text
 from tests.forecast.nights import a_deployment, a_service
-from tests.forecast.worlds import document, first_of, policy_set
+from tests.forecast.random_fleets import document, first_of, policy_set
 
 T = TypeVar("T")
 SIZES = (1_000, 10_000, 100_000)

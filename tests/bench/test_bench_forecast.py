@@ -13,7 +13,7 @@ from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast
 from tests.bench.measure import SHARES, Work, measured
 from tests.forecast.nights import a_deployment, a_service
-from tests.forecast.worlds import document, first_of, policy_set
+from tests.forecast.random_fleets import document, first_of, policy_set
 
 # The time of the processor, as others may be using the machine, and as the command line runs: without the collector.
 pytestmark = [pytest.mark.bench, pytest.mark.benchmark(disable_gc=True, timer=time.process_time)]

@@ -48,8 +48,8 @@ def a_fleet(folder: Path, planes: dict[str, ControlPlane]) -> LiveFleet:
 
 
 def filled(plane: ControlPlane, deployments: int, replicas: int) -> None:
+    from tests.real.cluster import create
     from tests.real.objects import a_namespace, a_node, many_deployments
-    from tests.real.worlds import create
 
     create(plane.api, [a_namespace("load"), a_namespace("reconciler"), a_node("node")])
     create(plane.api, many_deployments(deployments, replicas), "load")
@@ -58,8 +58,8 @@ def filled(plane: ControlPlane, deployments: int, replicas: int) -> None:
 @pytest.fixture(scope="module", params=SIZES)
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveFleet, int]]:
     """A cluster with that many Deployments, and five times as many pods that run."""
+    from tests.real.cluster import wait_for_pods
     from tests.real.control_plane import ControlPlane
-    from tests.real.worlds import wait_for_pods
 
     with missing_part_skips(), ControlPlane(tmp_path_factory.mktemp("loaded")) as plane:
         filled(plane, request.param, PODS_OF_EACH)

@@ -15,7 +15,7 @@ from reconciler.report.html import render_html
 from reconciler.report.markdown import render_markdown
 from reconciler.report.text import render_text
 from tests.bench.measure import SHARES, Work, measured
-from tests.bench.worlds import write_nightly, write_snapshot
+from tests.bench.sized_input import write_nightly, write_snapshot
 
 pytestmark = pytest.mark.bench
 DEPLOYMENTS = 2_000

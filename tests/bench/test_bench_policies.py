@@ -11,7 +11,7 @@ from yaml import CSafeLoader
 from reconciler.policy.load import check_policies
 from reconciler.policy.schemas import validator_of
 from tests.bench.measure import SHARES, Work, measured
-from tests.bench.worlds import write_policies, write_tenants
+from tests.bench.sized_input import write_policies, write_tenants
 
 pytestmark = pytest.mark.bench
 POLICIES = 1_000

@@ -9,9 +9,9 @@ import pytest
 
 from reconciler.forecast.timelines import Forecast
 from tests.bench.measure import SHARES, Work, measured
+from tests.forecast.random_fleets import policy_set
 from tests.forecast.replays import FLEET, QUERY, START, STEP, WINDOW, a_policy, opened_of, replayed
 from tests.forecast.traffic import OFFICE, calls, history_of
-from tests.forecast.worlds import policy_set
 
 # One process does all of it here; the command line gives half of it to another one.
 pytestmark = [pytest.mark.bench, pytest.mark.benchmark(disable_gc=True, timer=time.process_time)]

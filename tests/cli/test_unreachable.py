@@ -21,7 +21,7 @@ import pytest
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig, an_exec_plugin
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import fleet
-from tests.real.worlds import wait_until
+from tests.real.cluster import wait_until
 
 
 def reached_by(kubeconfig: str) -> str:

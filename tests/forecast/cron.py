@@ -20,7 +20,7 @@ from reconciler.model import ObjectRef
 from reconciler.pipeline import Control, RunRequest, apply, plan
 from reconciler.policy.types import PolicySet
 from reconciler.world import open_world
-from tests.forecast.worlds import NAMES, NAMESPACES, TICK, RandomFleet, first_of
+from tests.forecast.random_fleets import NAMES, NAMESPACES, TICK, RandomFleet, first_of
 
 Workload = tuple[str, str, str, str]
 """Cluster, namespace, kind and name."""

@@ -10,7 +10,7 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Forecast, forecast
-from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
+from tests.forecast.random_fleets import RecordedRequests, document, first_of, policy_set
 from tests.real import objects as manifests
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)

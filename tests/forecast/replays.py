@@ -16,8 +16,8 @@ from reconciler.forecast.replay import replay
 from reconciler.forecast.timelines import Forecast
 from reconciler.policy.types import PolicySet
 from tests.forecast.nights import a_deployment, a_service
+from tests.forecast.random_fleets import document, first_of
 from tests.forecast.traffic import NOISE, OFFICE, PARIS, SHOP, Calls, Shape
-from tests.forecast.worlds import document, first_of
 
 START = datetime(2026, 10, 23, tzinfo=UTC)  # the clocks go back on the 25th
 STEP = timedelta(minutes=10)

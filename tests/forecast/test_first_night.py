@@ -20,7 +20,7 @@ from reconciler.forecast.reach import first_night, night_lines
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.policy.types import PolicySet
 from tests.forecast.platform import argo_cd, kube_prometheus
-from tests.forecast.worlds import document, first_of, policy_set
+from tests.forecast.random_fleets import document, first_of, policy_set
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling, workload
 from tests.pipeline.teams import MORNING, SLEEP, two_teams

@@ -29,6 +29,7 @@ from reconciler.forecast.timelines import Forecast
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
+from tests.forecast.random_fleets import document, first_of, policy_set
 from tests.forecast.replays import (
     FLEET,
     QUERY,
@@ -42,7 +43,6 @@ from tests.forecast.replays import (
     replayed,
 )
 from tests.forecast.traffic import OFFICE, Calls, calls, history_of
-from tests.forecast.worlds import document, first_of, policy_set
 from tests.laws import share_of
 
 

@@ -30,7 +30,7 @@ from reconciler.plan.filters import Filters
 from reconciler.policy.compiled import PolicyChanges, PolicyFieldChange, Renamed
 from reconciler.policy.types import PolicySet
 from reconciler.report.markdown import LONGEST_TEXT
-from tests.forecast.worlds import RecordedRequests, document, first_of, policy_set
+from tests.forecast.random_fleets import RecordedRequests, document, first_of, policy_set
 from tests.pipeline.calls import Folder, Said
 from tests.report.rendered import page_of_markdown
 

@@ -17,7 +17,7 @@ from reconciler.forecast.review_report import render_text
 from reconciler.forecast.timelines import Forecast
 from reconciler.policy.types import PolicySet
 from tests.forecast.cron import CronFolder, Steps, Workload, key_of, steps_of
-from tests.forecast.worlds import STARTS, edited, policy_set, random_fleet, ticks
+from tests.forecast.random_fleets import STARTS, edited, policy_set, random_fleet, ticks
 from tests.pipeline.calls import Folder
 
 DAYS = timedelta(days=7)

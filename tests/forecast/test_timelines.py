@@ -19,7 +19,7 @@ from reconciler.pod_requests import PodRequests, requests_of
 from reconciler.policy.compiled import policy_changes
 from reconciler.policy.types import PolicySet, Prices
 from tests.forecast.nights import FLEET, FRIDAY, NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
-from tests.forecast.worlds import document, first_of, policy_set
+from tests.forecast.random_fleets import document, first_of, policy_set
 
 WEB = [a_deployment("web"), a_service("web")]
 WEB_REF = ObjectRef("a", "dev", "Deployment", "web", "apps")

@@ -40,8 +40,8 @@ from reconciler.http.errors import (
 from reconciler.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
 from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, hang, headers_in
+from tests.real.cluster import wait_until
 from tests.real.faults import gzipped_zeros
-from tests.real.worlds import wait_until
 
 QUICK = RetryPolicy(first_pause=0.01)
 

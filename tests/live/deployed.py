@@ -22,8 +22,8 @@ import yaml
 from reconciler.backends.patched_values import patched
 from reconciler.model import PatchOperation
 from tests.real.api import APPLY_PATCH, MERGE_PATCH, Api, ApiError, Object
+from tests.real.cluster import Paths, create_missing, wait_until
 from tests.real.objects import a_deployment, manifests
-from tests.real.worlds import Paths, create_missing, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

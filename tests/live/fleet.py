@@ -16,9 +16,9 @@ import yaml
 from tests.live import deployed
 from tests.pipeline.calls import Said
 from tests.real.api import Object
+from tests.real.cluster import Paths, create
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_namespace
-from tests.real.worlds import Paths, create
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

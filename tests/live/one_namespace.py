@@ -7,9 +7,9 @@ from __future__ import annotations
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import Api, Object
+from tests.real.cluster import create_missing, deployment_path, replicas_of
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_namespace
-from tests.real.worlds import create_missing, deployment_path, replicas_of
 
 NIGHTS = "Mon-Sun 20:00-07:00"
 

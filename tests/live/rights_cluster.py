@@ -13,6 +13,7 @@ from tests.live.deployed import APPLY, OPEN, OWN
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, policy, template
 from tests.real.api import Api, ApiError, Object
+from tests.real.cluster import create, create_missing
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import (
     CLONE_SET,
@@ -33,7 +34,6 @@ from tests.real.objects import (
     with_metadata,
     within,
 )
-from tests.real.worlds import create, create_missing
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

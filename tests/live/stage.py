@@ -27,10 +27,10 @@ from tests.live.children import called
 from tests.pipeline.calls import Folder, Said
 from tests.real import faults
 from tests.real.api import JSON_PATCH, Api, Object
+from tests.real.cluster import create, create_missing
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_namespace, status_of
 from tests.real.proxy import Fault, Matching, Proxy, Request, Rule, is_any
-from tests.real.worlds import create, create_missing
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

@@ -17,10 +17,10 @@ from tests.live.forbidden_writes import Attempt
 from tests.pipeline.calls import Folder
 from tests.real import faults
 from tests.real.api import Api, Object
+from tests.real.cluster import create, create_missing, deployment_path
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.proxy import Proxy, Request
-from tests.real.worlds import create, create_missing, deployment_path
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

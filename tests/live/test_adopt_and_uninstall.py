@@ -25,10 +25,10 @@ from tests.laws import share_of
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling, placed, target_ref
 from tests.real.api import Api, Object
+from tests.real.cluster import create, create_missing, wait_for_ready, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.objects import a_crd, a_cron_job, a_deployment, a_namespace, a_node, a_service, an_autoscaler, an_object
-from tests.real.worlds import create, create_missing, wait_for_ready, wait_until
 
 _KINDS = {
     "deployments": "apps/v1",

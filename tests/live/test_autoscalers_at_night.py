@@ -14,11 +14,11 @@ from tests.live import deployed
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import Object
+from tests.real.cluster import create, replicas_of, wait_until
 from tests.real.control_plane import CONTROLLERS, ControlPlane
 from tests.real.external_metrics import ExternalMetrics, an_external_autoscaler
 from tests.real.fixtures import started
 from tests.real.objects import a_deployment, a_namespace
-from tests.real.worlds import create, replicas_of, wait_until
 
 pytestmark = pytest.mark.real
 

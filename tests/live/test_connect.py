@@ -20,12 +20,12 @@ from tests.live import deployed
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import APP_AT_NIGHT, ONE_CLUSTER, documents, fleet
 from tests.real.api import Api, ApiError
+from tests.real.cluster import Paths, create_missing, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import manifests
 from tests.real.tokens import claims, signed
-from tests.real.worlds import Paths, create_missing, wait_until
 
 pytestmark = pytest.mark.real
 

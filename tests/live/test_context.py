@@ -10,10 +10,10 @@ import pytest
 from reconciler.backends.kubernetes.rights import RIGHTS, role_rules
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import fleet, idling
+from tests.real.cluster import allow, create
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_service
-from tests.real.worlds import allow, create
 
 NIGHT = "2035-11-20T23:00:00Z"
 POLICIES = idling('namespaces: {include: ["test-*"]}, services: {}', name="idle-nights")

@@ -24,10 +24,10 @@ from reconciler.policy.types import Freeze
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import APPLY_PATCH
+from tests.real.cluster import RBAC, create, deployment_path
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_service, an_autoscaler, an_object, within
-from tests.real.worlds import RBAC, create, deployment_path
 
 SOON = ("--request-timeout", "5")
 """What does not answer is tried again for so long; what does answers sooner, on a busy machine too."""

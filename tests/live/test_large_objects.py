@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.manifests import TWO_CLUSTERS
+from tests.real.cluster import create, create_missing, replicas_of
 from tests.real.objects import a_deployment, a_namespace
-from tests.real.worlds import create, create_missing, replicas_of
 
 if TYPE_CHECKING:
     from tests.live.stage import Stage

@@ -18,9 +18,9 @@ from reconciler.errors import ForbiddenError
 from reconciler.model import ObjectRef, PatchOperation, ServiceAccount, Write
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
+from tests.real.cluster import create
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_deployment, a_service
-from tests.real.worlds import create
 
 NIGHT = datetime(2035, 11, 20, 23, 0, tzinfo=UTC)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.live.one_namespace import OneNamespace
 from tests.real.api import APPLY_PATCH, Object
+from tests.real.cluster import create, create_missing, wait_for_ready
 from tests.real.objects import (
     SCALED_OBJECT,
     a_cron_job,
@@ -18,7 +19,6 @@ from tests.real.objects import (
     for_deployment,
     with_metadata,
 )
-from tests.real.worlds import create, create_missing, wait_for_ready
 
 GIT = "argocd-controller"
 MONDAY = date(2035, 11, 19)

@@ -18,13 +18,13 @@ from tests.live import deployed
 from tests.pipeline.calls import Folder
 from tests.real import certificates
 from tests.real.api import MERGE_PATCH, Api, Object
+from tests.real.cluster import create, pods_of, replicas_of, scale, wait_for_ready, wait_until
 from tests.real.control_plane import ControlPlane
 from tests.real.external_metrics import ExternalMetrics, an_external_autoscaler
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, a_node, manifests
 from tests.real.processes import Process, answers, free_port
-from tests.real.worlds import create, pods_of, replicas_of, scale, wait_for_ready, wait_until
 
 pytestmark = pytest.mark.real
 COST = "controller.kubernetes.io/pod-deletion-cost"

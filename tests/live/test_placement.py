@@ -16,8 +16,17 @@ import yaml
 from tests.live.fleet import LiveFleet
 from tests.pipeline.calls import Folder, Said
 from tests.real.api import Api, Object
+from tests.real.cluster import (
+    Refusal,
+    create,
+    create_missing,
+    deployment_path,
+    pods_of,
+    refuse,
+    replicas_of,
+    wait_until,
+)
 from tests.real.objects import a_deployment, a_namespace, a_node, a_pod_template, a_quota
-from tests.real.worlds import Refusal, create, create_missing, deployment_path, pods_of, refuse, replicas_of, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.live.one_namespace import OneNamespace
+from tests.real.cluster import create, wait_for_ready, wait_until
 from tests.real.objects import a_deployment, an_object
-from tests.real.worlds import create, wait_for_ready, wait_until
 
 NIGHT = "2035-11-20T23:00:00Z"
 TARGETS = "idling.kubernetes.io/unidle-targets"

@@ -15,8 +15,8 @@ import pytest
 from tests.live import deployed
 from tests.live.fleet import LiveFleet, fill
 from tests.real.api import Api
+from tests.real.cluster import create, pods_of, wait_until
 from tests.real.objects import a_node
-from tests.real.worlds import create, pods_of, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

@@ -12,9 +12,9 @@ from tests.live import deployed, rights_cluster
 from tests.live.deployed import APPLY, PLAN
 from tests.live.rights_cluster import RightsCluster
 from tests.pipeline.calls import Folder
+from tests.real.cluster import Paths, create_missing, deployment_path, wait_until
 from tests.real.fixtures import started
 from tests.real.objects import manifests
-from tests.real.worlds import Paths, create_missing, deployment_path, wait_until
 
 pytestmark = pytest.mark.real
 

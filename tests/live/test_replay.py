@@ -18,10 +18,10 @@ from tests.forecast.replays import FLEET, SHAPES, Past, a_policy
 from tests.forecast.traffic import NOISE, OFFICE, SCRAPE, SHOP, Calls, calls
 from tests.pipeline.calls import Folder
 from tests.real.api import Api
+from tests.real.cluster import create
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.objects import a_deployment, a_namespace, a_service, within
 from tests.real.prometheus import Prometheus, Series, every
-from tests.real.worlds import create
 
 START = datetime(2035, 10, 12, tzinfo=UTC)  # after the API server made the objects; the clocks go back on the 28th
 EARLIER = timedelta(hours=2)

@@ -22,10 +22,10 @@ from tests.live.rights_cluster import RightsCluster
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet
 from tests.real.api import MERGE_PATCH, Api, ApiError
+from tests.real.cluster import create_missing, deployment_path
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import an_object, manifests
-from tests.real.worlds import create_missing, deployment_path
 
 pytestmark = pytest.mark.real
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.live.one_namespace import OneNamespace
 from tests.real.api import Object
+from tests.real.cluster import create, wait_for_ready, wait_until
 from tests.real.objects import a_deployment, a_service
-from tests.real.worlds import create, wait_for_ready, wait_until
 
 NIGHT = "2035-11-20T23:00:00Z"
 LATER = "2035-11-20T23:10:00Z"

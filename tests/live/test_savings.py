@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.live.one_namespace import OneNamespace
+from tests.real.cluster import create, wait_until
 from tests.real.objects import a_deployment
-from tests.real.worlds import create, wait_until
 
 START = datetime.fromisoformat("2035-11-19T12:00:00+00:00")
 REPLICAS = {"web": 3, "api": 2}

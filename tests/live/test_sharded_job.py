@@ -11,9 +11,9 @@ from tests.live.deployed import CRON_JOB, DEPLOY, patched_by
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import fleet
 from tests.real.api import Object
+from tests.real.cluster import create, wait_until
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import an_object, manifests
-from tests.real.worlds import create, wait_until
 
 SHARDS = 8
 INDEX = "batch.kubernetes.io/job-completion-index"

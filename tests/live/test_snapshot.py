@@ -18,6 +18,7 @@ from reconciler.workload_kinds import WorkloadKind
 from tests.live import everything
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, placed, policy, template, weights
+from tests.real.cluster import allow, create, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
@@ -34,7 +35,6 @@ from tests.real.objects import (
     owned_by,
     within,
 )
-from tests.real.worlds import allow, create, wait_until
 
 NOW = "2035-11-20T23:00:00Z"
 SECRET = "c2VjcmV0LW9mLXRoZS1zaG9w"  # in base64

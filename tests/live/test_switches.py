@@ -25,11 +25,11 @@ from tests.live.stage import CHILDREN, Run
 from tests.live.switched import NAMESPACE, as_stated, switch_of
 from tests.pipeline.calls import Folder
 from tests.real.api import APPLY_PATCH, JSON_PATCH, Api, Object
+from tests.real.cluster import Paths, create, create_missing
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_crd, a_namespace, an_object
 from tests.real.proxy import Fault, Proxy, is_write
-from tests.real.worlds import Paths, create, create_missing
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

@@ -24,12 +24,12 @@ from tests.pipeline.calls import Folder, Said
 from tests.pipeline.refused_policies import EMPTY, REFUSED
 from tests.pipeline.teams import FILES, NAMESPACES, with_accounts
 from tests.real.api import Object
+from tests.real.cluster import RBAC, Paths, create, create_missing, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests, with_metadata
 from tests.real.proxy import Exchange, Proxy
-from tests.real.worlds import RBAC, Paths, create, create_missing, wait_until
 
 pytestmark = pytest.mark.real
 

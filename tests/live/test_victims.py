@@ -16,8 +16,8 @@ import yaml
 
 from tests.live.fleet import LiveFleet
 from tests.real.api import Api, Object
+from tests.real.cluster import create, create_missing, pods_of, wait_for_ready, wait_until
 from tests.real.objects import a_deployment, a_namespace
-from tests.real.worlds import create, create_missing, pods_of, wait_for_ready, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

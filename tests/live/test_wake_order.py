@@ -7,8 +7,8 @@ import pytest
 from tests.live.one_namespace import OneNamespace
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import Object
+from tests.real.cluster import create, wait_for_ready, wait_until
 from tests.real.objects import a_deployment
-from tests.real.worlds import create, wait_for_ready, wait_until
 
 NIGHT, MORNING = "2035-11-20T23:00:00Z", "2035-11-21T08:00:00Z"
 SLOW = {"reconciler.test/ready-after": "4s"}

@@ -13,11 +13,11 @@ from tests.live import deployed
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import ONE_CLUSTER
 from tests.real.api import MERGE_PATCH as MERGE
+from tests.real.cluster import RBAC, create_missing, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import manifests
-from tests.real.worlds import RBAC, create_missing, wait_until
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ How tests use it (the fixtures are in `fixtures.py` and known to all tests):
 
     def test_one(control_plane, namespace):     # everything runs; shared by the tests of a worker, three large nodes
         api = control_plane.api                 # a plain JSON client with all rights, see api.py
-        web = a_deployment("web", replicas=3)   # objects.py; worlds.py creates and waits
+        web = a_deployment("web", replicas=3)   # objects.py; cluster.py creates and waits
         create(api, [web], namespace)
         wait_for_ready(api, namespace, "web", 3)
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.real import certificates
 from tests.real.api import Object
+from tests.real.cluster import create_missing, wait_until
 from tests.real.objects import an_object
-from tests.real.worlds import create_missing, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

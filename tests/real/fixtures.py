@@ -131,9 +131,9 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
 
     It serves CloneSets from the beginning, so that no test depends on which others ran before it.
     """
+    from tests.real.cluster import create
     from tests.real.control_plane import API_ONLY, ControlPlane
     from tests.real.objects import CLONE_SET
-    from tests.real.worlds import create
 
     with started(ControlPlane(tmp_path_factory.mktemp("api-server"), API_ONLY)) as plane:
         create(plane.api, [CLONE_SET])
@@ -143,9 +143,9 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A whole control plane, shared by the tests of this worker, with three nodes that are never full."""
+    from tests.real.cluster import create
     from tests.real.control_plane import ControlPlane
     from tests.real.objects import a_node
-    from tests.real.worlds import create
 
     with started(ControlPlane(tmp_path_factory.mktemp("control-plane"))) as plane:
         create(plane.api, [a_node(f"shared-{number}") for number in (1, 2, 3)])

@@ -24,12 +24,12 @@ from typing import Any
 from tests.real import network_namespace
 from tests.real.api import APPLY_PATCH, ApiError, Object
 from tests.real.binaries import binary
+from tests.real.cluster import create, wait_until
 from tests.real.control_plane import CONTROLLERS, SCHEDULER, ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.network_namespace import NamespaceMissingError
 from tests.real.objects import a_deployment, an_object
 from tests.real.processes import Process, StartError, answers, free_port
-from tests.real.worlds import create, wait_until
 
 POD_PORT = 8080
 SERVICE_ADDRESSES = "10.0.0.0/16,fd00:10:96::/112"

@@ -17,7 +17,7 @@ from reconciler.activator.context import ActivatorMetrics
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.report.metrics import Measured, open_metrics_text, render_metrics
 from tests.forecast.nights import a_deployment
-from tests.forecast.worlds import RandomFleet
+from tests.forecast.random_fleets import RandomFleet
 from tests.real.prometheus import Prometheus, Series
 from tests.report.metrics_in_source import metrics_in_source
 

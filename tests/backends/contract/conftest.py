@@ -20,7 +20,7 @@ from reconciler.backends.snapshot.folder import FileLock
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.connection_settings import ClusterConnection
 from tests.backends.folders import last_names_first
-from tests.real.worlds import create, wait_until
+from tests.real.cluster import create, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

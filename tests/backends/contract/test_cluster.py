@@ -22,7 +22,7 @@ from reconciler.model import ObjectRef, Workload, Write
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.contract.conftest import Place
 from tests.backends.folders import BUILT_IN, a_manifest, patch
-from tests.real.worlds import wait_until
+from tests.real.cluster import wait_until
 
 ANNOTATIONS = "/metadata/annotations"
 REPLICA_SETS = BUILT_IN["ReplicaSet"]

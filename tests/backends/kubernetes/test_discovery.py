@@ -13,8 +13,8 @@ from reconciler.errors import ForbiddenError, StaleError
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.kubernetes.live import opened, requests_to, scaled
+from tests.real.cluster import create, served_meanwhile
 from tests.real.objects import a_crd, a_deployment, an_object
-from tests.real.worlds import create, served_meanwhile
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

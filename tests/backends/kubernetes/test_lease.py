@@ -22,8 +22,8 @@ from reconciler.errors import LockHeldError, LockLostError, NotFoundError, Unrea
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.time_limit import Clock, TimeLimit
 from tests.real import faults
+from tests.real.cluster import wait_until
 from tests.real.proxy import Proxy
-from tests.real.worlds import wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

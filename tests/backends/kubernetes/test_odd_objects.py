@@ -15,9 +15,9 @@ from reconciler.http.client import HttpResponse
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 from tests.backends.kubernetes.live import opened
 from tests.real import faults
+from tests.real.cluster import create, served_meanwhile
 from tests.real.objects import a_crd, a_deployment, an_object, with_metadata
 from tests.real.proxy import Proxy, Request
-from tests.real.worlds import create, served_meanwhile
 
 if TYPE_CHECKING:
     from pathlib import Path

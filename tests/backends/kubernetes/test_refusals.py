@@ -9,8 +9,8 @@ import pytest
 from reconciler.errors import ForbiddenError, InvalidError, RefusedError
 from reconciler.model import ObjectRef, Write
 from tests.backends.kubernetes.live import opened, scaled
+from tests.real.cluster import Refusal, create, deployment_path, refuse, replicas_of, wait_until
 from tests.real.objects import a_deployment, a_quota, an_object
-from tests.real.worlds import Refusal, create, deployment_path, refuse, replicas_of, wait_until
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane

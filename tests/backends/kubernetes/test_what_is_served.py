@@ -20,9 +20,9 @@ from reconciler.workload_kinds import WorkloadKind
 from tests.backends.kubernetes.live import opened, requests_to
 from tests.builders import a_fleet, a_policy_set
 from tests.real import faults
+from tests.real.cluster import create, served_meanwhile, wait_until_unserved
 from tests.real.objects import a_crd, a_service, an_object
 from tests.real.proxy import Proxy, Request
-from tests.real.worlds import create, served_meanwhile, wait_until_unserved
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Small worlds on real control planes: create the objects of `objects.py`, wait for what the cluster makes of them."""
+"""Objects on a real control plane: create those of `objects.py`, and wait for what the cluster makes of them."""
 
 from __future__ import annotations
 
