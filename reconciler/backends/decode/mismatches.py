@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct, inspect
 
 from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate
+from reconciler.backends.decode.values import decoded_value
 from reconciler.errors import Problem
 from reconciler.messages import nearest
 from reconciler.yaml.documents import Document
 
+S = TypeVar("S", bound=Struct)
 FieldPath = tuple[str | int, ...]
 
 _type_info = lru_cache(inspect.type_info)
@@ -29,7 +32,7 @@ _WORDS: dict[type, tuple[type, str]] = {
 
 class Mismatch(Struct, frozen=True):
     """What stands at `path`, and what was expected there. `missing`: nothing stands there. `unknown`: it is a field
-    that nobody knows, and these words say what else it may be.
+    that nobody knows, and these words say what else it may be. `error`: what the decoder says where we know no more.
     """
 
     path: FieldPath
@@ -37,11 +40,12 @@ class Mismatch(Struct, frozen=True):
     expected: str
     missing: bool = False
     unknown: str = ""
+    error: str = ""
 
     def words(self, secret: bool = False) -> str:
         """Return "is X, expected Y"; without the value itself where it is `secret`."""
-        if self.unknown:
-            return f"unknown field{self.unknown}"
+        if self.unknown or self.error:
+            return f"unknown field{self.unknown}" if self.unknown else f"is malformed: {self.error}"
         return f"is {'missing' if self.missing else json_words(self.found, secret)}, expected {self.expected}"
 
 
@@ -76,6 +80,14 @@ def problem_at(document: Document, path: FieldPath, words: str, *, outer: FieldP
     """
     line, column = document.place((*outer, *path), key=key)
     return Problem(document.file, line, column, json_path(path), words)
+
+
+def read_as(shape: type[S], value: Any) -> S | list[Mismatch]:
+    """Return parsed JSON or YAML as `shape`, or all that is wrong with it."""
+    try:
+        return decoded_value(shape, value)
+    except msgspec.ValidationError as error:
+        return mismatches(value, shape) or [Mismatch((), value, "", error=str(error))]
 
 
 def mismatches(value: Any, shape: type[Struct]) -> list[Mismatch]:

@@ -18,8 +18,8 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.backends.decode.mismatches import mismatches, problem_at
-from reconciler.backends.decode.values import Wire, decoded_value
+from reconciler.backends.decode.mismatches import problem_at, read_as
+from reconciler.backends.decode.values import Wire
 from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotError
 from reconciler.messages import printable
 from reconciler.time_limit import TimeLimit
@@ -111,14 +111,12 @@ def read_side_file(directory: Path, name: str, root: str | Path, shape: type[W])
         many = Problem(path, 1, 1, "", f"holds {len(read.found)} documents, expected one")
         return SideFile(problems=read.problems or [many])
     document = read.found[0]
-    try:
-        return SideFile(decoded_value(shape, document.value), document)
-    except msgspec.ValidationError as error:
-        wrong = [
-            problem_at(document, mismatch.path, mismatch.words(), key=bool(mismatch.unknown))
-            for mismatch in mismatches(document.value, shape)
-        ]
-        return SideFile(problems=wrong or [Problem(path, 1, 1, "", f"is malformed: {error}")])
+    value = read_as(shape, document.value)
+    if not isinstance(value, list):
+        return SideFile(value, document)
+    return SideFile(
+        problems=[problem_at(document, wrong.path, wrong.words(), key=bool(wrong.unknown)) for wrong in value]
+    )
 
 
 def is_manifest_name(name: str) -> bool:

@@ -7,13 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import msgspec
-
 from reconciler.backends.decode.metadata import Metadata, Object, OwnerReference, controller_of
-from reconciler.backends.decode.mismatches import FieldPath, json_words, mismatches, problem_at
+from reconciler.backends.decode.mismatches import FieldPath, json_words, problem_at, read_as
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, Custom
-from reconciler.backends.decode.values import decoded_value
 from reconciler.backends.patched_values import equal, value_below
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group
@@ -165,10 +162,9 @@ class Index:
         scale = self.scales.get((entry.group, entry.kind))
         if scale is None or not isinstance(entry.decoded, Named):
             return []
-        try:
-            decoded = decoded_value(Custom, entry.value)
-        except msgspec.ValidationError:
-            return [(mismatch.path, mismatch.words()) for mismatch in mismatches(entry.value, Custom)]
+        decoded = read_as(Custom, entry.value)
+        if isinstance(decoded, list):
+            return [(mismatch.path, mismatch.words()) for mismatch in decoded]
         found = None if scale.is_switch else value_below(entry.value, scale.replicas_path)
         if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
             return [(scale.replicas_path, f"is {json_words(found)}, expected a whole number of at least 0")]

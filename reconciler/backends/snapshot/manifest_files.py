@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct, field
 
 from reconciler.backends.decode.metadata import OwnerReference
-from reconciler.backends.decode.mismatches import FieldPath, mismatches, problem_at
+from reconciler.backends.decode.mismatches import FieldPath, problem_at, read_as
 from reconciler.backends.decode.shapes import SHAPES
-from reconciler.backends.decode.values import NonEmptyText, Wire, decoded_value
+from reconciler.backends.decode.values import NonEmptyText, Wire
 from reconciler.backends.patched_values import equal
 from reconciler.errors import Problem, RefusedError
 from reconciler.yaml.documents import Document
@@ -143,27 +143,16 @@ def entry_of(value: Any, api_version: str = "", kind: str = "") -> ManifestEntry
     if not isinstance(value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
     type_meta = with_type_meta(value, api_version, kind)
-    try:
-        decoded_value(TypeMeta, type_meta)
-    except msgspec.ValidationError as error:
-        return _faults(type_meta, TypeMeta, error)
-    version, kind = str(type_meta["apiVersion"]), str(type_meta["kind"])
+    read = read_as(TypeMeta, type_meta)
+    if isinstance(read, list):
+        return [(mismatch.path, mismatch.words()) for mismatch in read]
+    version, kind = read.api_version, read.kind
     if version.rpartition("/")[0] in _NOT_FOR_CLUSTERS:
         return None
-    shape = SHAPES.get((api_group(version, kind), kind), Named)
-    try:
-        decoded = decoded_value(shape, value)
-    except msgspec.ValidationError as error:
-        return _faults(value, shape, error, secret=kind == "Secret")
+    decoded = read_as(SHAPES.get((api_group(version, kind), kind), Named), value)
+    if isinstance(decoded, list):
+        return [(mismatch.path, mismatch.words(secret=kind == "Secret")) for mismatch in decoded]
     return ManifestEntry(value, version, kind, decoded)
-
-
-def _faults(
-    value: Any, shape: type[Struct], error: msgspec.ValidationError, *, secret: bool = False
-) -> list[tuple[FieldPath, str]]:
-    """Return the paths and words of all that is wrong with `value`, in the decoder's own words where we know none."""
-    found = [(mismatch.path, mismatch.words(secret)) for mismatch in mismatches(value, shape)]
-    return found or [((), f"is malformed: {error}")]
 
 
 def with_type_meta(value: dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
