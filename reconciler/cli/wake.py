@@ -74,9 +74,7 @@ def wake_command(options: WakeOptions) -> int:
     terminal_or(not asks, "wake")
     world = options.world(found)
     state = observe(PolicySet(found), world.sources, readers=world.readers)
-    until = _awake_until(options.now, options.awake_for)
-    waking = _RequestedWake(name, (), requests(options.now, until), any_fleet=options.any_fleet)
-    waking = waking.looked_up(found, state, Run(options.now))
+    waking = _RequestedWake.of(options, found, state, name)
     check_looked(waking.found, state, name, subject)
     asks = asks or (len(waking.found) > MANY and sys.stdin.isatty() and not options.auto_approve)
     approval = Approval(options.output, options, ask=asks)
@@ -119,14 +117,16 @@ class _RequestedWake(Struct, frozen=True):
     wanted: Mapping[str, str]
     any_fleet: bool = False
 
-    def looked_up(self, fleet: Fleet, state: ObservedState, run: Run) -> _RequestedWake:
-        """Return it with what is found; what is awake is not asked to wake, only kept awake where that is wanted."""
-        fleet = of_every_fleet(fleet, state) if self.any_fleet else fleet
-        asleep = idle_workloads(fleet, state, run, self.name.matches)
-        if asleep or EXCLUDE_UNTIL not in self.wanted:
-            return replace(self, found=asleep)
-        wanted = {EXCLUDE_UNTIL: self.wanted[EXCLUDE_UNTIL]}
-        return replace(self, found=awake(state, self.name), wanted=wanted)
+    @classmethod
+    def of(cls, options: WakeOptions, fleet: Fleet, state: ObservedState, name: ObjectArgument) -> _RequestedWake:
+        """Return it for `name`; what is awake is not asked to wake, only kept awake where that is wanted."""
+        until, any_fleet = _awake_until(options.now, options.awake_for), options.any_fleet
+        stays = {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
+        fleet = of_every_fleet(fleet, state) if any_fleet else fleet
+        asleep = idle_workloads(fleet, state, Run(options.now), name.matches)
+        if asleep or not stays:
+            return cls(name, asleep, {WAKE_REQUESTED_AT: format_time(options.now), **stays}, any_fleet)
+        return cls(name, awake(state, name), stays, any_fleet)
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         asked = {ref for idle in self.found for ref in (idle.asked.ref, *idle.wakes)}
@@ -158,11 +158,6 @@ def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: Obje
     check_there(state, name, subject)
     keeps = "; --for keeps a Service, or a workload that nothing owns, awake for longer"
     raise UsageError(f"{subject}: {f'is not idle{keeps}' if name.name else 'nothing below it is idle'}")
-
-
-def requests(now: datetime, until: datetime | None) -> dict[str, str]:
-    """Return the annotations that ask for a wake; `until`: and keep awake so long."""
-    return {WAKE_REQUESTED_AT: format_time(now), **({} if until is None else {EXCLUDE_UNTIL: format_time(until)})}
 
 
 def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[ExitCode]:
