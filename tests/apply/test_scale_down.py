@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,8 +38,8 @@ def assert_clean(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> None:
-    world = a_world(tmp_path, kind, pods=ZONED, to=3)
+def test_zone_balanced_takes_what_the_zones_say(kind: str) -> None:
+    world = a_world(kind, pods=ZONED, to=3)
     decisions, [outcome] = world.run()
     assert decisions[0].victims is not None
     assert decisions[0].victims.pods == ("web-2", "web-3", "web-4")
@@ -62,10 +61,10 @@ def test_zone_balanced_takes_what_the_zones_say(tmp_path: Path, kind: str) -> No
     ],
 )
 def test_what_the_controller_has_no_setting_for_is_done_by_deletion_costs(
-    tmp_path: Path, kind: str, fields: dict[str, Any], left: list[str]
+    kind: str, fields: dict[str, Any], left: list[str]
 ) -> None:
     """To base 2 all six have one scale, and the controller would take web-0, web-1 and web-2 by their uids."""
-    world = a_world(tmp_path, kind, pods=[{"days": days} for days in (12, 11, 10, 9, 8, 7)], to=3, **fields)
+    world = a_world(kind, pods=[{"days": days} for days in (12, 11, 10, 9, 8, 7)], to=3, **fields)
     decisions, [outcome] = world.run()
     assert decisions[0].victims is not None
     assert decisions[0].victims.certain
@@ -76,8 +75,8 @@ def test_what_the_controller_has_no_setting_for_is_done_by_deletion_costs(
 
 
 @pytest.mark.parametrize("kind", KINDS_WITH_COSTS)
-def test_without_zones_no_costs_are_written(tmp_path: Path, kind: str) -> None:
-    world = a_world(tmp_path, kind, pods=ZONED, to=3, zone_balanced=ZoneBalanced("rack"))
+def test_without_zones_no_costs_are_written(kind: str) -> None:
+    world = a_world(kind, pods=ZONED, to=3, zone_balanced=ZoneBalanced("rack"))
     decisions, [outcome] = world.run()
     assert decisions[0].victims is not None
     assert not decisions[0].victims.certain
@@ -87,9 +86,9 @@ def test_without_zones_no_costs_are_written(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_picker_decides(tmp_path: Path, kind: str) -> None:
+def test_the_picker_decides(kind: str) -> None:
     picker = FakePicker(PickerAnswer(("web-5",), ("web-4", "web-0")))
-    world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=4, pod_picker=PICKER, picker=picker)
+    world = a_world(kind, pods=[*ZONED, {"ready": False}], to=4, pod_picker=PICKER, picker=picker)
     decisions, [outcome] = world.run()
     forecast = decisions[0].victims
     assert forecast is not None
@@ -112,10 +111,10 @@ def test_the_picker_decides(tmp_path: Path, kind: str) -> None:
         pytest.param(2, 0, id="all go"),
     ],
 )
-def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unready: int, to: int) -> None:
+def test_no_call_where_there_is_nothing_to_choose(kind: str, unready: int, to: int) -> None:
     pods = [{"ready": index >= unready} for index in range(unready + (to or 1))]
     picker = FakePicker(PickerError("pod picker: must not be asked"))
-    world = a_world(tmp_path, kind, pods=pods, to=to, pod_picker=PICKER, picker=picker)
+    world = a_world(kind, pods=pods, to=to, pod_picker=PICKER, picker=picker)
     assert outcome_of(world).status is OutcomeStatus.APPLIED
     assert picker.asked == []
     assert len(world.names()) == to
@@ -135,9 +134,9 @@ def test_no_call_where_there_is_nothing_to_choose(tmp_path: Path, kind: str, unr
         pytest.param("skip", OutcomeStatus.DEFERRED, "left to the next run (onError: skip)", 6, id="skip"),
     ],
 )
-def test_a_failed_call(tmp_path: Path, on_error: Any, status: OutcomeStatus, words: str, left: int) -> None:
+def test_a_failed_call(on_error: Any, status: OutcomeStatus, words: str, left: int) -> None:
     picker = FakePicker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
-    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=replace(PICKER, on_error=on_error), picker=picker)
+    world = a_world(pods=ZONED, to=3, pod_picker=replace(PICKER, on_error=on_error), picker=picker)
     outcome = outcome_of(world)
     assert (outcome.status, words in outcome.message, outcome.picker_failed) == (status, True, True)
     assert world.names() == ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"][-left:]
@@ -168,7 +167,6 @@ def test_a_failed_call(tmp_path: Path, on_error: Any, status: OutcomeStatus, wor
     ],
 )
 def test_what_a_picker_may_say(
-    tmp_path: Path,
     picker_fields: dict[str, Any],
     chosen: tuple[str, ...],
     status: OutcomeStatus,
@@ -176,7 +174,7 @@ def test_what_a_picker_may_say(
     left: str,
 ) -> None:
     picker = replace(PICKER, **picker_fields)
-    world = a_world(tmp_path, pods=ZONED, to=3, pod_picker=picker, picker=FakePicker(PickerAnswer(chosen)))
+    world = a_world(pods=ZONED, to=3, pod_picker=picker, picker=FakePicker(PickerAnswer(chosen)))
     outcome = outcome_of(world)
     assert (outcome.status, outcome.picker_failed) == (status, failed)
     assert ("the answer names 1 of 3 pods" in outcome.message) is failed
@@ -226,10 +224,8 @@ def delete(name: str) -> Callable[[World], None]:
         pytest.param(cost_of("web-3", "5"), "web-3 no longer has our deletion cost", id="somebody wrote over a cost"),
     ],
 )
-def test_what_changes_while_it_settles_undoes_it(
-    tmp_path: Path, kind: str, happens: Callable[[World], None], words: str
-) -> None:
-    world = a_world(tmp_path, kind, pods=[*ZONED, {"ready": False}], to=3)
+def test_what_changes_while_it_settles_undoes_it(kind: str, happens: Callable[[World], None], words: str) -> None:
+    world = a_world(kind, pods=[*ZONED, {"ready": False}], to=3)
     outcome = meanwhile(world, happens)
     assert outcome.status is OutcomeStatus.DEFERRED
     assert words in outcome.message
@@ -251,17 +247,17 @@ def make_a_pod(world: World) -> None:
     ],
 )
 def test_what_changes_of_a_deployment_while_it_settles_undoes_it(
-    tmp_path: Path, happens: Callable[[World], None], words: str, left: int
+    happens: Callable[[World], None], words: str, left: int
 ) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+    world = a_world(pods=ZONED, to=3)
     outcome = meanwhile(world, happens)
     assert (outcome.status, words in outcome.message) == (OutcomeStatus.DEFERRED, True)
     assert len(world.names()) == left
     assert_clean(world)
 
 
-def test_a_victim_that_is_going_by_itself_keeps_its_mark(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+def test_a_victim_that_is_going_by_itself_keeps_its_mark() -> None:
+    world = a_world(pods=ZONED, to=3)
     going = PatchOperation("add", "/metadata/deletionTimestamp", "2026-11-20T15:41:24Z")
     outcome = meanwhile(world, lambda _: world.patch_pod("web-3", going))
     assert (outcome.status, "web-3 is gone" in outcome.message) == (OutcomeStatus.DEFERRED, True)
@@ -270,8 +266,8 @@ def test_a_victim_that_is_going_by_itself_keeps_its_mark(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("cost", ["-2147483648", "-2147483647"])
-def test_a_cost_no_higher_than_the_mark_that_turns_up_undoes_it(tmp_path: Path, cost: str) -> None:
-    world = a_world(tmp_path, pods=[*ZONED[:-1], ZONED[-1] | {"cost": "7"}], to=4)
+def test_a_cost_no_higher_than_the_mark_that_turns_up_undoes_it(cost: str) -> None:
+    world = a_world(pods=[*ZONED[:-1], ZONED[-1] | {"cost": "7"}], to=4)
     outcome = meanwhile(world, cost_of("web-5", cost))
     assert (outcome.status, outcome.message.count(f"web-5 has a cost of {cost} by now")) == (
         OutcomeStatus.DEFERRED,
@@ -281,8 +277,8 @@ def test_a_cost_no_higher_than_the_mark_that_turns_up_undoes_it(tmp_path: Path, 
     assert_clean(world)
 
 
-def test_the_lock_lost_while_it_settles_stops_all_writing(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+def test_the_lock_lost_while_it_settles_stops_all_writing() -> None:
+    world = a_world(pods=ZONED, to=3)
     world.clock = FakeClock(while_asleep=lambda: setattr(world.lock, "lost", True))
     outcome = outcome_of(world)
     assert (outcome.status, "the lock was lost" in outcome.message) == (OutcomeStatus.SKIPPED, True)
@@ -295,11 +291,10 @@ def test_the_lock_lost_while_it_settles_stops_all_writing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
-def test_the_lock_lost_at_any_write_stops_all_writing(tmp_path: Path, kind: str) -> None:
+def test_the_lock_lost_at_any_write_stops_all_writing(kind: str) -> None:
     """The client finds it out, between the check of the lock and the write; the next run does what is left."""
     for last in itertools.count():
-        (tmp_path / str(last)).mkdir()
-        world = a_world(tmp_path / str(last), kind, pods=ZONED, to=3)
+        world = a_world(kind, pods=ZONED, to=3)
         [decision] = world.decided(a_run())
         losing = Losing(world, last)
         outcome = scale_down(Action(1, decision), world.access(losing), a_run(), "reconciler")
@@ -353,8 +348,8 @@ class Losing:
         pytest.param([ZONED[0] | {"cost": "-2147483647"}, *ZONED[1:]], id="a pod that stays is at the mark"),
     ],
 )
-def test_foreign_costs_are_left_alone(tmp_path: Path, pods: list[dict[str, Any]]) -> None:
-    world = a_world(tmp_path, pods=pods, to=4)
+def test_foreign_costs_are_left_alone(pods: list[dict[str, Any]]) -> None:
+    world = a_world(pods=pods, to=4)
     before = world.costs()
     outcome = outcome_of(world)
     assert outcome.status is OutcomeStatus.DEFERRED
@@ -364,14 +359,14 @@ def test_foreign_costs_are_left_alone(tmp_path: Path, pods: list[dict[str, Any]]
     assert_clean(world)
 
 
-def test_a_higher_cost_of_a_pod_that_stays_is_nobodys_business(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=[ZONED[0] | {"cost": "-2147483646"}, *ZONED[1:]], to=3)
+def test_a_higher_cost_of_a_pod_that_stays_is_nobodys_business() -> None:
+    world = a_world(pods=[ZONED[0] | {"cost": "-2147483646"}, *ZONED[1:]], to=3)
     assert outcome_of(world).status is OutcomeStatus.APPLIED
     assert world.names() == ["web-0", "web-1", "web-5"]
     assert world.costs() == {"web-0": "-2147483646"}
 
 
-def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> None:
+def test_foreign_costs_overridden_go_back_to_the_survivors() -> None:
     pods = [
         ZONED[0] | {"cost": "-2147483648"},
         ZONED[1] | {"cost": "12"},
@@ -379,7 +374,7 @@ def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> No
         ZONED[3] | {"cost": "3"},
         *ZONED[4:],
     ]
-    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
+    world = a_world(pods=pods, to=3, on_foreign_cost="Override")
     outcome = outcome_of(world)
     assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert world.names() == ["web-0", "web-1", "web-3"]
@@ -390,11 +385,11 @@ def test_foreign_costs_overridden_go_back_to_the_survivors(tmp_path: Path) -> No
 KARPENTER = {"writer": "karpenter"}
 
 
-def test_the_costs_of_karpenter_are_replaced_and_go_back_to_the_survivors(tmp_path: Path) -> None:
+def test_the_costs_of_karpenter_are_replaced_and_go_back_to_the_survivors() -> None:
     """It ranks the pods of the nodes that it wants to empty: those of a node that it drains have the lowest cost."""
     costs = ["-2147483648", "-3", None, "-2", "-2147483648", "-1"]
     pods = [one | ({} if cost is None else {"cost": cost, **KARPENTER}) for one, cost in zip(ZONED, costs, strict=True)]
-    world = a_world(tmp_path, pods=pods, to=3)
+    world = a_world(pods=pods, to=3)
     outcome = outcome_of(world)
     assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert world.names() == ["web-0", "web-1", "web-2"]  # in a zone the costs say who goes first
@@ -402,16 +397,16 @@ def test_the_costs_of_karpenter_are_replaced_and_go_back_to_the_survivors(tmp_pa
     assert_clean(world)
 
 
-def test_one_cost_of_a_stranger_beside_those_of_karpenter_is_in_the_way(tmp_path: Path) -> None:
+def test_one_cost_of_a_stranger_beside_those_of_karpenter_is_in_the_way() -> None:
     pods = [*(one | {"cost": "-5", **KARPENTER} for one in ZONED[:4]), ZONED[4] | {"cost": "-10", "writer": "spark"}]
-    world = a_world(tmp_path, pods=pods, to=2)
+    world = a_world(pods=pods, to=2)
     outcome = outcome_of(world)
     assert outcome.status is OutcomeStatus.DEFERRED
     assert outcome.message.endswith("foreign deletion costs on web-4 (-10), expected none (onForeignCost: Skip)")
 
 
-def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3, on_foreign_cost="Override")
+def test_a_foreign_cost_written_at_the_last_moment_is_not_overwritten() -> None:
+    world = a_world(pods=ZONED, to=3, on_foreign_cost="Override")
 
     class Racing(FakePicker):
         def pick(self, request: Any) -> PickerAnswer:
@@ -463,9 +458,9 @@ SCALED = "east/shop/Deployment/web: replicas are 8, expected 6; plan again"
     ],
 )
 def test_what_is_found_before_it_begins(
-    tmp_path: Path, happens: Callable[[World], None], ours: str, status: OutcomeStatus, words: str, left: int
+    happens: Callable[[World], None], ours: str, status: OutcomeStatus, words: str, left: int
 ) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+    world = a_world(pods=ZONED, to=3)
     [decision] = world.decided(a_run())
     happens(world)
     outcome = scale_down(Action(1, decision), world.access(), a_run(), ours)
@@ -477,8 +472,8 @@ def test_what_is_found_before_it_begins(
 # What the controller does, and what the server does
 
 
-def test_a_controller_that_takes_others_is_told(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3, victim_order=lambda pods, count, _: pods[:count])
+def test_a_controller_that_takes_others_is_told() -> None:
+    world = a_world(pods=ZONED, to=3, victim_order=lambda pods, count, _: pods[:count])
     outcome = outcome_of(world)
     assert (outcome.status, outcome.hit, outcome.missed, outcome.substituted) == (OutcomeStatus.APPLIED, 1, 2, 2)
     assert outcome.message == "1 of 3 victims went, 2 other pods went"
@@ -505,9 +500,9 @@ class Lagging:
         return tuple(replace(one, status_replicas=6) if resource.model_type is Workload else one for one in found)
 
 
-def test_costs_stay_while_the_status_lags(tmp_path: Path) -> None:
+def test_costs_stay_while_the_status_lags() -> None:
     pods = [ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]]
-    world = a_world(tmp_path, pods=pods, to=3, on_foreign_cost="Override")
+    world = a_world(pods=pods, to=3, on_foreign_cost="Override")
     outcome = outcome_of(world, through=Lagging(world.cluster))
     assert (outcome.status, outcome.hit) == (OutcomeStatus.APPLIED, 3)
     assert outcome.message == "its status did not reach 3 in 30 s"
@@ -518,9 +513,9 @@ def test_costs_stay_while_the_status_lags(tmp_path: Path) -> None:
     assert_clean(world)
 
 
-def test_what_an_earlier_run_left_is_put_right_first(tmp_path: Path) -> None:
+def test_what_an_earlier_run_left_is_put_right_first() -> None:
     """Also where nobody recovered it before, as with a saved plan."""
-    world = a_world(tmp_path, pods=[*ZONED[:5], ZONED[5] | {"cost": "5"}], to=3)
+    world = a_world(pods=[*ZONED[:5], ZONED[5] | {"cost": "5"}], to=3)
     world.policy = replace(world.policy, on_foreign_cost="Override", pod_picker=PICKER, strategy="Logarithmic")
     world.picker = FakePicker(PickerAnswer(("web-0", "web-4", "web-5")))
     [decision] = world.decided(a_run())
@@ -565,8 +560,8 @@ class NotWritten:
     [(True, OutcomeStatus.APPLIED, 3), (False, OutcomeStatus.FAILED, 6)],
     ids=["done", "not done"],
 )
-def test_a_lost_answer_to_the_scale_is_found_out(tmp_path: Path, done: bool, status: OutcomeStatus, left: int) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+def test_a_lost_answer_to_the_scale_is_found_out(done: bool, status: OutcomeStatus, left: int) -> None:
+    world = a_world(pods=ZONED, to=3)
     outcome = outcome_of(world, through=NotWritten(world.cluster, done=done))
     assert outcome.status is status
     assert len(world.names()) == left
@@ -575,16 +570,13 @@ def test_a_lost_answer_to_the_scale_is_found_out(tmp_path: Path, done: bool, sta
 
 @pytest.mark.laws
 @pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
-def test_errors_at_any_call_leave_nothing_dead_and_no_costs(tmp_path: Path, kind: str) -> None:
+def test_errors_at_any_call_leave_nothing_dead_and_no_costs(kind: str) -> None:
     """From the nth call on the cluster answers no more, then it does again."""
-    (tmp_path / "whole").mkdir()
-    whole = a_world(tmp_path / "whole", kind, pods=ZONED, to=3)
+    whole = a_world(kind, pods=ZONED, to=3)
     counted = Counted(whole.cluster)
     whole.run(through=counted)
     for last in range(1, counted.calls + 1, 3 // share_of(3)):
-        folder = tmp_path / str(last)
-        folder.mkdir()
-        world = a_world(folder, kind, pods=ZONED, to=3)
+        world = a_world(kind, pods=ZONED, to=3)
         [decision] = world.decided(a_run())
         failing = Counted(world.cluster, last, fails=lambda: UnreachableError("east: no answer, expected one"))
         first = scale_down(Action(1, decision), world.access(failing), a_run(), "reconciler")
@@ -595,8 +587,8 @@ def test_errors_at_any_call_leave_nothing_dead_and_no_costs(tmp_path: Path, kind
         assert world.costs() == {}
 
 
-def test_one_pod_that_takes_no_cost_undoes_the_others(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+def test_one_pod_that_takes_no_cost_undoes_the_others() -> None:
+    world = a_world(pods=ZONED, to=3)
 
     class Refusing:
         def __getattr__(self, name: str) -> Any:
@@ -614,9 +606,9 @@ def test_one_pod_that_takes_no_cost_undoes_the_others(tmp_path: Path) -> None:
     assert world.costs() == {}
 
 
-def test_a_refusal_of_named_pods_is_told_in_the_words_of_whoever_refused(tmp_path: Path) -> None:
+def test_a_refusal_of_named_pods_is_told_in_the_words_of_whoever_refused() -> None:
     """Where the list of names may be is there already, so there is no other way to ask for it."""
-    world = a_world(tmp_path, "CloneSet", pods=ZONED, to=3)
+    world = a_world("CloneSet", pods=ZONED, to=3)
     strategy = PatchOperation("add", "/spec/scaleStrategy", {"podsToDelete": []})
     [decision] = world.decided(a_run())
     world.cluster.write(Write("patch", decision.ref, decision.api_version, uid=decision.uid, patch=(strategy,)))
@@ -638,8 +630,8 @@ def test_a_refusal_of_named_pods_is_told_in_the_words_of_whoever_refused(tmp_pat
     assert len(world.names()) == 6
 
 
-def test_a_cost_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+def test_a_cost_written_over_just_before_it_is_taken_off() -> None:
+    world = a_world(pods=ZONED, to=3)
     theirs = PatchOperation("replace", "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost", "5")
 
     class Racing:
@@ -661,8 +653,8 @@ def test_a_cost_written_over_just_before_it_is_taken_off(tmp_path: Path) -> None
     assert_clean(world)
 
 
-def test_a_choice_is_one_patch_with_cost_and_label(tmp_path: Path) -> None:
-    world = a_world(tmp_path, pods=ZONED, to=3)
+def test_a_choice_is_one_patch_with_cost_and_label() -> None:
+    world = a_world(pods=ZONED, to=3)
     seen: list[tuple[str, str | None, str | None]] = []
 
     def look() -> None:
@@ -674,8 +666,8 @@ def test_a_choice_is_one_patch_with_cost_and_label(tmp_path: Path) -> None:
     assert seen == [(name, "-2147483647", "run-7") for name in ("web-2", "web-3", "web-4")]
 
 
-def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_costs_off(tmp_path: Path) -> None:
-    world = a_world(tmp_path, "Deployment", pods=ZONED, to=3)
+def test_a_run_that_is_asked_to_stop_waits_no_longer_and_takes_the_costs_off() -> None:
+    world = a_world("Deployment", pods=ZONED, to=3)
     world.clock.while_asleep = lambda: world.limit.cut("stopped by SIGTERM")
     outcome = outcome_of(world)
     assert outcome.status is OutcomeStatus.DEFERRED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,10 +46,10 @@ def reviewed(world: World, cluster: Any = None, limit: TimeLimit | None = None, 
     return webhook(world, cluster).review(asked, limit or TimeLimit(60), NOW)
 
 
-def a_picked_world(directory: Path, kind: str = "Deployment", *, lets_in: bool = True, **fields: Any) -> World:
+def a_picked_world(kind: str = "Deployment", *, lets_in: bool = True, **fields: Any) -> World:
     """One with a picker that names what the controller would keep."""
     picker = FakePicker(PickerAnswer(("web-0", "web-1", "web-2")))
-    world = a_world(directory, kind, **{"pods": PODS, "pod_picker": PICKER, "picker": picker, **fields})
+    world = a_world(kind, **{"pods": PODS, "pod_picker": PICKER, "picker": picker, **fields})
     return let_in(world) if lets_in else world
 
 
@@ -79,9 +78,7 @@ STRATEGIES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", STRATEGIES, ids=["zones", "newest", "base 10", "picker"])
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
 @pytest.mark.parametrize("seed", range(share_of(6)))
-def test_the_pods_are_those_of_a_runs_own_decrease(
-    tmp_path: Path, kind: str, fields: dict[str, Any], seed: int
-) -> None:
+def test_the_pods_are_those_of_a_runs_own_decrease(kind: str, fields: dict[str, Any], seed: int) -> None:
     draw = random.Random(seed)
     pods = [
         {"zone": draw.choice("abc"), "days": draw.choice((1, 2, 8, 30)), "ready": draw.random() < 0.8} for _ in range(8)
@@ -89,12 +86,8 @@ def test_the_pods_are_those_of_a_runs_own_decrease(
     names = [f"web-{index}" for index, pod in enumerate(pods) if pod["ready"]]
     answer = PickerAnswer(tuple(draw.sample(names, min(3, len(names)))))
     target = draw.randint(1, 5)
-    worlds = []
-    for name in ("run", "webhook"):
-        (tmp_path / name).mkdir()
-        world = a_world(tmp_path / name, kind, pods=pods, to=target, **{**fields, "picker": FakePicker(answer)})
-        worlds.append(let_in(world))
-    by_run, by_webhook = worlds
+    fields = {**fields, "picker": FakePicker(answer)}
+    by_run, by_webhook = (let_in(a_world(kind, pods=pods, to=target, **fields)) for _ in range(2))
 
     by_run.run()
     verdict = reviewed(by_webhook, before=8, after=target)
@@ -107,8 +100,8 @@ def test_the_pods_are_those_of_a_runs_own_decrease(
     assert (by_webhook.marked(), by_webhook.costs(), dict(by_webhook.journal())) == ([], {}, {})
 
 
-def test_the_chosen_pods_are_marked_and_the_next_run_takes_that_off(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path)
+def test_the_chosen_pods_are_marked_and_the_next_run_takes_that_off() -> None:
+    world = a_picked_world()
     verdict = reviewed(world)
     assert verdict.result is Result.PICKED
     assert world.marked() == ["web-0", "web-1", "web-2"]
@@ -120,8 +113,8 @@ def test_the_chosen_pods_are_marked_and_the_next_run_takes_that_off(tmp_path: Pa
     assert world.marked() == ["web-0", "web-1", "web-2"] or world.names() == ["web-3", "web-4", "web-5"]
 
 
-def test_a_run_within_a_minute_leaves_what_is_about_to_be_stored_and_a_later_one_does_not(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, target=None)
+def test_a_run_within_a_minute_leaves_what_is_about_to_be_stored_and_a_later_one_does_not() -> None:
+    world = a_picked_world(target=None)
     reviewed(world)
     world.run()
     assert len(world.marked()) == 3
@@ -142,8 +135,8 @@ def test_a_run_within_a_minute_leaves_what_is_about_to_be_stored_and_a_later_one
         pytest.param({"after": 0}, id="all go"),
     ],
 )
-def test_what_is_not_chosen_passes(tmp_path: Path, review: dict[str, Any]) -> None:
-    world = a_picked_world(tmp_path)
+def test_what_is_not_chosen_passes(review: dict[str, Any]) -> None:
+    world = a_picked_world()
     assert reviewed(world, **review) == ReviewAnswer(Result.PASSED)
     assert world.marked() == []
     assert world.picker.asked == []  # type: ignore[attr-defined]
@@ -181,15 +174,15 @@ def like_the_controller(world: World) -> None:
 
 
 @pytest.mark.parametrize("change", [excluded, excluded_namespace, a_freeze, observing, like_the_controller])
-def test_what_a_run_would_leave_alone_passes(tmp_path: Path, change: Any) -> None:
-    world = a_picked_world(tmp_path)
+def test_what_a_run_would_leave_alone_passes(change: Any) -> None:
+    world = a_picked_world()
     change(world)
     assert reviewed(world) == ReviewAnswer(Result.PASSED)
     assert (world.marked(), dict(world.journal())) == ([], {})
 
 
-def test_what_a_deployment_owns_passes(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path)
+def test_what_a_deployment_owns_passes() -> None:
+    world = a_picked_world()
     old = {"metadata": {"uid": "uid-web-1-ReplicaSet"}, "spec": {"replicas": 6}}
     review = a_review(kind="ReplicaSet", name="web-1", oldObject=old)
     assert webhook(world).review(review_in(review, "east"), TimeLimit(60), NOW) == ReviewAnswer(Result.PASSED)
@@ -214,8 +207,8 @@ def test_what_a_deployment_owns_passes(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_where_nothing_can_be_chosen_an_event_says_why(tmp_path: Path, fields: dict[str, Any], why: str) -> None:
-    world = a_picked_world(tmp_path, **fields)
+def test_where_nothing_can_be_chosen_an_event_says_why(fields: dict[str, Any], why: str) -> None:
+    world = a_picked_world(**fields)
     verdict = reviewed(world)
     assert verdict.result is Result.UNPICKED
     assert "decreased without a picker: " in message(verdict)
@@ -227,8 +220,8 @@ def test_where_nothing_can_be_chosen_an_event_says_why(tmp_path: Path, fields: d
     assert dict(world.journal()) == {}
 
 
-def test_too_late_writes_nothing(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path)
+def test_too_late_writes_nothing() -> None:
+    world = a_picked_world()
     limit = TimeLimit(0)
 
     class Slow(Counted):
@@ -257,8 +250,8 @@ class MarkedMeanwhile:
 
 
 @pytest.mark.parametrize("foreign", ["Skip", "Override"])
-def test_of_two_decreases_at_once_no_cost_stays(tmp_path: Path, foreign: str) -> None:
-    world = a_picked_world(tmp_path, target=None, on_foreign_cost=foreign)
+def test_of_two_decreases_at_once_no_cost_stays(foreign: str) -> None:
+    world = a_picked_world(target=None, on_foreign_cost=foreign)
     reviewed(world)
     reviewed(world, MarkedMeanwhile(world), after=4)
     world.run(LATER)
@@ -268,8 +261,8 @@ def test_of_two_decreases_at_once_no_cost_stays(tmp_path: Path, foreign: str) ->
 # What anybody in the cluster could send, and no API server would.
 
 
-def test_of_a_namespace_that_did_not_opt_in_nothing_is_chosen(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, lets_in=False)
+def test_of_a_namespace_that_did_not_opt_in_nothing_is_chosen() -> None:
+    world = a_picked_world(lets_in=False)
     assert reviewed(world) == ReviewAnswer(Result.PASSED)
     assert (world.marked(), dict(world.journal())) == ([], {})
 
@@ -283,21 +276,21 @@ def test_of_a_namespace_that_did_not_opt_in_nothing_is_chosen(tmp_path: Path) ->
         pytest.param({"oldObject": {"metadata": {"uid": "1"}, "spec": {"replicas": 6}}}, id="of another object"),
     ],
 )
-def test_of_what_is_not_there_no_event_speaks(tmp_path: Path, review: dict[str, Any]) -> None:
-    world = a_picked_world(tmp_path)
+def test_of_what_is_not_there_no_event_speaks(review: dict[str, Any]) -> None:
+    world = a_picked_world()
     assert reviewed(world, **review).event is None
     assert (world.marked(), dict(world.journal())) == ([], {})
 
 
-def test_a_review_of_other_replicas_leaves_the_costs_of_a_decrease_that_is_about_to_be_stored(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path)
+def test_a_review_of_other_replicas_leaves_the_costs_of_a_decrease_that_is_about_to_be_stored() -> None:
+    world = a_picked_world()
     reviewed(world)
     assert reviewed(world, before=5, after=1).why == "its replicas are 6 by now"
     assert world.marked() == ["web-0", "web-1", "web-2"]
 
 
-def test_during_a_run_of_the_same_workload_its_own_decrease_passes_and_another_one_is_said(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path)
+def test_during_a_run_of_the_same_workload_its_own_decrease_passes_and_another_one_is_said() -> None:
+    world = a_picked_world()
     uid = "uid-web-Deployment"
     entry = JournalEntry(world.ref, uid, 6, 3, (), NOW, "0123456789ab", "shrink")
     world.access().store.write(uid, entry_text(entry), None)
@@ -306,8 +299,8 @@ def test_during_a_run_of_the_same_workload_its_own_decrease_passes_and_another_o
     assert world.marked() == []
 
 
-def test_a_second_decrease_before_the_next_run_is_chosen_afresh(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, target=None)
+def test_a_second_decrease_before_the_next_run_is_chosen_afresh() -> None:
+    world = a_picked_world(target=None)
     reviewed(world)
     world.scale(3)
     world.picker.says = PickerAnswer(("web-4",))  # type: ignore[attr-defined]
@@ -320,16 +313,14 @@ def test_a_second_decrease_before_the_next_run_is_chosen_afresh(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_crash_at_any_moment_loses_nothing(tmp_path: Path, stored: bool) -> None:
+def test_a_crash_at_any_moment_loses_nothing(stored: bool) -> None:
     foreign: dict[str, Any] = {"pods": [{**PODS[0], "cost": "7"}, *PODS[1:]], "on_foreign_cost": "Override"}
-    (tmp_path / "whole").mkdir()
-    whole = a_picked_world(tmp_path / "whole", **foreign)
+    whole = a_picked_world(**foreign)
     counted = Counted(whole.cluster)
     reviewed(whole, counted)
     assert counted.calls > 8
     for last in range(1, counted.calls + 1):
-        (tmp_path / str(last)).mkdir()
-        world = a_picked_world(tmp_path / str(last), target=None, **foreign)
+        world = a_picked_world(target=None, **foreign)
         with pytest.raises(Killed):
             reviewed(world, Counted(world.cluster, last, after=True))
         if stored:
@@ -351,13 +342,13 @@ def seen(world: World) -> tuple[list[str], dict[str, int]]:
     }
 
 
-def test_without_a_picker_nothing_is_recorded(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path)
+def test_without_a_picker_nothing_is_recorded() -> None:
+    world = a_picked_world()
     assert seen(world) == ([], {})
 
 
-def test_a_decrease_that_no_picker_saw_is_said_once(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, target=None)
+def test_a_decrease_that_no_picker_saw_is_said_once() -> None:
+    world = a_picked_world(target=None)
     webhook(world).begin(TimeLimit(60))
     webhook(world).begin(TimeLimit(60))
     assert seen(world) == ([], {"uid-web-Deployment": 6})
@@ -369,8 +360,8 @@ def test_a_decrease_that_no_picker_saw_is_said_once(tmp_path: Path) -> None:
     assert seen(world) == ([], {"uid-web-Deployment": 4})
 
 
-def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, target=None)
+def test_one_that_a_picker_saw_is_not_said() -> None:
+    world = a_picked_world(target=None)
     webhook(world).begin(TimeLimit(60))
     world.access().store.write(RECORD, record_text({"uid-web-Deployment": 6}), record_text({}))
     reviewed(world)
@@ -384,8 +375,8 @@ def test_one_that_a_picker_saw_is_not_said(tmp_path: Path) -> None:
     ("label", "state", "words"),
     [(True, "OK", "chooses the pods of 1 workload"), (False, "WARN", "chooses the pods of 0 workloads")],
 )
-def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, words: str) -> None:
-    world = a_picked_world(tmp_path, lets_in=label, target=None)
+def test_doctor_says_what_it_chooses(label: bool, state: str, words: str) -> None:
+    world = a_picked_world(lets_in=label, target=None)
     observed = observe(world.policies, {"east": Backend("east", world.cluster)})
 
     def check() -> list[Any]:
@@ -400,8 +391,8 @@ def test_doctor_says_what_it_chooses(tmp_path: Path, label: bool, state: str, wo
     assert words in found.text
 
 
-def test_of_a_namespace_that_did_not_opt_in_nothing_is_said(tmp_path: Path) -> None:
-    world = a_picked_world(tmp_path, lets_in=False, target=None)
+def test_of_a_namespace_that_did_not_opt_in_nothing_is_said() -> None:
+    world = a_picked_world(lets_in=False, target=None)
     webhook(world).begin(TimeLimit(60))
     world.access().store.write(RECORD, record_text({"uid-web-Deployment": 9}), record_text({}))
     assert seen(world) == ([], {})

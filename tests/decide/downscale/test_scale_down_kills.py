@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,16 +30,15 @@ LEFT = ["web-0", "web-1", "web-5"]
 COSTS = {"web-0": "-2147483648"}
 
 
-def a_shrink(folder: Path, kind: str, picks: bool = False) -> World:
-    folder.mkdir()
+def a_shrink(kind: str, picks: bool = False) -> World:
     if not picks:
-        return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override")
+        return a_world(kind, pods=PODS, to=3, on_foreign_cost="Override")
     picker = FakePicker(PickerAnswer(("web-2", "web-3", "web-4")))
-    return a_world(folder, kind, pods=PODS, to=3, on_foreign_cost="Override", pod_picker=PICKER, picker=picker)
+    return a_world(kind, pods=PODS, to=3, on_foreign_cost="Override", pod_picker=PICKER, picker=picker)
 
 
-def calls_of_a_whole_run(folder: Path, kind: str, **options: Any) -> int:
-    world = a_shrink(folder, kind, **options)
+def calls_of_a_whole_run(kind: str, **options: Any) -> int:
+    world = a_shrink(kind, **options)
     counted = Counted(world.cluster)
     world.run(through=counted)
     assert world.names() == LEFT
@@ -71,21 +69,21 @@ def assert_same_end(world: World) -> None:
         pytest.param("CloneSet", False, True, id="CloneSet, after", marks=pytest.mark.soak),
     ],
 )
-def test_killed_at_every_call(tmp_path: Path, kind: str, picks: bool, after: bool) -> None:
+def test_killed_at_every_call(kind: str, picks: bool, after: bool) -> None:
     # After one call is all but before the next; what stands in for a Deployment's controller is the same for all kinds.
     step = 3 // share_of(3) if after or kind != "Deployment" else 1
-    for call in range(1, calls_of_a_whole_run(tmp_path / "whole", kind, picks=picks) + 1, step):
-        world = a_shrink(tmp_path / str(call), kind, picks=picks)
+    for call in range(1, calls_of_a_whole_run(kind, picks=picks) + 1, step):
+        world = a_shrink(kind, picks=picks)
         killed_at(world, call, after=after)
         world.run(a_run(id="next"))
         assert_same_end(world)
 
 
 @pytest.mark.parametrize("replicas", [2, 9])
-def test_somebody_else_scales_after_every_kill(tmp_path: Path, replicas: int) -> None:
+def test_somebody_else_scales_after_every_kill(replicas: int) -> None:
     """Whatever stands then, the marks go; the policy wants three, so what is above is decided afresh."""
-    for call in range(1, calls_of_a_whole_run(tmp_path / "whole", "Deployment") + 1, 3 // share_of(3)):
-        world = a_shrink(tmp_path / str(call), "Deployment")
+    for call in range(1, calls_of_a_whole_run("Deployment") + 1, 3 // share_of(3)):
+        world = a_shrink("Deployment")
         killed_at(world, call, after=False)
         world.scale(replicas)
         world.run(a_run(id="next"))
@@ -101,10 +99,8 @@ def test_somebody_else_scales_after_every_kill(tmp_path: Path, replicas: int) ->
     kills=st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=5),
     kind=st.sampled_from(["Deployment", "Rollout", "ReplicaSet", "ReplicationController", "CloneSet"]),
 )
-def test_killed_again_and_again(
-    tmp_path_factory: pytest.TempPathFactory, kills: list[tuple[int, bool]], kind: str
-) -> None:
-    world = a_shrink(tmp_path_factory.mktemp("world") / "one", kind)
+def test_killed_again_and_again(kills: list[tuple[int, bool]], kind: str) -> None:
+    world = a_shrink(kind)
     for number, (call, after) in enumerate(kills):
         counted = Counted(world.cluster, call, after=after)
         try:

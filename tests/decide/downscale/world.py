@@ -1,14 +1,11 @@
-"""One snapshot cluster with one workload that is shrunk, and everything a run needs of it."""
+"""One cluster in memory with one workload that is shrunk, and everything a run needs of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from reconciler.apply.access import Access
 from reconciler.apply.config_map_store import ConfigMapStore
@@ -16,8 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.apply.run import ActionRuns
 from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, PodPickerClient
-from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.deletion_order import rank_victims
@@ -56,9 +52,9 @@ def api_version(kind: str) -> str:
 
 @dataclass
 class World:
-    """A cluster "east" in `directory`, and how a run goes there."""
+    """A cluster "east" in memory, made of `manifests`, and how a run goes there."""
 
-    directory: Path
+    manifests: Sequence[Object]
     policy: DownscalePolicy
     name: str = "web"
     victim_order: Callable[[Sequence[Pod], int, bool], Sequence[Pod]] | None = None
@@ -68,9 +64,8 @@ class World:
     limit: TimeLimit = field(default_factory=TimeLimit)
 
     def __post_init__(self) -> None:
-        self.cluster: Any = SnapshotCluster(
-            Store(self.directory, "east"), victim_order=self.victim_order or controllers_order
-        )
+        order = self.victim_order or controllers_order
+        self.cluster: Any = MemoryCluster.of_manifests("east", self.manifests, order)
 
     @property
     def policies(self) -> PolicySet:
@@ -153,9 +148,7 @@ def a_downscale_policy(kind: str = "Deployment", *, to: int = 3, **fields: Any) 
     return downscale_policy(**({"name": "shrink"} | defaults | fields))
 
 
-def a_world(
-    directory: Path, kind: str = "Deployment", *, pods: Sequence[Mapping[str, Any]], to: int = 3, **fields: Any
-) -> World:
+def a_world(kind: str = "Deployment", *, pods: Sequence[Mapping[str, Any]], to: int = 3, **fields: Any) -> World:
     """A workload of `kind` with `pods` (fields of `a_pod_manifest`), each on a node of its own in its zone."""
     owner = ("ReplicaSet", "web-1") if kind in ("Deployment", "Rollout") else (kind, "web")
     documents = [
@@ -165,9 +158,8 @@ def a_world(
         *workloads(kind, len(pods)),
         *(a_pod_manifest(index, owner, **one) for index, one in enumerate(pods)),
     ]
-    (directory / "all.yaml").write_text(yaml.safe_dump_all(documents))
     options = {key: fields.pop(key) for key in ("victim_order", "picker") if key in fields}
-    return World(directory, a_downscale_policy(kind, to=to, **fields), **options)
+    return World(documents, a_downscale_policy(kind, to=to, **fields), **options)
 
 
 def namespace(name: str) -> Object:
