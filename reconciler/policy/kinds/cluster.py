@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
@@ -201,18 +202,18 @@ def _prometheus(document: PolicyDocument, path: Path, fields: PrometheusFields |
     return from_fields(PrometheusConnection, *stated, headers=tuple(sorted(fields.headers.items())))
 
 
-def check_unlike(document: PolicyDocument, path: Path, cluster: FleetCluster, others: tuple[FleetCluster, ...]) -> None:
-    """Add a problem where `cluster` is one of the `others` before it."""
-    if any(cluster.name == other.name for other in others):
-        document.add((*path, "name"), f"is {shown(cluster.name)} a second time, expected each name once")
-        return
-    same = next((other.name for other in others if _reached(other) == _reached(cluster)), None)
-    if same is not None:
-        document.add(path, f"is reached like {same}, expected a connection of its own")
-    twin = next((other.name for other in others if cluster.identity and other.identity == cluster.identity), None)
-    if twin is not None:
-        document.add((*path, "identity"), f"is that of {twin}, expected the uid of another cluster's kube-system")
-
-
-def _reached(cluster: FleetCluster) -> tuple[bool, str | None, str | None]:
-    return (cluster.connection.in_cluster, cluster.connection.kubeconfig, cluster.connection.context)
+def check_apart(document: PolicyDocument, clusters: Sequence[FleetCluster]) -> None:
+    """Add a problem where one of the `clusters` of a Fleet is one of those before it."""
+    seen: dict[object, str] = {}  # names, by themselves, by how they are reached, and by uid
+    for position, cluster in enumerate(clusters):
+        here, connection, identity = ("spec", "clusters", position), cluster.connection, ("uid", cluster.identity)
+        reached = (connection.in_cluster, connection.kubeconfig, connection.context)
+        if cluster.name in seen:
+            document.add((*here, "name"), f"is {shown(cluster.name)} a second time, expected each name once")
+        elif reached in seen:
+            document.add(here, f"is reached like {seen[reached]}, expected a connection of its own")
+        if cluster.identity and identity in seen and cluster.name not in seen:
+            words = f"is that of {seen[identity]}, expected the uid of another cluster's kube-system"
+            document.add((*here, "identity"), words)
+        for key in (cluster.name, reached, identity):
+            seen.setdefault(key, cluster.name)

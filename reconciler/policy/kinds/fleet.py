@@ -12,7 +12,7 @@ from reconciler.messages import nearest, shown
 from reconciler.model import NOTHING
 from reconciler.pod_requests import Hours
 from reconciler.policy.globs import GlobIndex, matches_any
-from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_unlike, cluster_of
+from reconciler.policy.kinds.cluster import ClusterFields, FleetCluster, check_apart, cluster_of
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import (
     Fields,
@@ -238,8 +238,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
         switch_kinds=switches_of(document, spec.switches),
     )
     check_tenants(document, fleet.tenants, fleet.protected, [member.name for member in fleet.clusters])
-    for position, cluster in enumerate(fleet.clusters):
-        check_unlike(document, ("spec", "clusters", position), cluster, fleet.clusters[:position])
+    check_apart(document, fleet.clusters)
     _check_names(document, fleet)
     return fleet
 
