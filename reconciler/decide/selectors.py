@@ -17,8 +17,8 @@ from reconciler.decide.annotations import (
     parse_kube_downscaler_time,
     parse_time,
 )
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, change_if, field_is
-from reconciler.decide.facts import Fact
+from reconciler.decide.change_codes import ChangeIfCode, after, change_if, field_is
+from reconciler.decide.facts import Fact, fact
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.policy.globs import is_pattern
@@ -249,14 +249,10 @@ def _unreadable(annotation: str, value: str, expected: str) -> Reason:
 # Production, which a policy leaves as it is unless it says `production: true`.
 
 
-def left_out(what: str, policies: Iterable[str]) -> Reason:
-    """Return that `what` is production, which `policies` leave as it is."""
-    return reason(ReasonCode.PRODUCTION, what=what, policies=sorted(policies))
-
-
-def named_by(policies: Sequence[str]) -> ChangeIf:
-    """Return that `policies` may decide in production once they say so."""
-    return field_is("production", f"true in {' and '.join(policies)}")
+def left_out(what: str, policies: Sequence[str], called: Sequence[str] = ()) -> Fact:
+    """Return that `what` is production, which `policies` leave as it is until they say so; they are `called` so."""
+    lift = field_is("production", f"true in {' and '.join(called or policies)}")
+    return fact(ReasonCode.PRODUCTION, lift, what=what, policies=sorted(policies))
 
 
 # Federated ReplicaSets name their local workloads.

@@ -42,7 +42,6 @@ from reconciler.decide.selectors import (
     exclusions,
     key_of,
     left_out,
-    named_by,
     namespace_annotations,
     namespace_labels,
     of_highest_priority,
@@ -180,10 +179,10 @@ def workload_target(inputs: DownscaleInputs, workload: Workload, policy: Downsca
 
 def _production(case: WorkloadTarget) -> Fact | None:
     """A target counts in production only where its policy says so. What it would order goes on."""
-    inputs, space, names = case.inputs, case.ref.namespace, (case.policy.name,)
+    inputs, space = case.inputs, case.ref.namespace
     production, labels = inputs.fleet.production, inputs.space_labels.get(space)
     what = "" if case.policy.production else production.why(inputs.cluster, space, labels, case.workload.labels)
-    return Fact((left_out(what, names),), named_by(names)) if what else None
+    return left_out(what, (case.policy.name,)) if what else None
 
 
 def _restricted(case: WorkloadTarget) -> Fact | None:

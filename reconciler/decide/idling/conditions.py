@@ -25,7 +25,7 @@ from reconciler.decide.idling.verdicts import NOT_BUSY, NOT_IDLE, Verdict
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
-from reconciler.decide.selectors import left_out, named_by, names_kind
+from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.policy.kinds.fields import spelt_duration
@@ -199,7 +199,7 @@ _OUR_NAME = ("app.kubernetes.io/name", "reconciler")
 
 def _production(case: Conditions) -> Fact | None:
     policies = case.subject.left_out_by
-    return Fact((left_out(case.subject.production, policies),), named_by(policies)) if policies else None
+    return left_out(case.subject.production, policies) if policies else None
 
 
 def _restricted(case: Conditions) -> Fact | None:

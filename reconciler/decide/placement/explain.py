@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import allocate, candidates
@@ -17,7 +16,6 @@ from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.decide.selectors import named_by
 from reconciler.messages import counted
 from reconciler.policy.types import ClusterPreference
 from reconciler.untrusted_text import LARGEST
@@ -166,22 +164,11 @@ def placement_explanations(result: PlacementResult) -> tuple[PolicyExplanation, 
     return tuple(_explanation(local, result) for local in result.locals)
 
 
-def _given_up(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
-    """Return when the replicas of a cluster that cannot be read move to others, None where they do not."""
-    lost = next((why for why in local.reasons if why.code is ReasonCode.CLUSTER_UNREACHABLE), None)
-    since = None if lost is None else parse_time(str(lost.values.get("since", "")))
-    if since is None:
-        return None
-    return change_if(ChangeIfCode.AFTER, at=since + result.federated.cluster_grace_period)
-
-
 def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplanation:
     name = result.federated.key
     if local.part != "placed":
-        production = any(why.code is ReasonCode.PRODUCTION for why in local.reasons)
-        change = named_by((name,)) if production else _given_up(local, result)
-        alone = PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, change)
-        return replace(alone, selected=not production)
+        alone = PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, local.why.change_if)
+        return replace(alone, selected=not local.left_out)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = counted(result.next_replicas[local.cluster], "replica")
     found = partial(_change_if, local, result)

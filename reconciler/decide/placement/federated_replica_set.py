@@ -18,6 +18,7 @@ from reconciler.decide.decisions import (
     Undecided,
     Verb,
 )
+from reconciler.decide.facts import fact
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
@@ -34,7 +35,7 @@ from reconciler.decide.placement.status import (
 )
 from reconciler.decide.placement.writes import asleep_writes, local_writes
 from reconciler.decide.reasons import ReasonCode, reason, text_of
-from reconciler.decide.selectors import left_out, local_ref, named_by
+from reconciler.decide.selectors import left_out, local_ref
 from reconciler.messages import counted
 from reconciler.policy.types import FederatedReplicaSet
 
@@ -100,7 +101,8 @@ def _lowered_production(result: PlacementResult, inputs: PlacementInputs) -> Ite
         if result.target[local.cluster] < local.current:
             what = production_of(federated, placements[local.cluster], inputs, local.workload)
             if what:
-                yield local.cluster, replace(local, part="held", reasons=(left_out(what, (federated.name,)),))
+                why = left_out(what, (federated.name,), (federated.key,))
+                yield local.cluster, replace(local, part="held", why=why, left_out=True)
 
 
 def _woken(
@@ -112,8 +114,8 @@ def _woken(
     changed = {decision.ref for decision in awake} - {one.ref for one in asleep if one.verb is Verb.DELETE}
     for local in result.placed:
         if local.ref in changed and local.settled is not None and local.settled.needs:
-            why = reason(ReasonCode.CHANGED_BY_IDLING, policy=local.settled.owner)
-            yield local.cluster, replace(local, part="held", capacity=None, reasons=(why,))
+            why = fact(ReasonCode.CHANGED_BY_IDLING, policy=local.settled.owner)
+            yield local.cluster, replace(local, part="held", capacity=None, why=why)
 
 
 def _not_named(
@@ -146,9 +148,9 @@ def _is_idle(locals_: Sequence[LocalWorkload]) -> bool:
 def _left_idle(local: LocalWorkload) -> LocalWorkload:
     """Return `local` as it takes part while the federated ReplicaSet is idle: nothing is made there."""
     if local.part == "placed":
-        return replace(local, part="held", reasons=(reason(ReasonCode.IDLE),))
+        return replace(local, part="held", why=fact(ReasonCode.IDLE))
     if local.part == "out" and local.idle_by:
-        return replace(local, part="held", reasons=(reason(ReasonCode.UNREACHABLE_IDLE, policy=local.idle_by),))
+        return replace(local, part="held", why=fact(ReasonCode.UNREACHABLE_IDLE, policy=local.idle_by))
     return local
 
 
@@ -159,9 +161,9 @@ def _paused(
     status: PlacementStatus | None,
 ) -> DesiredState:
     """Status only: everything is left as it is."""
-    paused = (reason(ReasonCode.PAUSED),)
+    paused = fact(ReasonCode.PAUSED)
     held = [
-        local if local.part == "out" else replace(local, part="held", reasons=local.reasons or paused)
+        local if local.part == "out" else replace(local, part="held", why=local.why if local.reasons else paused)
         for local in locals_
     ]
     resumed = field_is("paused", "false")
@@ -233,7 +235,7 @@ def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iter
 
 def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
     """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
-    kept = [local for local in result.locals if local.reasons and local.reasons[0].code is ReasonCode.PRODUCTION]
+    kept = [local for local in result.locals if local.left_out]
     if not any(local.replicas for local in kept):
         return
     target = _with_placed(kept, result, status, inputs).target
@@ -241,7 +243,7 @@ def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs
         share = target[local.cluster]
         if local.replicas > share:
             more = f"keeps {local.replicas} replicas, {local.replicas - share} more than its share"
-            text = f"{more}: {text_of(local.reasons)}; it shrinks if {named_by((result.federated.key,))}"
+            text = f"{more}: {text_of(local.reasons)}; it shrinks if {local.why.change_if}"
             yield Notice("aboveShare", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 

@@ -10,7 +10,9 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
+from reconciler.decide.change_codes import after
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
+from reconciler.decide.facts import Fact, fact
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.local_replica_sets import (
@@ -22,7 +24,7 @@ from reconciler.decide.placement.local_replica_sets import (
     pod_counts,
 )
 from reconciler.decide.placement.status import IN_A_ROW, PlacementStatus, Rejection
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
+from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.decide.selectors import left_out, local_ref
 from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
@@ -58,9 +60,14 @@ class LocalWorkload(Struct, frozen=True):
     idle_by: str = ""
     idle_until: datetime | None = None
     settled: Settled | None = None
-    reasons: Reasons = ()
+    why: Fact = Fact(())
+    left_out: bool = False  # production that the policy leaves out
     question: PodsQuestion | None = None  # which pods must be read first
     problem: Undecided | Notice | None = None
+
+    @property
+    def reasons(self) -> Reasons:
+        return self.why.why
 
     @property
     def replicas(self) -> int:
@@ -97,9 +104,9 @@ class _Case(Struct, frozen=True):
         local = LocalWorkload(self.placement.name, self.ref, workload=self.workload, settled=self.settled)
         return replace(local, **({"spec_replicas": local.replicas} | known))
 
-    def held(self, why: Reason, **known: Any) -> LocalWorkload:
+    def held(self, why: Fact, **known: Any) -> LocalWorkload:
         """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
-        return self.local(**({"part": "held", "available": self.available, "reasons": (why,)} | known))
+        return self.local(**({"part": "held", "available": self.available, "why": why} | known))
 
     @property
     def available(self) -> int:
@@ -107,7 +114,7 @@ class _Case(Struct, frozen=True):
         found = 0 if self.workload is None else available_replicas(self.workload)
         return found if self.settled is None else min(found, self.settled.replicas)
 
-    def as_recorded(self, why: Reason) -> LocalWorkload:
+    def as_recorded(self, why: Fact) -> LocalWorkload:
         """Return the `LocalWorkload` of what cannot be read, with what an earlier run wrote of it."""
         status, name = self.status or PlacementStatus(), self.placement.name
         idle_by = status.idle_by(name)
@@ -146,10 +153,11 @@ def _unreachable(case: _Case) -> LocalWorkload | None:
     # Unknown is not empty: until the grace period is over its replicas count as running there.
     since, now = placement.lost_since, case.inputs.run.now
     if since is None or restriction(placement.cluster, case.ref.namespace) is not None:
-        return case.as_recorded(reason(ReasonCode.CLUSTER_UNREACHABLE))
-    if now - since < case.federated.cluster_grace_period:
-        return case.as_recorded(reason(ReasonCode.CLUSTER_UNREACHABLE, since=since))
-    lost = replace(case.as_recorded(reason(ReasonCode.CLUSTER_LOST, since=since)), part="out")
+        return case.as_recorded(fact(ReasonCode.CLUSTER_UNREACHABLE))
+    given_up = since + case.federated.cluster_grace_period
+    if now < given_up:
+        return case.as_recorded(fact(ReasonCode.CLUSTER_UNREACHABLE, after(given_up), since=since))
+    lost = replace(case.as_recorded(fact(ReasonCode.CLUSTER_LOST, since=since)), part="out")
     asleep = lost.idle_until is not None and lost.idle_until > now and lost.idle_by in case.inputs.idling
     return lost if asleep else replace(lost, idle_by="", idle_until=None)
 
@@ -160,7 +168,7 @@ def _unreadable(case: _Case) -> LocalWorkload | None:
     own = "" if observed is None else observed.unread(case.ref.group, case.ref.kind)
     if observed is None or not own:
         return None
-    why = reason(ReasonCode.LIST_UNREADABLE, list=own, problem=observed.unreadable[own])
+    why = fact(ReasonCode.LIST_UNREADABLE, list=own, problem=observed.unreadable[own])
     return case.undecided(case.as_recorded(why))
 
 
@@ -170,15 +178,15 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
     if workload is None:
         return None
     if workload.owner is not None:
-        why = reason(ReasonCode.CONTROLLED_BY, owner=f"{workload.owner.kind}/{workload.owner.name}")
+        why = fact(ReasonCode.CONTROLLED_BY, owner=f"{workload.owner.kind}/{workload.owner.name}")
         return case.with_notice(case.held(why, part="out"), "conflict")
     if federated.target is not None:
         return None
     other = names_another(workload, federated, ours)
     if other:
-        return case.with_notice(case.held(reason(ReasonCode.OWNED_BY, owner=other), part="out"), "foreignRecord")
+        return case.with_notice(case.held(fact(ReasonCode.OWNED_BY, owner=other), part="out"), "foreignRecord")
     if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
-        return case.with_notice(case.held(reason(ReasonCode.NOT_MANAGED), part="out"), "conflict")
+        return case.with_notice(case.held(fact(ReasonCode.NOT_MANAGED), part="out"), "conflict")
     return None
 
 
@@ -190,10 +198,10 @@ def _idle(case: _Case) -> LocalWorkload | None:
     if settled is None or settled.state == "Waking":
         return None
     if settled.state == "HandsOff" and settled.needs:
-        return case.held(reason(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner))
-    why, awake = reason(ReasonCode.IDLE, policy=settled.owner), settled.awake_replicas
+        return case.held(fact(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner))
+    why, awake = fact(ReasonCode.IDLE, policy=settled.owner), settled.awake_replicas
     if settled.state == "ScaledDown":
-        why = reason(ReasonCode.SCALED_DOWN_BY_OTHERS, by=settled.owner)
+        why = fact(ReasonCode.SCALED_DOWN_BY_OTHERS, by=settled.owner)
     return case.held(why, spec_replicas=awake, idle_by=settled.owner, idle_until=settled.until)
 
 
@@ -202,25 +210,26 @@ def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
     found = case.placement.unread_autoscalers
     if not found or case.placement.observed is None:
         return None
-    why = reason(ReasonCode.LIST_UNREADABLE, list=found, problem=case.placement.observed.unreadable[found])
+    why = fact(ReasonCode.LIST_UNREADABLE, list=found, problem=case.placement.observed.unreadable[found])
     return case.undecided(case.held(why))
 
 
 def _restricted(case: _Case) -> LocalWorkload | None:
     found = restriction(case.placement.cluster, case.ref.namespace)
-    return None if found is None else case.held(*found.why)
+    return None if found is None else case.held(Fact(found.why))
 
 
 def _production(case: _Case) -> LocalWorkload | None:
     what = production_of_pattern(case.federated, case.placement, case.inputs, case.workload)
-    return case.held(left_out(what, (case.federated.name,))) if what else None
+    name, key = case.federated.name, case.federated.key
+    return case.held(left_out(what, (name,), (key,)), left_out=True) if what else None
 
 
 def _autoscaled(case: _Case) -> LocalWorkload | None:
     controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
     if controller is None:
         return None
-    return case.with_notice(case.held(reason(ReasonCode.AUTOSCALED, autoscaler=controller)), "autoscaler")
+    return case.with_notice(case.held(fact(ReasonCode.AUTOSCALED, autoscaler=controller)), "autoscaler")
 
 
 def _in_rollout(case: _Case) -> LocalWorkload | None:
@@ -228,21 +237,21 @@ def _in_rollout(case: _Case) -> LocalWorkload | None:
     if workload is None:
         return None
     if workload.terminating:
-        return case.held(reason(ReasonCode.TERMINATING))
+        return case.held(fact(ReasonCode.TERMINATING))
     in_rollout = replaces_replica_sets(workload)
-    return case.held(reason(ReasonCode.ROLLOUT_IN_PROGRESS)) if in_rollout else None
+    return case.held(fact(ReasonCode.ROLLOUT_IN_PROGRESS)) if in_rollout else None
 
 
 def _missing(case: _Case) -> LocalWorkload | None:
     if case.workload is not None:
         return None
     if not _has_namespace(case):
-        why = reason(ReasonCode.NO_NAMESPACE, namespace=case.ref.namespace)
-        return case.undecided(case.local(capacity=0, limit="no namespace", reasons=(why,)))
+        why = fact(ReasonCode.NO_NAMESPACE, namespace=case.ref.namespace)
+        return case.undecided(case.local(capacity=0, limit="no namespace", why=why))
     if case.federated.target is None:
         return _with_room(case, PodCounts(0, 0), None)
-    why = reason(ReasonCode.NO_OBJECT, kind=case.ref.kind, name=case.ref.name)
-    return case.undecided(case.local(capacity=0, limit="missing", reasons=(why,)))
+    why = fact(ReasonCode.NO_OBJECT, kind=case.ref.kind, name=case.ref.name)
+    return case.undecided(case.local(capacity=0, limit="missing", why=why))
 
 
 def _has_namespace(case: _Case) -> bool:
@@ -267,7 +276,7 @@ def _placed(case: _Case) -> LocalWorkload:
         return _with_room(case, PodCounts(workload.spec_replicas, case.available), None)
     failed = observed.unreadable.get(unreadable_pods_key(case.ref))
     if failed is not None:
-        return case.undecided(case.held(reason(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
+        return case.undecided(case.held(fact(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
     pods = observed.pods.get(case.ref)
     if pods is None:
         return case.local(question=PodsQuestion(case.ref))
