@@ -49,23 +49,16 @@ from reconciler.workload_kinds import SCALABLE_KINDS
 Policy = IdlingPolicy | DownscalePolicy | FederatedReplicaSet
 
 
-class SelectorPart(Struct, frozen=True):
-    """One part of what a policy selects, as its field is called; `problem` is why it does not select, "" if it does."""
-
-    field: str
-    problem: str = ""
-
-
 class SelectorMatch(Struct, frozen=True):
-    """A policy, and which parts of its selector select a workload."""
+    """A policy, and of each part of its selector the field, and why it does not select a workload, "" if it does."""
 
     policy: Policy
-    parts: tuple[SelectorPart, ...]
+    parts: tuple[tuple[str, str], ...]
 
     @property
     def selected(self) -> int:
         """How many parts select it."""
-        return sum(not part.problem for part in self.parts)
+        return sum(not problem for _, problem in self.parts)
 
 
 def closest_selector(workload: Workload, policies: PolicySet, cluster: ObservedCluster) -> SelectorMatch | None:
@@ -87,19 +80,19 @@ def _match(
     member = policies.fleet.cluster(ref.cluster)
     labels = next((space.labels for space in cluster.namespaces if space.ref.name == ref.namespace), {})
     parts = [
-        SelectorPart("clusters", _problem(selector.clusters, ref.cluster, member.labels if member else {})),
-        SelectorPart("namespaces", _problem(selector.namespaces, ref.namespace, labels)),
+        ("clusters", _problem(selector.clusters, ref.cluster, member.labels if member else {})),
+        ("namespaces", _problem(selector.namespaces, ref.namespace, labels)),
     ]
     owner = workload.owner
     owned = "" if owner is None else f"{owner.kind}/{owner.name} owns it: policies select the owner"
     if selector.workloads is not None:
-        parts.append(SelectorPart("workloads", owned or _workload_problem(selector.workloads, workload)))
+        parts.append(("workloads", owned or _workload_problem(selector.workloads, workload)))
     if selector.services is not None:
-        parts.append(SelectorPart("services", owned or _service_problem(selector.services, workload, cluster)))
+        parts.append(("services", owned or _service_problem(selector.services, workload, cluster)))
     if member is not None:
         anywhere = replace(policy, selector=Selector())  # what it excludes is told though it does not reach the cluster
         excluding = SelectingPolicies((anywhere,), member, cluster).excluding(workload)
-        parts += [SelectorPart(field, f"excludes {ref.name}") for _, field in excluding]
+        parts += [(field, f"excludes {ref.name}") for _, field in excluding]
     return SelectorMatch(policy, tuple(parts))
 
 
@@ -111,9 +104,9 @@ def _placement(policy: FederatedReplicaSet, workload: Workload) -> SelectorMatch
     return SelectorMatch(
         policy,
         (
-            SelectorPart("preferences.clusters", "" if there else f"has neither {ref.cluster} nor *"),
-            SelectorPart("namespace", "" if ref.namespace == namespace else f"is {namespace}, not {ref.namespace}"),
-            SelectorPart("name", "" if called else f"is {kind}/{name}, not {ref.kind}/{ref.name}"),
+            ("preferences.clusters", "" if there else f"has neither {ref.cluster} nor *"),
+            ("namespace", "" if ref.namespace == namespace else f"is {namespace}, not {ref.namespace}"),
+            ("name", "" if called else f"is {kind}/{name}, not {ref.kind}/{ref.name}"),
         ),
     )
 
@@ -339,9 +332,9 @@ def _closest(match: SelectorMatch) -> Iterator[str]:
     kind = type(match.policy).__name__
     name = f"{match.policy.namespace}/{match.policy.name}" if hasattr(match.policy, "namespace") else match.policy.name
     yield one_line(f"Closest is {kind} {name} ({match.policy.place}):")
-    width = max(len(part.field) for part in match.parts)
-    for part in match.parts:
-        yield one_line(f"{part.field}:").ljust(width + 1).join(("  ", " ")) + one_line(part.problem or "selects it")
+    width = max(len(field) for field, _ in match.parts)
+    for field, problem in match.parts:
+        yield one_line(f"{field}:").ljust(width + 1).join(("  ", " ")) + one_line(problem or "selects it")
 
 
 def _behind(plan: Plan, service: ObjectRef) -> Iterator[str]:
