@@ -1,1 +1,3 @@
-"""The world behind five protocols: clusters, metrics, pod pickers, locks, state."""
+"""Clusters, snapshots and metrics, each behind a protocol of `protocols.py`; `live.py` or `snapshot/cluster.py` opens
+those of a Fleet.
+"""
