@@ -42,7 +42,7 @@ class Candidates(Struct, frozen=True, eq=False):
     fits: bool  # no minimum is above its maximum
 
 
-class Demand(Struct, frozen=True):
+class Demand(Struct, frozen=True, gc=False):
     """What is to be spread. `kept` are the replicas a cluster has already, `capacity` the known limits; `key`,
     "namespace/name", settles ties.
     """
@@ -120,7 +120,7 @@ def _candidates(preferences: tuple[tuple[str, ClusterPreference], ...], clusters
     )
 
 
-class _Dealt(Struct, frozen=True):
+class _Dealt(Struct, frozen=True, gc=False):
     """Replicas by position, and how many are `left` for the clusters that are `tied`: in their order for a key each
     gets as many as it `wants`, stated by position.
     """
