@@ -28,7 +28,7 @@ from reconciler.errors import (
     first_exit_code,
     reason_of,
 )
-from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Write
+from reconciler.model import OUR_LABELS, ObjectRef, ObservedState, Run, Workload, Write
 from reconciler.pipeline import Applied, Decide, apply
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.workload_kinds import joined_version
@@ -119,7 +119,11 @@ class _Removal:
         restoration = Restoration(any_fleet=self._every_fleet, repairs=True)
         idle = decide_restore(policies.fleet, state, run, restoration)
         woken = {decision.ref for decision in idle.decisions}
-        return idle.joined(decide_releases(policies.fleet, state, woken, any_fleet=self._every_fleet))
+
+        def is_left(_policy: str, workload: Workload) -> bool:
+            return workload.ref not in woken
+
+        return idle.joined(decide_releases(policies.fleet, state, is_left, any_fleet=self._every_fleet))
 
     def cleared(self, _policies: PolicySet, state: ObservedState, _run: Run) -> DesiredState:
         """Return what takes our keys off everything that the clusters of `state` serve."""

@@ -33,7 +33,7 @@ from reconciler.decide.idling.restore import (
     restore_notices,
 )
 from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT
-from reconciler.decide.placement.removed_policies import decide_scales_to_restore
+from reconciler.decide.placement.removed_policies import decide_releases, scale_to_restore
 from reconciler.errors import ExitCode, FailOn, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.messages import first_of, nearest
 from reconciler.model import ObjectRef, ObservedState, Run, Service, Workload
@@ -264,7 +264,11 @@ def _restored(fleet: Fleet, state: ObservedState, run: Run, restoration: Restora
 
 
 def _scales(fleet: Fleet, state: ObservedState, restoration: Restoration, policies: tuple[str, ...]) -> DesiredState:
-    return decide_scales_to_restore(fleet, state, restoration.objects, policies, any_fleet=restoration.any_fleet)
+    def is_meant(policy: str, workload: Workload) -> bool:
+        named = not policies or any(fnmatchcase(policy, pattern) for pattern in policies)
+        return named and restoration.objects(workload.ref) and scale_to_restore(workload) is not None
+
+    return decide_releases(fleet, state, is_meant, any_fleet=restoration.any_fleet)
 
 
 def restoration_of(options: RestoreOptions) -> Restoration:

@@ -223,9 +223,8 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWor
     """Return the replicas that preferences give to the clusters that are unknown: they may run them already."""
     unknown = [local.cluster for local in locals_ if local.part == "held" and local.spec_replicas is None]
     placed = [local for local in locals_ if local.part == "placed"]
-    names = [*unknown, *(local.cluster for local in placed)]
-    served = candidates(federated.clusters, names)
-    capacity = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
+    served = candidates(federated.clusters, [*unknown, *(local.cluster for local in placed)])
+    capacity = _capacities(placed, lags=False)
     demand = Demand(max(0, total), federated.rebalance, federated.rounding, federated.key, capacity=capacity)
     given = allocate(served, demand).replicas
     return sum(given.get(name, 0) for name in unknown)

@@ -7,7 +7,6 @@ was not removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -237,32 +236,24 @@ def scale_to_restore(workload: Workload) -> int | None:
     return placed.previous
 
 
-def decide_scales_to_restore(
-    fleet: Fleet,
-    state: ObservedState,
-    named: Callable[[ObjectRef], bool],
-    policies: tuple[str, ...] = (),
-    *,
-    any_fleet: bool = False,
+def decide_releases(
+    fleet: Fleet, state: ObservedState, is_meant: Callable[[str, Workload], bool], *, any_fleet: bool
 ) -> DesiredState:
-    """Return the decisions that give what `named` accepts the replicas back that it had before placement.
+    """Return the decisions that release what placement scaled and did not create, and give it the replicas back that it
+    had before.
 
-    `policies` are globs of the names of federated ReplicaSets, () for all; `any_fleet`: also what other Fleets placed.
-    What is idle is woken first, by its own record. Who asks for it by hand gets it, whatever an autoscaler makes of it.
+    Only what `is_meant`, by the name of its federated ReplicaSet and as it is; with `any_fleet` also what other Fleets
+    placed. What is idle is woken first, by its own record. Who asks for it by hand gets it, whatever an autoscaler
+    makes of it.
     """
-    decisions = [
-        _restored(owned)
-        for owned in _placed(fleet, state, any_fleet)
-        if scale_to_restore(owned.workload) is not None and named(owned.workload.ref)
-        if not policies or any(fnmatchcase(owned.key.partition("/")[2], pattern) for pattern in policies)
-    ]
-    return DesiredState(decisions=tuple(decisions))
-
-
-def decide_releases(fleet: Fleet, state: ObservedState, but: Container[ObjectRef], *, any_fleet: bool) -> DesiredState:
-    """Return the decisions that give everything `but` this back as above, and release what gets nothing back."""
-    placed = (owned for owned in _placed(fleet, state, any_fleet) if owned.workload.ref not in but)
-    return DesiredState(decisions=tuple(map(_restored, placed)))
+    return DesiredState(
+        decisions=tuple(
+            _released(owned, Cause(policy, "", (reason(ReasonCode.RESTORED),)))
+            for owned in _placed(fleet, state, any_fleet)
+            for policy in [owned.key.partition("/")[2]]
+            if is_meant(policy, owned.workload)
+        )
+    )
 
 
 def _placed(fleet: Fleet, state: ObservedState, any_fleet: bool) -> Iterator[_Owned]:
@@ -276,10 +267,6 @@ def _placed(fleet: Fleet, state: ObservedState, any_fleet: bool) -> Iterator[_Ow
                 continue
             if workload.owner is None and not workload.terminating and workload.ref.namespace not in fleet.protected:
                 yield _Owned(owner[1], workload)
-
-
-def _restored(owned: _Owned) -> Decision:
-    return _released(owned, Cause(owned.key.partition("/")[2], "", (reason(ReasonCode.RESTORED),)))
 
 
 def _placed_owner(workload: Workload) -> tuple[str, str] | None:
