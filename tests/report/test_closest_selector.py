@@ -38,7 +38,7 @@ def closest(policies, workload=None, services=()):
     cluster = a_cluster(namespaces=(a_namespace("other"), space), services=tuple(services))
     found = closest_selector(workload or a_workload(), a_policy_set(a_fleet("east"), **policies), cluster)
     assert found is not None
-    problems = {part.field: part.problem for part in found.parts if part.problem}
+    problems = {field: problem for field, problem in found.parts if problem}
     assert found.selected == len(found.parts) - len(problems)
     return found.policy.name, problems
 
