@@ -23,7 +23,7 @@ from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInpu
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
-from reconciler.decide.placement.local_replica_sets import is_about
+from reconciler.decide.placement.local_replica_sets import form_of, is_about
 from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
 from reconciler.decide.placement.status import (
     PlacementStatus,
@@ -86,7 +86,8 @@ def _decided(
     What may not be changed in this run keeps what it has, and the others share the rest: that is decided once more.
     """
     result = with_reasons(placement_result(federated, locals_, status, inputs))
-    asleep, awake = asleep_writes(result, inputs), local_writes(result, inputs)
+    form = form_of(federated, inputs.fleet)
+    asleep, awake = asleep_writes(result, inputs, form), local_writes(result, inputs, form)
     held = dict(_lowered_production(result, inputs)) or dict(_woken(result, asleep, awake))
     if not held:
         return result, asleep, awake

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
@@ -73,6 +73,22 @@ class Form(Struct, frozen=True):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     selector: tuple[Any, ...]
+
+    compared: dict[bytes, tuple[str, ...]] = field(default_factory=dict)  # templates, to what differs in them
+
+    def template_differences(self, workload: Workload) -> tuple[str, ...]:
+        """Return the fields of the pod template that differ from the policy, () for none.
+
+        What the policy does not state may be anything: the API server fills in defaults. A policy that states less than
+        it did is known by the digest on the workload. Templates that are equal are compared once.
+        """
+        if workload.template is None:
+            return ()
+        text, own = msgspec.json.encode(workload.template), self.annotations[POLICY_DIGEST]
+        if text not in self.compared:
+            self.compared[text] = tuple(_differences(self.federated.template, workload.template, ("template",)))
+        changed = workload.annotations.get(POLICY_DIGEST, own) != own
+        return self.compared[text] or (("template",) if changed else ())
 
     def manifest(self, replicas: int, kept: Mapping[str, str] = NOTHING) -> dict[str, Any]:
         """Return a whole local ReplicaSet, with our annotations, and those that are `kept` of the one it replaces."""
@@ -168,34 +184,6 @@ def _normal(selector: LabelSelector) -> tuple[Any, ...]:
         for expression in selector.match_expressions
     )
     return (sorted(selector.match_labels), expressions)
-
-
-Differences = Callable[[Workload], tuple[str, ...]]
-
-
-def template_check(form: Form) -> Differences:
-    """Return a function that returns the fields of a pod template that differ from the policy, () for none.
-
-    What the policy does not state may be anything: the API server fills in defaults. A policy that states less than it
-    did is known by the digest on the workload. Templates that are equal are compared once.
-    """
-    known: dict[bytes, tuple[str, ...]] = {}
-
-    def stated(template: Any) -> tuple[str, ...]:
-        text = msgspec.json.encode(template)
-        if text not in known:
-            known[text] = tuple(_differences(form.federated.template, template, ("template",)))
-        return known[text]
-
-    def differences(workload: Workload) -> tuple[str, ...]:
-        if workload.template is None:
-            return ()
-        changed = (
-            workload.annotations.get(POLICY_DIGEST, form.annotations[POLICY_DIGEST]) != form.annotations[POLICY_DIGEST]
-        )
-        return stated(workload.template) or (("template",) if changed else ())
-
-    return differences
 
 
 def _differences(wanted: Any, found: Any, path: tuple[str, ...]) -> Iterator[str]:

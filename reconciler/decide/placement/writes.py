@@ -44,14 +44,11 @@ from reconciler.decide.placement.home import (
     config_map_written,
 )
 from reconciler.decide.placement.local_replica_sets import (
-    Differences,
     Form,
-    form_of,
     found_manifest,
     is_ours,
     metadata_changes,
     selector_differs,
-    template_check,
 )
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import placement_group
@@ -69,7 +66,6 @@ class _LocalWrite(Struct, frozen=True):
     result: PlacementResult
     inputs: PlacementInputs
     form: Form | None
-    differences: Differences
     shrinking: Phase = Phase.DECREASE
 
     @property
@@ -113,27 +109,23 @@ class _LocalWrite(Struct, frozen=True):
         )
 
 
-def local_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Decision, ...]:
+def local_writes(result: PlacementResult, inputs: PlacementInputs, form: Form | None) -> tuple[Decision, ...]:
     """Return the decisions of this run about the local workloads, in the order of the Fleet."""
     growing = any(result.next_replicas[local.cluster] > (local.spec_replicas or 0) for local in result.placed)
-    form = form_of(result.federated, inputs.fleet)
-    differences = template_check(form) if form is not None else lambda _: ()
     shrinking = Phase.MOVE if growing else Phase.DECREASE
-    writes = (_LocalWrite(local, result, inputs, form, differences, shrinking) for local in result.placed)
+    writes = (_LocalWrite(local, result, inputs, form, shrinking) for local in result.placed)
     return tuple(decision for write in writes for decision in _of_one(write))
 
 
-def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Decision, ...]:
+def asleep_writes(result: PlacementResult, inputs: PlacementInputs, form: Form | None) -> tuple[Decision, ...]:
     """Return the decisions that bring local ReplicaSets that are asleep, at no replicas, to what the policy states now.
 
     Without pods the change is free; after the wake, the pods of the old template or selector would be replaced. A
     change that was refused waits for the wake: what cannot be changed is better awake than dark. Production that is
     left out stays as it is.
     """
-    form = form_of(result.federated, inputs.fleet)
     if form is None:
         return ()
-    differences = template_check(form)
     return tuple(
         decision
         for local in result.locals
@@ -141,7 +133,7 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs) -> tuple[Dec
         if local.wakes or (local.idle_by and local.replicas == 0)
         if is_ours(local.workload, result.federated, inputs.ours) and not _is_restricted(local, inputs)
         if inputs.rejection(local.ref) is None and not _is_left_out(local, result.federated, inputs)
-        for decision in _while_asleep(_LocalWrite(local, result, inputs, form, differences), local.workload, form)
+        for decision in _while_asleep(_LocalWrite(local, result, inputs, form), local.workload, form)
     )
 
 
@@ -159,7 +151,7 @@ def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterato
     if selector_differs(workload, form):
         yield from _replaced(write, workload, form)
         return
-    different = write.differences(workload)
+    different = form.template_differences(workload)
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=0)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)
@@ -183,7 +175,7 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
         return
     metadata, adopts = metadata_changes(workload, form), write.adopts
     # No API server takes a template that the selector does not match: what runs nothing keeps both until it runs again.
-    different = () if another else write.differences(workload)
+    different = () if another else form.template_differences(workload)
     if different:
         why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=write.local.current)
         template = FieldChange(("spec", "template"), workload.template, form.federated.template)

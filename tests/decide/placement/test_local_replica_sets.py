@@ -15,7 +15,6 @@ from reconciler.decide.placement.local_replica_sets import (
     label_of,
     metadata_changes,
     selector_differs,
-    template_check,
 )
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
@@ -85,11 +84,11 @@ def limits(**amounts):
 )
 def test_template_differences(wanted, found, expected):
     workload = a_local("west", 3, a_federated(template=wanted), template=found)
-    assert template_check(a_form(template=wanted))(workload) == expected
+    assert a_form(template=wanted).template_differences(workload) == expected
 
 
 def test_a_template_that_is_not_known_differs_in_nothing():
-    assert template_check(a_form())(a_local("west", 3, template=None)) == ()
+    assert a_form().template_differences(a_local("west", 3, template=None)) == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_a_template_that_is_not_known_differs_in_nothing():
 def test_amounts_of_every_suffix(wanted, found, equal):
     workload = a_local("west", 3, a_federated(template=limits(memory=wanted)), template=limits(memory=found))
     expected = () if equal else ("template.spec.containers.0.resources.limits.memory",)
-    assert template_check(a_form(template=limits(memory=wanted)))(workload) == expected
+    assert a_form(template=limits(memory=wanted)).template_differences(workload) == expected
 
 
 def test_the_size_limit_of_a_volume_is_an_amount_too():
@@ -128,14 +127,14 @@ def test_the_size_limit_of_a_volume_is_an_amount_too():
         return {**TEMPLATE, "spec": {**TEMPLATE["spec"], "volumes": [{"emptyDir": {"sizeLimit": size}}]}}
 
     federated = a_federated(template=template("1024Mi"))
-    check = template_check(a_form(template=template("1024Mi")))
+    check = a_form(template=template("1024Mi")).template_differences
     assert check(a_local("west", 3, federated, template=template("1Gi"))) == ()
     assert check(a_local("west", 3, federated, template=template("2Gi"))) != ()
 
 
 def test_a_policy_that_states_less_than_it_did_is_told_by_its_digest():
     before = a_federated(template=changed(command=["web"]))
-    assert template_check(a_form())(a_local("west", 3, before)) == ("template",)
+    assert a_form().template_differences(a_local("west", 3, before)) == ("template",)
 
 
 class Alone(dict):
@@ -148,7 +147,7 @@ class Alone(dict):
 
 
 def test_the_templates_of_many_clusters_are_not_compared_with_each_other():
-    check, federated = template_check(a_form(template=TEMPLATE)), a_federated(template=TEMPLATE)
+    check, federated = a_form(template=TEMPLATE).template_differences, a_federated(template=TEMPLATE)
     for image in ("a", "b", "a"):
         template = Alone({**TEMPLATE, "spec": {"containers": [{"name": "web", "image": image}]}})
         assert check(a_local("west", 3, federated, template=template)) != ()
