@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from reconciler.backends.credentials.config_node import ConfigNode, CredentialError
 from reconciler.backends.decode.values import Instant, Wire, decoded_json
@@ -24,29 +23,30 @@ _LONGEST_WORDS = 300
 _MOST_OUTPUT = 1 << 20  # bytes; a token or a certificate with its key has some kilobytes
 
 
-class Credential(Struct, frozen=True):
-    """What a program gave: a token, "" for none, and a certificate with its key, both in PEM.
+class Credential(Wire):
+    """What a program gave: a token, and a client certificate with its key, both in PEM."""
 
-    `expires` is when the token is not valid any more, in seconds since the epoch; None: nobody knows.
-    """
-
-    token: str = ""
-    certificate: tuple[bytes, bytes] | None = None
-    expires: float | None = None
-
-
-class _ExecStatus(Wire):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
     expiration_timestamp: Instant | None = None
+
+    @property
+    def certificate(self) -> tuple[bytes, bytes] | None:
+        certificate, key = self.client_certificate_data, self.client_key_data
+        return (certificate.encode(), key.encode()) if certificate and key else None
+
+    @property
+    def expires(self) -> float | None:
+        """When the token is not valid any more, in seconds since the epoch; None: nobody knows."""
+        return None if self.expiration_timestamp is None else self.expiration_timestamp.as_datetime().timestamp()
 
 
 class _ExecCredential(Wire):
     """Source: kubernetes/client-go pkg/apis/clientauthentication/v1 types.go, ExecCredential."""
 
     api_version: str | None = None
-    status: _ExecStatus | None = None
+    status: Credential | None = None
 
 
 class ExecPlugin:
@@ -92,10 +92,9 @@ class ExecPlugin:
             raise CredentialError(f"{where} printed no ExecCredential with a status")
         if found.api_version != self._version:
             raise CredentialError(f"{where} printed no ExecCredential of {self._version}")
-        given = _given(found.status)
-        if not given.token and given.certificate is None:
+        if not found.status.token and found.status.certificate is None:
             raise CredentialError(f"{where} gave neither a token nor a certificate with its key")
-        return given
+        return found.status
 
     def _run(self, on_terminal: bool, limit: TimeLimit) -> tuple[int, str, str]:
         """Return the exit code, what was printed, and what was said to standard error."""
@@ -143,16 +142,6 @@ class ExecPlugin:
         if self._cluster is not None:
             spec["cluster"] = self._cluster
         return {"apiVersion": self._version, "kind": "ExecCredential", "spec": spec}
-
-
-def _given(status: _ExecStatus) -> Credential:
-    certificate, key = status.client_certificate_data, status.client_key_data
-    expires = status.expiration_timestamp
-    return Credential(
-        token=status.token or "",
-        certificate=(certificate.encode(), key.encode()) if certificate and key else None,
-        expires=None if expires is None else expires.as_datetime().timestamp(),
-    )
 
 
 def _end(process: subprocess.Popen[bytes], *, alone: bool) -> None:

@@ -81,22 +81,21 @@ def claims_of(token: str) -> TokenClaims | None:
     )
 
 
-class IssuedToken(Struct, frozen=True):
+class IssuedToken(Wire):
     """A token, and until when the server takes it, which may be sooner than was asked for."""
 
     token: str
-    expires: datetime
-
-
-class _IssuedStatus(Wire):
-    token: str
     expiration_timestamp: Instant
+
+    @property
+    def expires(self) -> datetime:
+        return self.expiration_timestamp.as_datetime()
 
 
 class _TokenRequest(Wire):
     """Source: kubernetes/api authentication/v1 types.go, TokenRequest."""
 
-    status: _IssuedStatus
+    status: IssuedToken
 
 
 def request_token(client: ApiClient, account: ServiceAccount, life: timedelta) -> IssuedToken:
@@ -114,6 +113,6 @@ def request_token(client: ApiClient, account: ServiceAccount, life: timedelta) -
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
     operation = Operation(client.cluster, "create", "serviceaccounts/token", account.namespace, account.name)
     request = ApiRequest("POST", path, operation, body=msgspec.json.encode(review), writes=True)
-    status = answer_to(client, request, _TokenRequest).status
-    remember(status.token)
-    return IssuedToken(status.token, status.expiration_timestamp.as_datetime())
+    issued = answer_to(client, request, _TokenRequest).status
+    remember(issued.token)
+    return issued
