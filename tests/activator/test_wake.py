@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.protocols import RequestSettings, workloads_of
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import ForbiddenError
+from reconciler.errors import ForbiddenError, RefusedError
 from tests.activator.in_cluster import OWN, always_idle, install
 from tests.pipeline.calls import Folder
 from tests.real.api import JSON_PATCH, ApiError
@@ -30,7 +29,7 @@ REQUESTED = "reconciler/wake-requested-at"
 AWAKE_SINCE = "reconciler/awake-since"
 
 
-class Sleepers:
+class IdledNamespace:
     """A namespace in which a run has idled Deployments web (3) and api (2), each with its Service."""
 
     def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
@@ -83,129 +82,134 @@ class Sleepers:
 
 
 @pytest.fixture
-def sleepers(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> Sleepers:
+def idled(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> IdledNamespace:
     install(api_server)
-    return Sleepers(api_server, api_namespace, tmp_path)
+    return IdledNamespace(api_server, api_namespace, tmp_path)
 
 
-def test_what_is_behind_the_service_is_restored_and_nothing_else(sleepers: Sleepers) -> None:
-    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
-    assert sleepers.replicas() == [3, 0]
-    assert IDLED_AT not in sleepers.service("web")
-    assert TARGETS not in sleepers.service("web")
-    assert IDLED_AT in sleepers.service("api")
-    assert IDLED_AT not in sleepers.deployment("web")
-    assert sleepers.deployment("web")[AWAKE_SINCE] <= sleepers.service("web")[REQUESTED]
-    assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], ["web"])
-    assert sleepers.events("") == [], "that a mark went is told by no Event"
+def test_what_is_behind_the_service_is_restored_and_nothing_else(idled: IdledNamespace) -> None:
+    assert idled.waker().wake(idled.namespace, {"web"}) == {"web": ""}
+    assert idled.replicas() == [3, 0]
+    assert IDLED_AT not in idled.service("web")
+    assert TARGETS not in idled.service("web")
+    assert IDLED_AT in idled.service("api")
+    assert IDLED_AT not in idled.deployment("web")
+    assert idled.deployment("web")[AWAKE_SINCE] <= idled.service("web")[REQUESTED]
+    assert (idled.events("NeedPods"), idled.events("Woken")) == (["web"], ["web"])
+    assert idled.events("") == [], "that a mark went is told by no Event"
 
 
-def test_several_services_of_a_namespace_wake_at_once(sleepers: Sleepers) -> None:
-    assert sleepers.waker().wake(sleepers.namespace, {"web", "api"}) == {"web": "", "api": ""}
-    assert sleepers.replicas() == [3, 2]
+def test_several_services_of_a_namespace_wake_at_once(idled: IdledNamespace) -> None:
+    assert idled.waker().wake(idled.namespace, {"web", "api"}) == {"web": "", "api": ""}
+    assert idled.replicas() == [3, 2]
 
 
-def test_a_clock_that_is_behind_that_of_the_run_wakes_all_the_same(sleepers: Sleepers) -> None:
-    assert sleepers.waker(behind=3600).wake(sleepers.namespace, {"web"}) == {"web": ""}
-    assert sleepers.replicas() == [3, 0]
+def test_a_clock_that_is_behind_that_of_the_run_wakes_all_the_same(idled: IdledNamespace) -> None:
+    assert idled.waker(behind=3600).wake(idled.namespace, {"web"}) == {"web": ""}
+    assert idled.replicas() == [3, 0]
 
 
-def test_replicas_that_wake_at_once_wake_once(sleepers: Sleepers) -> None:
-    wakers = [sleepers.waker() for _ in range(4)]
+def test_replicas_that_wake_at_once_wake_once(idled: IdledNamespace) -> None:
+    wakers = [idled.waker() for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda one: one.wake(sleepers.namespace, {"web"}), wakers))
-    assert wakers[0].wake(sleepers.namespace, {"web"}) == {}
-    assert sleepers.replicas() == [3, 0]
-    assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], ["web"])
+        list(threads.map(lambda one: one.wake(idled.namespace, {"web"}), wakers))
+    assert wakers[0].wake(idled.namespace, {"web"}) == {}
+    assert idled.replicas() == [3, 0]
+    assert (idled.events("NeedPods"), idled.events("Woken")) == (["web"], ["web"])
 
 
-def test_what_is_awake_or_gone_is_left_alone(sleepers: Sleepers) -> None:
-    waker = sleepers.waker()
-    waker.wake(sleepers.namespace, {"web"})
-    before = sleepers.api.get(deployment_path(sleepers.namespace, "web"))
-    assert waker.wake(sleepers.namespace, {"web", "gone"}) == {}
-    assert sleepers.api.get(deployment_path(sleepers.namespace, "web")) == before
+def test_what_is_awake_or_gone_is_left_alone(idled: IdledNamespace) -> None:
+    waker = idled.waker()
+    waker.wake(idled.namespace, {"web"})
+    before = idled.api.get(deployment_path(idled.namespace, "web"))
+    assert waker.wake(idled.namespace, {"web", "gone"}) == {}
+    assert idled.api.get(deployment_path(idled.namespace, "web")) == before
 
 
-def test_a_custom_kind_that_is_served_beside_it_is_none_of_its_business(sleepers: Sleepers) -> None:
-    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
-    assert sleepers.waker().wake(sleepers.namespace, {"web", "gone"}) == {}
+def test_a_custom_kind_that_is_served_beside_it_is_none_of_its_business(idled: IdledNamespace) -> None:
+    assert idled.waker().wake(idled.namespace, {"web"}) == {"web": ""}
+    assert idled.waker().wake(idled.namespace, {"web", "gone"}) == {}
 
 
-def test_where_the_replicas_of_a_custom_kind_are_may_be_read(sleepers: Sleepers) -> None:
-    found = sleepers.view().scale_kinds()
+def test_where_the_replicas_of_a_custom_kind_are_may_be_read(idled: IdledNamespace) -> None:
+    found = idled.view().scale_kinds()
     assert ("apps.kruise.io", "CloneSet") in {(kind.group, kind.kind) for kind in found}
     with pytest.raises(ForbiddenError, match="list clonesets"):
-        sleepers.view().list(workloads_of(next(kind for kind in found if kind.kind == "CloneSet")))
+        idled.view().list(workloads_of(next(kind for kind in found if kind.kind == "CloneSet")))
 
 
-def test_read_only_tells_and_wakes_nothing(sleepers: Sleepers) -> None:
-    assert sleepers.waker(read_only=True).wake(sleepers.namespace, {"web"}) == {"web": ""}
-    assert sleepers.replicas() == [0, 0]
-    assert REQUESTED in sleepers.service("web")
-    assert (sleepers.events("NeedPods"), sleepers.events("Woken")) == (["web"], [])
+def test_read_only_tells_and_wakes_nothing(idled: IdledNamespace) -> None:
+    assert idled.waker(read_only=True).wake(idled.namespace, {"web"}) == {"web": ""}
+    assert idled.replicas() == [0, 0]
+    assert REQUESTED in idled.service("web")
+    assert (idled.events("NeedPods"), idled.events("Woken")) == (["web"], [])
 
 
-def test_what_may_not_be_read_is_told(sleepers: Sleepers) -> None:
-    [problem] = sleepers.waker(account="nobody").wake(sleepers.namespace, {"web"}).values()
+def test_what_may_not_be_read_is_told(idled: IdledNamespace) -> None:
+    [problem] = idled.waker(account="nobody").wake(idled.namespace, {"web"}).values()
     assert "forbidden" in problem
-    assert sleepers.replicas() == [0, 0]
+    assert idled.replicas() == [0, 0]
 
 
-def marked_only(sleepers: Sleepers) -> None:
+def marked_only(idled: IdledNamespace) -> None:
     """Make it as a run leaves it between its mark on the Service and the scale of the Deployment."""
-    path = deployment_path(sleepers.namespace, "web")
-    found = sleepers.api.get(path)
+    path = deployment_path(idled.namespace, "web")
+    found = idled.api.get(path)
     ours = [key for key in found["metadata"]["annotations"] if "reconciler/" in key or "kubernetes.io/" in key]
     cleared = dict.fromkeys(key for key in ours if not key.startswith("deployment."))
-    sleepers.api.patch(path, {"metadata": {"annotations": cleared}, "spec": {"replicas": 3}})
+    idled.api.patch(path, {"metadata": {"annotations": cleared}, "spec": {"replicas": 3}})
 
 
-def test_a_signal_between_mark_and_scale_makes_the_scale_of_the_run_stale(sleepers: Sleepers) -> None:
-    marked_only(sleepers)
-    marked_at = sleepers.service("web")[IDLED_AT]
-    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
-    assert sleepers.replicas() == [3, 0]
-    assert sleepers.deployment("web")[AWAKE_SINCE] >= marked_at
+def test_a_signal_between_mark_and_scale_makes_the_scale_of_the_run_stale(idled: IdledNamespace) -> None:
+    marked_only(idled)
+    marked_at = idled.service("web")[IDLED_AT]
+    assert idled.waker().wake(idled.namespace, {"web"}) == {"web": ""}
+    assert idled.replicas() == [3, 0]
+    assert idled.deployment("web")[AWAKE_SINCE] >= marked_at
     # What the run would write now tests that nobody woke it meanwhile.
     idle = [
         {"op": "test", "path": "/metadata/annotations/reconciler~1awake-since", "value": None},
         {"op": "replace", "path": "/spec/replicas", "value": 0},
     ]
     with pytest.raises(ApiError) as refused:
-        sleepers.api.patch(deployment_path(sleepers.namespace, "web"), idle, JSON_PATCH)
+        idled.api.patch(deployment_path(idled.namespace, "web"), idle, JSON_PATCH)
     assert refused.value.status == 422
-    before = sleepers.deployment("web")
-    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {}
-    assert sleepers.deployment("web") == before
+    before = idled.deployment("web")
+    assert idled.waker().wake(idled.namespace, {"web"}) == {}
+    assert idled.deployment("web") == before
 
 
 def test_what_keeps_one_service_of_a_group_back_is_said_of_all_of_it(
-    sleepers: Sleepers, monkeypatch: pytest.MonkeyPatch
+    idled: IdledNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are tried again: neither was woken."""
     another = a_service("web")
     another["metadata"]["name"] = "web-too"
-    create(sleepers.api, [another], sleepers.namespace)
-    sleepers.idle()
-    waker, found = sleepers.waker(), itertools.chain(["refused"], itertools.repeat(""))
-    monkeypatch.setattr(waker, "_keep_awake", lambda *_: next(found))
-    assert waker.wake(sleepers.namespace, {"web", "web-too"}) == {"web": "refused", "web-too": "refused"}
-    assert sleepers.replicas() == [0, 0]
-    assert waker.wake(sleepers.namespace, {"web", "web-too"}) == {"web": "", "web-too": ""}
-    assert sleepers.replicas() == [3, 0]
+    create(idled.api, [another], idled.namespace)
+    idled.idle()
+    waker, left = idled.waker(), [RefusedError("refused")]
+
+    def refuse_once(*_: object) -> None:
+        if left:
+            raise left.pop()
+
+    monkeypatch.setattr(waker, "_keep_awake", refuse_once)
+    assert waker.wake(idled.namespace, {"web", "web-too"}) == {"web": "refused", "web-too": "refused"}
+    assert idled.replicas() == [0, 0]
+    assert waker.wake(idled.namespace, {"web", "web-too"}) == {"web": "", "web-too": ""}
+    assert idled.replicas() == [3, 0]
 
 
-def test_what_says_it_is_idle_as_oc_idle_writes_it_goes_with_our_record(sleepers: Sleepers) -> None:
-    marked_only(sleepers)
-    theirs = {key.replace("kubernetes", "alpha.openshift"): sleepers.service("web")[key] for key in (IDLED_AT, TARGETS)}
-    path = f"/api/v1/namespaces/{sleepers.namespace}/services/web"
-    sleepers.api.patch(path, {"metadata": {"annotations": theirs}})  # markPrefix: openshift
-    assert sleepers.waker().wake(sleepers.namespace, {"web"}) == {"web": ""}
-    assert not {IDLED_AT, TARGETS, *theirs} & sleepers.service("web").keys()
+def test_what_says_it_is_idle_as_oc_idle_writes_it_goes_with_our_record(idled: IdledNamespace) -> None:
+    marked_only(idled)
+    theirs = {key.replace("kubernetes", "alpha.openshift"): idled.service("web")[key] for key in (IDLED_AT, TARGETS)}
+    path = f"/api/v1/namespaces/{idled.namespace}/services/web"
+    idled.api.patch(path, {"metadata": {"annotations": theirs}})  # markPrefix: openshift
+    assert idled.waker().wake(idled.namespace, {"web"}) == {"web": ""}
+    assert not {IDLED_AT, TARGETS, *theirs} & idled.service("web").keys()
 
 
-def of_oc_idle(sleepers: Sleepers) -> None:
+def of_oc_idle(idled: IdledNamespace) -> None:
     """Make a Deployment and a Service as `oc idle` leaves them."""
     at = {"idling.alpha.openshift.io/idled-at": "2026-01-01T00:00:00Z"}
     former = {**at, "idling.alpha.openshift.io/previous-scale": "4"}
@@ -219,11 +223,11 @@ def of_oc_idle(sleepers: Sleepers) -> None:
         metadata={"annotations": {**at, "idling.alpha.openshift.io/unidle-targets": targets}},
         spec={"selector": {"app": "old"}, "ports": [{"port": 80}]},
     )
-    create(sleepers.api, [deployment, service], sleepers.namespace)
+    create(idled.api, [deployment, service], idled.namespace)
 
 
-def test_what_oc_idle_idled_is_woken(sleepers: Sleepers) -> None:
-    of_oc_idle(sleepers)
-    assert sleepers.waker().wake(sleepers.namespace, {"old"}) == {"old": ""}
-    assert replicas_of(sleepers.api, sleepers.namespace, "old") == 4
-    assert "idling.alpha.openshift.io/idled-at" not in sleepers.service("old")
+def test_what_oc_idle_idled_is_woken(idled: IdledNamespace) -> None:
+    of_oc_idle(idled)
+    assert idled.waker().wake(idled.namespace, {"old"}) == {"old": ""}
+    assert replicas_of(idled.api, idled.namespace, "old") == 4
+    assert "idling.alpha.openshift.io/idled-at" not in idled.service("old")
