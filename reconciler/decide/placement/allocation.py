@@ -257,12 +257,11 @@ def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed:
     """
     overflow: dict[str, int] = {}
     for name in probed:
-        if given.replicas[name] < demand.capacity.get(name, UNBOUNDED):
-            continue
-        others = {other: limit for other, limit in demand.capacity.items() if other != name}
-        more = allocate(served, replace(demand, capacity=others)).replicas[name] - given.replicas[name]
-        if more > 0:
-            overflow[name] = more
+        if given.replicas[name] >= demand.capacity.get(name, UNBOUNDED):
+            others = {other: limit for other, limit in demand.capacity.items() if other != name}
+            more = allocate(served, replace(demand, capacity=others)).replicas[name] - given.replicas[name]
+            if more > 0:
+                overflow[name] = more
     return dataclasses.replace(given, overflow=overflow) if overflow else given
 
 
@@ -296,11 +295,13 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
     """
     if not isinstance(rounding, str) or rounding not in _ROUNDINGS:
         raise PolicyError(f'rounding: {literal(rounding)}, expected "fair" or "kubefed"')
+    if not isinstance(key, str) or not _is_unicode(key):
+        raise PolicyError(f"key: {literal(key)}, expected a text in Unicode")
     wanted = _number(total, "total")
     rebalance, entries = _checked_preferences(preferences, wanted)
     served = _candidates_of(entries, clusters)
     kept, limits = _inside(current, "current", served), _inside(capacity, "capacity", served)
-    demand = Demand(wanted, rebalance, _ROUNDINGS[rounding], _text(key, "key"), kept, limits)
+    demand = Demand(wanted, rebalance, _ROUNDINGS[rounding], key, kept, limits)
     given = allocate(served, demand)
     return with_overflow(given, served, demand, sorted(limits)) if limits else given
 
@@ -368,12 +369,6 @@ def _number(value: Any, where: str) -> int:
 
 def _counts(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LARGEST
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not _is_unicode(value):
-        raise PolicyError(f"{where}: {literal(value)}, expected a text in Unicode")
-    return value
 
 
 def _checked_names(names: tuple[Any, ...]) -> tuple[str, ...]:
