@@ -223,15 +223,15 @@ def namespace_findings(case: ClusterCheck) -> Iterator[Finding]:
 def lock_findings(case: ClusterCheck) -> Iterator[Finding]:
     namespace = case.policies.fleet.namespace
     try:
-        holder = case.preflight.lock_holder(namespace)
+        lock = case.preflight.lock(namespace)
     except ClusterError as error:
         yield Finding("lock", "WARN", words_of(case, error), "")
         return
-    if holder is None:
+    if not lock.holder_identity:
         yield Finding("lock", "OK", f"Lease {namespace}/{LEASE} is free")
         return
-    since = "" if holder.renewed_at is None else f", renewed {ago(case.now - holder.renewed_at)}"
-    yield Finding("lock", "WARN", f"Lease {namespace}/{LEASE} is held by {holder.name}{since}", "")
+    since = "" if lock.renewed_at is None else f", renewed {ago(case.now - lock.renewed_at)}"
+    yield Finding("lock", "WARN", f"Lease {namespace}/{LEASE} is held by {lock.holder_identity}{since}", "")
 
 
 def slices_of_activators(case: ClusterCheck) -> Counter[str]:

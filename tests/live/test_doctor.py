@@ -248,7 +248,7 @@ def pair(
     return found
 
 
-@pytest.mark.parametrize("check", ["server", "missing", "lock_holder"])
+@pytest.mark.parametrize("check", ["server", "missing", "lock"])
 def test_an_unexpected_error_of_one_cluster_is_its_own(
     pair: Callable[..., dict[tuple[str, str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:
@@ -261,7 +261,7 @@ def test_an_unexpected_error_of_one_cluster_is_its_own(
 
     monkeypatch.setattr(Preflight, check, fails)
     found = pair(6)
-    named = {"server": "server", "missing": "rights", "lock_holder": "lock"}[check]
+    named = {"server": "server", "missing": "rights", "lock": "lock"}[check]
     told = found["west", named]
     assert told["state"] == "FAIL"
     assert "unexpected KeyError ('nobody foresaw this') at " in told["text"]

@@ -117,7 +117,7 @@ def _lease(ref: ObjectRef, metadata: Metadata, decoded: shapes.Lease) -> model.L
     return model.Lease(
         ref=ref,
         activator=(metadata.labels or NOTHING).get(ACTIVATOR_POD_LABEL, ""),
-        renewed_at=datetime_of(None if decoded.spec is None else decoded.spec.renew_time),
+        renewed_at=None if decoded.spec is None else decoded.spec.renewed_at,
     )
 
 

@@ -9,6 +9,7 @@ kedacore/keda apis/keda/v1alpha1 ScaledObject.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from sys import intern
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from reconciler.backends.decode.values import (
     NonEmptyText,
     StringMap,
     Wire,
+    datetime_of,
     decoded_value,
     shared,
     shared_text,
@@ -352,6 +354,10 @@ class LeaseSpec(Wire):
     acquire_time: str | None = None
     renew_time: Instant | None = None
     lease_transitions: int | None = None
+
+    @property
+    def renewed_at(self) -> datetime | None:
+        return datetime_of(self.renew_time)
 
 
 class Lease(Object):

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.kubernetes.lease import NAME, LockManifest
@@ -33,13 +34,6 @@ class Server(Struct, frozen=True):
 
     version: str
     ahead: timedelta | None
-
-
-class Holder(Struct, frozen=True):
-    """Who holds the lock, since when it was renewed last."""
-
-    name: str
-    renewed_at: datetime | None
 
 
 class Preflight:
@@ -106,17 +100,14 @@ class Preflight:
         allowed = WorkerPool(_AT_ONCE).each(self._client.cluster, may, asked, _AT_ONCE)
         return [right for right, may in zip(asked, allowed, strict=True) if not may]
 
-    def lock_holder(self, namespace: str) -> Holder | None:
-        """Return who holds our Lease in `namespace`, None where nobody does.
+    def lock(self, namespace: str) -> LeaseSpec:
+        """Return what our Lease in `namespace` says; without a holder nobody has it.
 
         Raises:
             ClusterError: it cannot be read.
         """
         request = object_request(self._client.cluster, "get", LEASES.key, namespace, NAME)
         try:
-            spec = answer_to(self._client, request, LockManifest).spec
+            return answer_to(self._client, request, LockManifest).spec
         except NotFoundError:
-            return None
-        if not spec.holder_identity:
-            return None
-        return Holder(spec.holder_identity, None if spec.renew_time is None else spec.renew_time.as_datetime())
+            return LeaseSpec()
