@@ -44,7 +44,7 @@ class TestScaledUpAndTheServiceNotCleared:
         assert ("idle", "Deployment/web") in verbs(run_in(world))
         assert run_in(world).desired.decisions == ()
 
-    def test_it_is_cleared_where_a_hand_takes_it_to_zero_and_another_service_has_no_mark(self):
+    def test_it_is_cleared_where_somebody_takes_it_to_zero_and_another_service_has_no_mark(self):
         world = self.world()
         world.now += MINUTE
         world.scale(WEB, 0)

@@ -114,7 +114,7 @@ OC = {
         pytest.param(
             a_forged_service(an_entry()),
             a_workload(replicas=0, replicas_writer=FieldWriter("kubectl", NIGHT)),
-            id="a hand took it to zero",
+            id="somebody scaled it to zero",
         ),
         pytest.param(
             a_forged_service(an_entry(), namespace="kube-system"),
