@@ -214,9 +214,10 @@ def _notices(result: PlacementResult, status: PlacementStatus | None, inputs: Pl
             yield Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
     for local in result.placed:
         if keeps := result.keeping.get(local.cluster):
-            stay = "fits nowhere else and stays" if keeps == 1 else "fit nowhere else and stay"
-            text = f"{local.limit}, but {counted(keeps, 'replica')} {stay}"
-            yield Notice("drainKeeps", str(local.ref), text, name)
+            stay = (
+                f"{keeps} replicas fit nowhere else and stay" if keeps > 1 else "1 replica fits nowhere else and stays"
+            )
+            yield Notice("drainKeeps", str(local.ref), f"{local.limit}, but {stay}", name)
     yield from _drains_left_alone(result, inputs)
     yield from _above_share(result, status, inputs)
     yield from _clusters_left(result.federated, status, inputs)
