@@ -34,31 +34,31 @@ WORKLOADS = documents(*REMEMBERED, workload("off", "dev", 0))
 
 
 @pytest.fixture
-def desk(tmp_path) -> Folder:
-    desk = Folder(tmp_path)
-    desk.write("policies/all.yaml", POLICIES)
-    desk.write("snapshot/east/dev.yaml", WORKLOADS)
-    return desk
+def folder(tmp_path) -> Folder:
+    folder = Folder(tmp_path)
+    folder.write("policies/all.yaml", POLICIES)
+    folder.write("snapshot/east/dev.yaml", WORKLOADS)
+    return folder
 
 
-def call(desk: Folder, verb: str, now: str, *more: str):
-    return desk.call(verb, *more, "--snapshot", "snapshot", "--now", now)
+def call(folder: Folder, verb: str, now: str, *more: str):
+    return folder.call(verb, *more, "--snapshot", "snapshot", "--now", now)
 
 
-def test_what_is_adopted_is_idle_until_the_morning_and_then_as_it_was(desk):
-    said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+def test_what_is_adopted_is_idle_until_the_morning_and_then_as_it_was(folder):
+    said = call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
     assert said.code == 0, said
     assert said.out.startswith(
         "Adopt in Fleet mine (snapshot, Fri 2026-11-20 22:00, times in UTC)\n\nNo scale changes."
     )
-    assert call(desk, "plan", NIGHT, "--detailed-exitcode").code == 0, call(desk, "plan", NIGHT, "-v").out
-    woken = call(desk, "apply", MORNING, "--auto-approve")
+    assert call(folder, "plan", NIGHT, "--detailed-exitcode").code == 0, call(folder, "plan", NIGHT, "-v").out
+    woken = call(folder, "apply", MORNING, "--auto-approve")
     assert "CronJob/nightly  suspend   true -> false  wake" in woken.out, woken
     assert "Deployment/web   replicas  0 -> 3         wake" in woken.out, woken
     assert "off" not in woken.out
 
 
-def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(desk):
+def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(folder):
     scaled_object = an_object(
         "ScaledObject",
         "web",
@@ -74,8 +74,8 @@ def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(desk):
         workload(name, "dev", replicas, metadata=f'annotations: {{downscaler/original-replicas: "{text}"}}')
         for name, replicas, text in (("x", 0, "x"), ("y", 0, ""), ("woken", 1, "x"))
     ]
-    desk.write("snapshot/east/dev.yaml", documents(workload("web", "dev", 0), scaled_object, had, *broken))
-    said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    folder.write("snapshot/east/dev.yaml", documents(workload("web", "dev", 0), scaled_object, had, *broken))
+    said = call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
     left = "stays as kube-downscaler left it: downscaler/original-replicas is"
     assert said.code == 6
     assert [" ".join(line.split()) for line in said.out.splitlines() if "kube-downscaler" in line] == [
@@ -87,35 +87,37 @@ def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(desk):
     ]
 
 
-def test_what_the_policies_would_not_idle_now_is_left_and_said(desk):
-    said = call(desk, "adopt", "2026-11-20T12:00:00Z", "kube-downscaler", "--auto-approve")
+def test_what_the_policies_would_not_idle_now_is_left_and_said(folder):
+    said = call(folder, "adopt", "2026-11-20T12:00:00Z", "kube-downscaler", "--auto-approve")
     assert said.code == 6
     notice = "stays as kube-downscaler left it (3 replicas before), as it would not be idled now by itself: it stays"
     assert notice in said.out
     assert "metadata update" not in said.out
 
 
-def test_what_goes_idle_only_with_something_that_runs_is_left(desk):
-    desk.write("snapshot/east/dev.yaml", documents(*REMEMBERED, workload("api", "dev", app="web")))
-    said = call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+def test_what_goes_idle_only_with_something_that_runs_is_left(folder):
+    folder.write("snapshot/east/dev.yaml", documents(*REMEMBERED, workload("api", "dev", app="web")))
+    said = call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
     assert said.code == 6, said
     assert "by itself: with it east/dev/Deployment/api would be" in said.out
 
 
-def test_what_was_woken_here_is_no_longer_what_the_tool_remembers(desk):
-    call(desk, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
-    call(desk, "apply", MORNING, "--auto-approve")
-    said = call(desk, "adopt", "2026-11-23T22:00:00Z", "kube-downscaler", "--auto-approve")
+def test_what_was_woken_here_is_no_longer_what_the_tool_remembers(folder):
+    call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    call(folder, "apply", MORNING, "--auto-approve")
+    said = call(folder, "adopt", "2026-11-23T22:00:00Z", "kube-downscaler", "--auto-approve")
     assert said.out.endswith("Nothing to adopt: kube-downscaler has nothing idle.\n")
 
 
-def test_the_secrets_of_kube_green_are_in_no_snapshot(desk):
-    said = call(desk, "adopt", NIGHT, "kube-green", "--auto-approve")
+def test_the_secrets_of_kube_green_are_in_no_snapshot(folder):
+    said = call(folder, "adopt", NIGHT, "kube-green", "--auto-approve")
     assert said.code == 64
     assert "--snapshot: has no Secrets" in said.err
 
 
-def test_without_a_terminal_it_asks_for_approval_beforehand(desk):
-    assert "there is no terminal to ask on" in call(desk, "adopt", NIGHT, "kube-downscaler").err
-    assert "there is no terminal to ask on" in desk.call("uninstall").err
-    assert "--snapshot: has only what runs read, expected live clusters" in call(desk, "uninstall", NIGHT, "--yes").err
+def test_without_a_terminal_it_asks_for_approval_beforehand(folder):
+    assert "there is no terminal to ask on" in call(folder, "adopt", NIGHT, "kube-downscaler").err
+    assert "there is no terminal to ask on" in folder.call("uninstall").err
+    assert (
+        "--snapshot: has only what runs read, expected live clusters" in call(folder, "uninstall", NIGHT, "--yes").err
+    )

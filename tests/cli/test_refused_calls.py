@@ -110,12 +110,12 @@ def test_a_replay_takes_nothing_that_its_history_says(quickstart, monkeypatch, f
 
 
 def test_a_replay_of_a_query_that_its_history_lacks_is_not_done(tmp_path, repository):
-    desk = Folder.copied(repository / "examples" / "replay", tmp_path)
+    folder = Folder.copied(repository / "examples" / "replay", tmp_path)
     call = ("forecast", "--replay", "30d", "--snapshot", "snapshot")
-    assert desk.call(*call).code == 0
-    policies = (desk.path / "policies" / "idling.yaml").read_text()
-    desk.write("policies/idling.yaml", policies.replace("window: 30m", "window: 45m"))
-    assert desk.call(*call).code == 6
+    assert folder.call(*call).code == 0
+    policies = (folder.path / "policies" / "idling.yaml").read_text()
+    folder.write("policies/idling.yaml", policies.replace("window: 30m", "window: 45m"))
+    assert folder.call(*call).code == 6
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_a_replay_of_a_query_that_its_history_lacks_is_not_done(tmp_path, reposi
     ],
 )
 def test_what_is_ignored_in_a_snapshot_with_a_history_is_said_once(tmp_path, repository, call, words):
-    desk = Folder.copied(repository / "examples" / "replay", tmp_path)
-    desk.write("snapshot/stray.yaml", "")
-    said = desk.call(*call, "--snapshot", "snapshot")
+    folder = Folder.copied(repository / "examples" / "replay", tmp_path)
+    folder.write("snapshot/stray.yaml", "")
+    said = folder.call(*call, "--snapshot", "snapshot")
     warnings = [line for line in said.err.splitlines() if line.startswith("warning: ")]
     assert warnings == ["warning: snapshot/stray.yaml: stands in no cluster's folder and is ignored"]
     assert words in " ".join(said.out.split())

@@ -42,17 +42,17 @@ def an_object(kind: WorkloadKind, name: str = "it", *, holder: Any = None, value
 
 
 @pytest.fixture
-def desk(tmp_path) -> Folder:
+def folder(tmp_path) -> Folder:
     return Folder(tmp_path)
 
 
-def put(desk: Folder, *objects: dict[str, Any], switches: tuple[dict[str, Any], ...] = (), kinds: str = "") -> None:
+def put(folder: Folder, *objects: dict[str, Any], switches: tuple[dict[str, Any], ...] = (), kinds: str = "") -> None:
     stated = [{"apiVersion": one["apiVersion"], "kind": one["kind"]} for one in objects]
     stated = list(switches) or [one for at, one in enumerate(stated) if one not in stated[:at]]
     groups = {one["kind"]: one["apiVersion"].rpartition("/")[0] for one in objects}
     named = kinds or ", ".join(f"{kind}.{group}" for kind, group in groups.items())
-    desk.write("policies/all.yaml", POLICIES % (json.dumps(stated), named))
-    desk.write("snapshot/east/objects.yaml", yaml.safe_dump_all(objects))
+    folder.write("policies/all.yaml", POLICIES % (json.dumps(stated), named))
+    folder.write("snapshot/east/objects.yaml", yaml.safe_dump_all(objects))
 
 
 POLICIES = """
@@ -71,11 +71,11 @@ spec:
 """
 
 
-def stored(desk: Folder) -> list[dict[str, Any]]:
+def stored(folder: Folder) -> list[dict[str, Any]]:
     """Return the objects, without annotations of ours."""
     found = [
         one
-        for file in sorted((desk.path / "snapshot" / "east").glob("*.yaml"))
+        for file in sorted((folder.path / "snapshot" / "east").glob("*.yaml"))
         for one in yaml.safe_load_all(file.read_text())
         if one["kind"] not in ("ConfigMap", "Event")
     ]
@@ -85,8 +85,8 @@ def stored(desk: Folder) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (one["kind"], one["metadata"]["name"]))
 
 
-def edit(desk: Folder, old: str, new: str) -> None:
-    for file in (desk.path / "snapshot" / "east").glob("*.yaml"):
+def edit(folder: Folder, old: str, new: str) -> None:
+    for file in (folder.path / "snapshot" / "east").glob("*.yaml"):
         file.write_text(file.read_text().replace(old, new))
 
 
@@ -102,32 +102,32 @@ def others(kind: WorkloadKind) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", SWITCHES.values(), ids=lambda kind: kind.kind)
-def test_each_known_kind_goes_off_and_comes_back_exactly_as_it_was(desk, kind):
+def test_each_known_kind_goes_off_and_comes_back_exactly_as_it_was(folder, kind):
     absent = [an_object(kind, "absent")] if kind.absent is None else []
     objects = [*absent, *(an_object(kind, f"v{n}", value=one) for n, one in enumerate(others(kind)))]
     objects += [an_object(kind, "with-map", holder={"example.com/x": "y"})] if kind.in_map and absent else []
-    put(desk, *objects)
-    before = stored(desk)
-    desk.applied(EVENING, "--allow-exceed", "nights")
-    assert [value_in(one, kind) for one in stored(desk)] == [kind.off] * len(objects)
-    assert desk.plan(NIGHT, "--detailed-exitcode").code == 0
-    desk.applied(MORNING)
-    assert stored(desk) == before
+    put(folder, *objects)
+    before = stored(folder)
+    folder.applied(EVENING, "--allow-exceed", "nights")
+    assert [value_in(one, kind) for one in stored(folder)] == [kind.off] * len(objects)
+    assert folder.plan(NIGHT, "--detailed-exitcode").code == 0
+    folder.applied(MORNING)
+    assert stored(folder) == before
 
 
 @pytest.mark.parametrize("switch", [WIDGETS, ADDED], ids=["a number", "a key of a map"])
 @pytest.mark.parametrize("value", [None, 7, "7", True])
-def test_a_value_of_any_type_comes_back_as_it_was(desk, switch, value):
+def test_a_value_of_any_type_comes_back_as_it_was(folder, switch, value):
     spec = {"power": {"level": value, "colour": "red"}} if value is not None else {"power": {}}
     if switch is ADDED:
         spec = {} if value is None else {"labels": {"example.com/off": str(value)}}
     one = {"apiVersion": "example.com/v1", "kind": switch["kind"], "metadata": {"name": "w", "namespace": "dev"}}
-    put(desk, {**one, "spec": spec}, switches=(switch,))
-    before = stored(desk)
-    desk.applied(EVENING)
-    assert stored(desk) != before
-    desk.applied(MORNING)
-    assert stored(desk) == before
+    put(folder, {**one, "spec": spec}, switches=(switch,))
+    before = stored(folder)
+    folder.applied(EVENING)
+    assert stored(folder) != before
+    folder.applied(MORNING)
+    assert stored(folder) == before
 
 
 A_SCALAR = "expected a text, a whole number, true or false"
@@ -147,161 +147,161 @@ WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name":
     ],
     ids=["no object to hold it", "a text holds it", "null", "a list", "a fraction", "no, but not 0", "off already"],
 )
-def test_what_cannot_be_switched_off_is_left_as_it_is(desk, spec, words):
-    put(desk, {**WIDGET, "spec": spec}, switches=(WIDGETS,))
-    before = stored(desk)
-    assert words in desk.plan(EVENING).out
-    assert "No changes." in words or "It would change if the manifest is corrected.\n" in explained(desk)
-    desk.apply(EVENING)
-    assert stored(desk) == before
+def test_what_cannot_be_switched_off_is_left_as_it_is(folder, spec, words):
+    put(folder, {**WIDGET, "spec": spec}, switches=(WIDGETS,))
+    before = stored(folder)
+    assert words in folder.plan(EVENING).out
+    assert "No changes." in words or "It would change if the manifest is corrected.\n" in explained(folder)
+    folder.apply(EVENING)
+    assert stored(folder) == before
 
 
-def test_who_switches_it_on_by_hand_keeps_it_on(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    desk.applied(EVENING)
-    edit(desk, "level: 0", "level: 5")
-    desk.applied(NIGHT)
-    assert stored(desk)[0]["spec"] == {"power": {"level": 5}}
-    assert desk.plan("2026-11-26T23:30:00Z", "--detailed-exitcode").code == 0
+def test_who_switches_it_on_by_hand_keeps_it_on(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    folder.applied(EVENING)
+    edit(folder, "level: 0", "level: 5")
+    folder.applied(NIGHT)
+    assert stored(folder)[0]["spec"] == {"power": {"level": 5}}
+    assert folder.plan("2026-11-26T23:30:00Z", "--detailed-exitcode").code == 0
 
 
 @pytest.mark.parametrize("power", ["{}", "null", "{level: [1]}"])
-def test_what_has_no_place_for_its_switch_any_more_is_released_once(desk, power):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    desk.applied(EVENING)
-    edit(desk, "power:\n    level: 0", f"power: {power}")
-    assert "switched on by somebody" in desk.applied(NIGHT).out
-    assert desk.plan(MORNING, "--detailed-exitcode").code == 0
-    assert "previous-value" not in (desk.path / "snapshot" / "east" / "objects.yaml").read_text()
+def test_what_has_no_place_for_its_switch_any_more_is_released_once(folder, power):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    folder.applied(EVENING)
+    edit(folder, "power:\n    level: 0", f"power: {power}")
+    assert "switched on by somebody" in folder.applied(NIGHT).out
+    assert folder.plan(MORNING, "--detailed-exitcode").code == 0
+    assert "previous-value" not in (folder.path / "snapshot" / "east" / "objects.yaml").read_text()
 
 
-def explained(desk: Folder) -> str:
-    return desk.call(
+def explained(folder: Folder) -> str:
+    return folder.call(
         "explain", "east/dev/Widget/w", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT
     ).out
 
 
-def test_words_are_of_switches_and_not_of_replicas(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 0}}}, switches=(WIDGETS,))
-    said = explained(desk)
+def test_words_are_of_switches_and_not_of_replicas(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 0}}}, switches=(WIDGETS,))
+    said = explained(folder)
     assert "because: switched off already, without a record\n" in said
     assert "It would change if it is switched on." in said
-    edit(desk, "level: 0", "level: 7")
-    desk.applied(EVENING)
-    edit(desk, "level: 0", "level: 5")
-    assert "switched on by somebody" in desk.applied(NIGHT).out
-    told = desk.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
+    edit(folder, "level: 0", "level: 7")
+    folder.applied(EVENING)
+    edit(folder, "level: 0", "level: 5")
+    assert "switched on by somebody" in folder.applied(NIGHT).out
+    told = folder.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
     assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == [
         "off -> on",
         "on -> off",
     ]
 
 
-def test_it_is_woken_by_hand_and_the_history_says_so(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    desk.applied(EVENING)
+def test_it_is_woken_by_hand_and_the_history_says_so(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    folder.applied(EVENING)
     at = ("--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
-    said = desk.call("wake", "east/dev/Widget/w", *at, "--auto-approve")
+    said = folder.call("wake", "east/dev/Widget/w", *at, "--auto-approve")
     assert said.code == 0, said
     assert "level     0 -> 7  wake" in said.out or "level  0 -> 7  wake" in said.out, said.out
-    assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
-    told = desk.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
+    assert stored(folder)[0]["spec"] == {"power": {"level": 7}}
+    told = folder.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
     assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == [
         "off -> on",
         "on -> off",
     ]
 
 
-def test_a_record_that_cannot_be_read_is_reported_and_nothing_is_changed(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    desk.applied(EVENING)
-    edit(desk, 'reconciler/previous-value: "7"', 'reconciler/previous-value: "[7]"')
-    assert "expected a value of spec.power.level" in desk.plan(MORNING).out
-    desk.apply(MORNING)
-    assert stored(desk)[0]["spec"] == {"power": {"level": 0}}
+def test_a_record_that_cannot_be_read_is_reported_and_nothing_is_changed(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    folder.applied(EVENING)
+    edit(folder, 'reconciler/previous-value: "7"', 'reconciler/previous-value: "[7]"')
+    assert "expected a value of spec.power.level" in folder.plan(MORNING).out
+    folder.apply(MORNING)
+    assert stored(folder)[0]["spec"] == {"power": {"level": 0}}
 
 
 @pytest.mark.parametrize("change", [{"off": 1}, {"path": "spec.power.speed"}], ids=["off", "path"])
-def test_a_switch_that_was_changed_while_it_is_off_loses_nothing(desk, change):
+def test_a_switch_that_was_changed_while_it_is_off_loses_nothing(folder, change):
     widget = {**WIDGET, "spec": {"power": {"level": 7}}}
-    put(desk, widget, switches=(WIDGETS,))
-    before, former = stored(desk), (desk.path / "policies" / "all.yaml").read_text()
-    desk.applied(EVENING)
-    desk.write("policies/all.yaml", former.replace(json.dumps([WIDGETS]), json.dumps([WIDGETS | change])))
+    put(folder, widget, switches=(WIDGETS,))
+    before, former = stored(folder), (folder.path / "policies" / "all.yaml").read_text()
+    folder.applied(EVENING)
+    folder.write("policies/all.yaml", former.replace(json.dumps([WIDGETS]), json.dumps([WIDGETS | change])))
     for now in (NIGHT, MORNING):
-        assert 'reconciler/switched-at is "spec.power.level=0"' in desk.apply(now).out
-    desk.write("policies/all.yaml", former)
-    desk.applied(MORNING)
-    assert stored(desk) == before
+        assert 'reconciler/switched-at is "spec.power.level=0"' in folder.apply(now).out
+    folder.write("policies/all.yaml", former)
+    folder.applied(MORNING)
+    assert stored(folder) == before
 
 
-def test_status_names_what_is_off_and_of_a_kind_that_the_fleet_has_no_more(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    before, former = stored(desk), (desk.path / "policies" / "all.yaml").read_text()
-    desk.applied(EVENING)
-    desk.write("policies/all.yaml", former.replace(json.dumps([WIDGETS]), "[]"))
+def test_status_names_what_is_off_and_of_a_kind_that_the_fleet_has_no_more(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    before, former = stored(folder), (folder.path / "policies" / "all.yaml").read_text()
+    folder.applied(EVENING)
+    folder.write("policies/all.yaml", former.replace(json.dumps([WIDGETS]), "[]"))
     at = ("--policies", "policies", "--snapshot", "snapshot", "--now", NIGHT)
     words = "east/dev/Widget/w was idled, and nothing of its kind is read; if switches of the Fleet had it, put it back"
-    assert words in desk.call("status", *at).err
-    desk.write("policies/all.yaml", former)
-    assert words not in desk.call("status", *at).err
-    desk.applied(MORNING)
-    assert stored(desk) == before
+    assert words in folder.call("status", *at).err
+    folder.write("policies/all.yaml", former)
+    assert words not in folder.call("status", *at).err
+    folder.applied(MORNING)
+    assert stored(folder) == before
 
 
 @pytest.mark.parametrize("value", ["7", True, -1, 5_000_000_000])
-def test_a_saved_plan_brings_back_a_value_of_any_type(desk, value):
-    put(desk, {**WIDGET, "spec": {"power": {"level": value}}}, switches=(WIDGETS,))
-    before = stored(desk)
-    desk.applied(EVENING)
-    assert desk.plan(MORNING, "--out", "plan.json").code == 0
-    said = desk.call("apply", "plan.json", "--snapshot", "snapshot", "--now", MORNING, "--policies", "policies")
+def test_a_saved_plan_brings_back_a_value_of_any_type(folder, value):
+    put(folder, {**WIDGET, "spec": {"power": {"level": value}}}, switches=(WIDGETS,))
+    before = stored(folder)
+    folder.applied(EVENING)
+    assert folder.plan(MORNING, "--out", "plan.json").code == 0
+    said = folder.call("apply", "plan.json", "--snapshot", "snapshot", "--now", MORNING, "--policies", "policies")
     assert said.code == 0, said
-    assert stored(desk) == before
+    assert stored(folder) == before
 
 
-def saved(desk: Folder) -> dict[str, Any]:
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    assert desk.plan(EVENING, "--out", "plan.json").code == 0
-    return json.loads((desk.path / "plan.json").read_text())
+def saved(folder: Folder) -> dict[str, Any]:
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    assert folder.plan(EVENING, "--out", "plan.json").code == 0
+    return json.loads((folder.path / "plan.json").read_text())
 
 
-def test_a_saved_plan_switches_it_off(desk):
-    saved(desk)
-    assert desk.call("show", "plan.json").code == 0
-    said = desk.call("apply", "plan.json", "--snapshot", "snapshot", "--now", EVENING, "--policies", "policies")
+def test_a_saved_plan_switches_it_off(folder):
+    saved(folder)
+    assert folder.call("show", "plan.json").code == 0
+    said = folder.call("apply", "plan.json", "--snapshot", "snapshot", "--now", EVENING, "--policies", "policies")
     assert said.code == 0, said
-    assert stored(desk)[0]["spec"] == {"power": {"level": 0}}
+    assert stored(folder)[0]["spec"] == {"power": {"level": 0}}
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [("/spec/power/level", "off"), ("/spec/power/colour", "red"), ("/spec/replicas", 0), ("/spec/power", {"a": "b"})],
 )
-def test_a_saved_plan_writes_nothing_but_the_switch(desk, path, value):
-    made = saved(desk)
+def test_a_saved_plan_writes_nothing_but_the_switch(folder, path, value):
+    made = saved(folder)
     (action,) = made["actions"]
     action["before"].setdefault(path, None)
     action["after"][path] = value
-    (desk.path / "plan.json").write_text(json.dumps(made))
+    (folder.path / "plan.json").write_text(json.dumps(made))
     at = ("--snapshot", "snapshot", "--now", EVENING, "--policies", "policies", "--approve-differences")
-    assert desk.call("apply", "plan.json", *at).code == 5
-    assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
+    assert folder.call("apply", "plan.json", *at).code == 5
+    assert stored(folder)[0]["spec"] == {"power": {"level": 7}}
 
 
 @pytest.mark.parametrize("added", [{"other": "yes"}, {"example.com/off": "no"}, {"example.com/off": "yes", "b": "c"}])
-def test_a_saved_plan_makes_no_map_but_the_one_with_the_switch(desk, added):
-    put(desk, {**WIDGET, "kind": "Gadget", "spec": {}}, switches=(ADDED,))
-    desk.plan(EVENING, "--out", "plan.json")
-    made = json.loads((desk.path / "plan.json").read_text())
+def test_a_saved_plan_makes_no_map_but_the_one_with_the_switch(folder, added):
+    put(folder, {**WIDGET, "kind": "Gadget", "spec": {}}, switches=(ADDED,))
+    folder.plan(EVENING, "--out", "plan.json")
+    made = json.loads((folder.path / "plan.json").read_text())
     made["actions"][0]["after"]["/spec/labels"] = added
-    desk.write("plan.json", json.dumps(made))
+    folder.write("plan.json", json.dumps(made))
     at = ("--snapshot", "snapshot", "--now", EVENING, "--policies", "policies", "--approve-differences")
-    assert desk.call("apply", "plan.json", *at).code == 5
-    assert stored(desk)[0]["spec"] == {}
+    assert folder.call("apply", "plan.json", *at).code == 5
+    assert stored(folder)[0]["spec"] == {}
 
 
-def test_what_a_switched_object_owns_is_not_idled_by_traffic_but_undecided(desk):
+def test_what_a_switched_object_owns_is_not_idled_by_traffic_but_undecided(folder):
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": "it", "uid": "u-1", "controller": True}
     notebook = an_object(SWITCHES["kubeflow.org", "Notebook"])
     notebook["metadata"]["uid"] = "u-1"
@@ -314,10 +314,10 @@ def test_what_a_switched_object_owns_is_not_idled_by_traffic_but_undecided(desk)
     }
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "it", "namespace": "dev"}}
     switches = ({"apiVersion": "kubeflow.org/v1", "kind": "Notebook"},)
-    put(desk, notebook, owned, {**service, "spec": {"selector": labels}}, switches=switches, kinds="StatefulSet")
-    text = (desk.path / "policies" / "all.yaml").read_text()
-    desk.write("policies/all.yaml", text.replace("selector: {workloads:", "selector: {services: {}, workloads:"))
-    assert "Notebook/it has a switch and is not woken by traffic; select it by its kind" in desk.plan(EVENING).out
+    put(folder, notebook, owned, {**service, "spec": {"selector": labels}}, switches=switches, kinds="StatefulSet")
+    text = (folder.path / "policies" / "all.yaml").read_text()
+    folder.write("policies/all.yaml", text.replace("selector: {workloads:", "selector: {services: {}, workloads:"))
+    assert "Notebook/it has a switch and is not woken by traffic; select it by its kind" in folder.plan(EVENING).out
 
 
 NOT_IDLED = [
@@ -332,34 +332,34 @@ NOT_IDLED = [
 
 
 @pytest.mark.parametrize(("group", "kind", "value", "why"), NOT_IDLED)
-def test_why_it_is_not_switched_off(desk, group, kind, value, why):
+def test_why_it_is_not_switched_off(folder, group, kind, value, why):
     made = an_object(SWITCHES[group, kind], value=value)
     made["spec"] |= {"running": "running" in why} if kind == "VirtualMachine" else {}
-    put(desk, made)
-    planned = desk.plan(EVENING).out
+    put(folder, made)
+    planned = folder.plan(EVENING).out
     assert ("1 undecided" in planned) is (why != "switched off already")
     assert "0 to change" in planned or "No changes." in planned
     at = ("--snapshot", "snapshot", "--policies", "policies", "--now", EVENING)
-    assert why in desk.call("explain", f"east/dev/{kind}.{group}/it", *at).out
+    assert why in folder.call("explain", f"east/dev/{kind}.{group}/it", *at).out
 
 
 DONE = {"conditions": [{"type": "Complete", "status": "True"}]}
 
 
-def test_a_job_that_finished_is_left_alone(desk):
+def test_a_job_that_finished_is_left_alone(folder):
     job = {**an_object(SWITCHES["batch", "Job"]), "status": DONE}
-    put(desk, job)
-    assert "No changes." in desk.plan(EVENING).out
+    put(folder, job)
+    assert "No changes." in folder.plan(EVENING).out
     at = ("--snapshot", "snapshot", "--policies", "policies", "--now", EVENING)
-    assert "because: it has finished\n" in desk.call("explain", "east/dev/Job/it", *at).out
+    assert "because: it has finished\n" in folder.call("explain", "east/dev/Job/it", *at).out
 
 
-def test_a_job_of_a_cron_job_is_left_alone(desk):
+def test_a_job_of_a_cron_job_is_left_alone(folder):
     job = an_object(SWITCHES["batch", "Job"])
     owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "u-1", "controller": True}
     job["metadata"]["ownerReferences"] = [owner]
-    put(desk, job)
-    assert "No changes." in desk.plan(EVENING).out
+    put(folder, job)
+    assert "No changes." in folder.plan(EVENING).out
 
 
 TIERS = """
@@ -376,30 +376,30 @@ spec:
 
 
 @pytest.mark.parametrize("up", [True, False])
-def test_a_later_tier_waits_until_it_is_ready(desk, up):
+def test_a_later_tier_waits_until_it_is_ready(folder, up):
     widget = {**WIDGET, "spec": {"power": {"level": 7}}, "status": {"up": up}}
     switches = (WIDGETS, {"apiVersion": "batch/v1", "kind": "Job"})
-    put(desk, widget, an_object(SWITCHES["batch", "Job"]), switches=switches, kinds="Widget")
-    text = (desk.path / "policies" / "all.yaml").read_text()
+    put(folder, widget, an_object(SWITCHES["batch", "Job"]), switches=switches, kinds="Widget")
+    text = (folder.path / "policies" / "all.yaml").read_text()
     text = text.replace("  minAge: 0s", "  minAge: 0s\n  wakeOrder: {group: shop, tier: 0}")
-    desk.write("policies/all.yaml", text + TIERS)
-    desk.applied(EVENING)
-    said = desk.apply(MORNING)
+    folder.write("policies/all.yaml", text + TIERS)
+    folder.applied(EVENING)
+    said = folder.apply(MORNING)
     assert ("not ready" in said.out) is not up, said.out
 
 
-def test_policies_that_cannot_be_used_still_wake_what_is_due(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    desk.applied(EVENING)
-    text = (desk.path / "policies" / "all.yaml").read_text()
-    desk.write("policies/all.yaml", text.replace("minAge: 0s", "minAge: soon"))
-    assert desk.apply(MORNING).code == 3
-    assert stored(desk)[0]["spec"] == {"power": {"level": 7}}
+def test_policies_that_cannot_be_used_still_wake_what_is_due(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    folder.applied(EVENING)
+    text = (folder.path / "policies" / "all.yaml").read_text()
+    folder.write("policies/all.yaml", text.replace("minAge: 0s", "minAge: soon"))
+    assert folder.apply(MORNING).code == 3
+    assert stored(folder)[0]["spec"] == {"power": {"level": 7}}
 
 
-def test_a_forecast_counts_no_replicas_of_it(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    said = desk.call("forecast", "policies", "--snapshot", "snapshot", "--now", EVENING, "--days", "2")
+def test_a_forecast_counts_no_replicas_of_it(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    said = folder.call("forecast", "policies", "--snapshot", "snapshot", "--now", EVENING, "--days", "2")
     assert said.code == 0, said
     assert "Widget" in said.out
 
@@ -417,16 +417,16 @@ cases:
 """
 
 
-def test_a_policy_test_says_that_it_is_off_and_that_a_hand_switches_it_on(desk):
-    put(desk, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    desk.write("policies/widgets_test.yaml", POLICY_TEST)
-    said = desk.call("test", "policies")
+def test_a_policy_test_says_that_it_is_off_and_that_somebody_switches_it_on(folder):
+    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    folder.write("policies/widgets_test.yaml", POLICY_TEST)
+    said = folder.call("test", "policies")
     assert (said.code, "1 passed, 0 failed" in said.out) == (0, True), said
 
 
-def test_a_policy_test_switches_on_what_is_off_without_a_value(desk):
+def test_a_policy_test_switches_on_what_is_off_without_a_value(folder):
     machine = an_object(SWITCHES["kubevirt.io", "VirtualMachine"], "w", value="Always")
-    put(desk, machine)
-    desk.write("policies/machines_test.yaml", POLICY_TEST.replace("Widget", "VirtualMachine"))
-    said = desk.call("test", "policies")
+    put(folder, machine)
+    folder.write("policies/machines_test.yaml", POLICY_TEST.replace("Widget", "VirtualMachine"))
+    said = folder.call("test", "policies")
     assert (said.code, "1 passed, 0 failed" in said.out) == (0, True), said

@@ -142,11 +142,11 @@ LISTED = (
 
 
 def test_what_wakes_is_known_although_services_could_not_be_listed(tmp_path: Path, repository: Path) -> None:
-    desk = Folder.copied(repository / "examples/replay", tmp_path)
-    desk.write("policies/idling.yaml", AT_NIGHT)
-    assert desk.call("apply", "--snapshot", "snapshot", "--now", "2026-11-19T22:00:00Z", "--auto-approve").code == 0
+    folder = Folder.copied(repository / "examples/replay", tmp_path)
+    folder.write("policies/idling.yaml", AT_NIGHT)
+    assert folder.call("apply", "--snapshot", "snapshot", "--now", "2026-11-19T22:00:00Z", "--auto-approve").code == 0
     lists = "".join(f"- resource: {name}\n" for name in LISTED.split())
     forbidden = "- {resource: services, error: Forbidden, message: no services}\n"
-    desk.write("snapshot/eu-west/recording.yaml", f"at: 2026-11-20T05:00:00Z\nread:\n{forbidden}{lists}")
-    said = desk.call("forecast", "--snapshot", "snapshot", "--now", "2026-11-20T05:00:00Z", "-o", "json")
+    folder.write("snapshot/eu-west/recording.yaml", f"at: 2026-11-20T05:00:00Z\nread:\n{forbidden}{lists}")
+    said = folder.call("forecast", "--snapshot", "snapshot", "--now", "2026-11-20T05:00:00Z", "-o", "json")
     assert [wake["at"] for wake in json.loads(said.out)["wakes"]] == ["2026-11-20T06:00:00Z"]

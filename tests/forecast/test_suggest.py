@@ -140,46 +140,48 @@ def test_a_service_of_the_same_name_elsewhere_is_excluded() -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, repository: Path) -> Folder:
+def folder(tmp_path: Path, repository: Path) -> Folder:
     return Folder.copied(repository / "examples/replay", tmp_path)
 
 
-def suggested(desk: Folder, *more: str) -> str:
-    said = desk.call("suggest", "--snapshot", "snapshot", *more)
+def suggested(folder: Folder, *more: str) -> str:
+    said = folder.call("suggest", "--snapshot", "snapshot", *more)
     assert said.code == 0, said
     return said.out
 
 
-def test_what_is_printed_are_valid_policies_with_their_replay(desk: Folder) -> None:
-    text = suggested(desk)
+def test_what_is_printed_are_valid_policies_with_their_replay(folder: Folder) -> None:
+    text = suggested(folder)
     assert "#   IdlingPolicy suggested: quiet in 30 of 30 nights, never woken by traffic" in text
     assert "# No window: 1 Service, called at all hours or nearly never (eu-west/dev/metrics)" in text
     calendar, policy = yaml.safe_load_all(text)
     assert calendar["spec"] == {"timeZone": "Europe/Paris", "downtime": ["Mon-Thu 21:00-08:00", "Fri 21:00-Mon 08:00"]}
     assert policy["spec"]["selector"]["services"] == {"include": ["api", "frontend"]}
-    desk.write("policies/idling.yaml", text)
-    assert desk.call("validate").code == 0
+    folder.write("policies/idling.yaml", text)
+    assert folder.call("validate").code == 0
 
 
-def test_it_says_that_it_found_no_window(desk: Folder) -> None:
-    desk.write("snapshot/eu-west/query-history.jsonl", without_night(desk))
-    assert suggested(desk) == (
+def test_it_says_that_it_found_no_window(folder: Folder) -> None:
+    folder.write("snapshot/eu-west/query-history.jsonl", without_night(folder))
+    assert suggested(folder) == (
         "# No window found: each of 3 Services that are measured is called at all hours, or nearly never "
         "(then its metric alone is enough).\n"
     )
 
 
-def test_only_the_past_that_is_asked_for_teaches(desk: Folder) -> None:
+def test_only_the_past_that_is_asked_for_teaches(folder: Folder) -> None:
     """Half of the recorded days have calls at all hours, the others, which are later, keep their nights."""
-    lines = [json.loads(line) for line in (desk.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (folder.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
+    ]
     busy = [[1, n % 5 + 1] for n in range(COUNT // 2)]
     for one in lines:
         if one.get("labels"):
             one["values"] = [*busy, *second_half(one["values"])]
             one.pop("averages", None)
-    desk.write("snapshot/eu-west/query-history.jsonl", "".join(f"{json.dumps(one)}\n" for one in lines))
-    assert suggested(desk).startswith("# No window found: each of 3 Services")
-    assert "- Mon-Thu 21:00-08:00\n" in suggested(desk, "--since", "14d")
+    folder.write("snapshot/eu-west/query-history.jsonl", "".join(f"{json.dumps(one)}\n" for one in lines))
+    assert suggested(folder).startswith("# No window found: each of 3 Services")
+    assert "- Mon-Thu 21:00-08:00\n" in suggested(folder, "--since", "14d")
 
 
 def second_half(values: list[Any]) -> list[Any]:
@@ -189,26 +191,26 @@ def second_half(values: list[Any]) -> list[Any]:
     return each[COUNT // 2 :]
 
 
-def test_of_too_few_nights_it_says_how_many_there_are(desk: Folder) -> None:
-    assert suggested(desk, "--since", "8d") == (
+def test_of_too_few_nights_it_says_how_many_there_are(folder: Folder) -> None:
+    assert suggested(folder, "--since", "8d") == (
         "# No window found: 4 nights from Monday to Thursday measured as a whole, "
         "expected 5 or more; --since looks further back.\n"
     )
 
 
-def test_of_a_short_history_it_says_that_there_is_no_more(desk: Folder) -> None:
-    history = desk.path / "snapshot/eu-west/query-history.jsonl"
+def test_of_a_short_history_it_says_that_there_is_no_more(folder: Folder) -> None:
+    history = folder.path / "snapshot/eu-west/query-history.jsonl"
     head, *lines = [json.loads(line) for line in history.read_text().splitlines()]
     head["count"] = 2 * 144
     for line in lines:
         line |= {"values": [[head["count"], 0]]} if line["values"] else {}
         line.pop("averages", None)
     history.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
-    assert suggested(desk).endswith("measured as a whole, expected 5 or more; the history has no more.\n")
+    assert suggested(folder).endswith("measured as a whole, expected 5 or more; the history has no more.\n")
 
 
-def without_night(desk: Folder) -> str:
-    lines = (desk.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
+def without_night(folder: Folder) -> str:
+    lines = (folder.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
     made = [json.loads(line) for line in lines]
     for one in made:
         if one.get("labels"):
@@ -228,24 +230,24 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize(("flags", "code", "words"), WRONG)
-def test_wrong_input_is_an_error_with_its_place(desk: Folder, flags: tuple[str, ...], code: int, words: str) -> None:
-    said = desk.call("suggest", "--snapshot", "snapshot", *flags)
+def test_wrong_input_is_an_error_with_its_place(folder: Folder, flags: tuple[str, ...], code: int, words: str) -> None:
+    said = folder.call("suggest", "--snapshot", "snapshot", *flags)
     assert (said.code, said.out) == (code, "")
     assert words in said.err
 
 
-def test_a_query_that_failed_everywhere_is_an_error_in_its_words(desk: Folder) -> None:
-    head, *lines = (desk.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
+def test_a_query_that_failed_everywhere_is_an_error_in_its_words(folder: Folder) -> None:
+    head, *lines = (folder.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
     asked = {query for query in (json.loads(line)["query"] for line in lines) if query.startswith("sum")}
     failed = (json.dumps({"query": query, "error": "HTTP 422 too many samples"}) for query in sorted(asked))
-    desk.write("snapshot/eu-west/query-history.jsonl", "\n".join([head, *failed]) + "\n")
-    said = desk.call("suggest", "--snapshot", "snapshot")
+    folder.write("snapshot/eu-west/query-history.jsonl", "\n".join([head, *failed]) + "\n")
+    said = folder.call("suggest", "--snapshot", "snapshot")
     assert (said.code, said.out) == (3, "")
     assert "HTTP 422 too many samples; record it anew" in said.err
 
 
-def test_without_a_query_it_says_what_is_missing(desk: Folder) -> None:
-    desk.write("policies/idling.yaml", "")
-    said = desk.call("suggest", "--snapshot", "snapshot")
+def test_without_a_query_it_says_what_is_missing(folder: Folder) -> None:
+    folder.write("policies/idling.yaml", "")
+    said = folder.call("suggest", "--snapshot", "snapshot")
     assert said.code == 64
     assert "--query: is not given, and no IdlingPolicy has a metric" in said.err

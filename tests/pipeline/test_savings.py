@@ -186,7 +186,7 @@ def test_a_total_does_not_fall_where_an_idle_workload_is_deleted(week: Folder) -
     assert counted == [0.0, 55.0, 55.0, 55.0, 55.0 + 22.0]
 
 
-def test_what_a_hand_woke_counts_until_then(week: Folder) -> None:
+def test_what_somebody_woke_counts_until_then(week: Folder) -> None:
     run(week, at("2026-11-16T20:00"))
     scale(week, "web", 3)
     run(week, at("2026-11-16T23:00"))
