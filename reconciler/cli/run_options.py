@@ -145,7 +145,6 @@ class RunOptions(Options, shared=True):
     metrics_file: str | None = option("Write metrics of the run there, for a textfile collector.", metavar="FILE")
     push_gateway: str | None = option("Push metrics of the run there.", metavar="URL")
 
-    contexts: tuple[str, ...] = ()
     limit: RunLimit = unread(RunLimit)
     callbacks: ProgressCallbacks = ProgressCallbacks()
     title: str = ""  # of what is shown, where it is not that of a plan or apply
@@ -184,7 +183,7 @@ class RunOptions(Options, shared=True):
     @property
     def any_fleet(self) -> bool:
         """Whether what every Fleet idled is its own, as contexts stand in for a lost Fleet."""
-        return bool(self.contexts)
+        return False
 
     def by_hand(self, control: Control) -> Control:
         """Return `control` of a verb that a person calls: the history records who, and the commit of the policies."""
@@ -326,6 +325,10 @@ class FleetOptions(RunOptions):
         chosen = {"policies_path": policies, "contexts": contexts, "own_namespace": own_namespace}
         unasked = bool(contexts) and not is_on_command_line("context")
         return super().of({**values, **chosen, "path": policies or DEFAULT_PATH, "unasked": unasked})
+
+    @property
+    def any_fleet(self) -> bool:
+        return bool(self.contexts)
 
     def fleet(self) -> Fleet:
         """Return what a wake needs of the Fleet; what else is wrong with it is a warning.
