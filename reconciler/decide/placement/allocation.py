@@ -106,13 +106,12 @@ def candidates(preferences: Mapping[str, ClusterPreference], clusters: Sequence[
 def _candidates(preferences: tuple[tuple[str, ClusterPreference], ...], clusters: tuple[str, ...]) -> Candidates:
     entries = dict(preferences)
     chosen = {name: own for name in clusters if (own := entries.get(name, entries.get("*"))) is not None}
-    names = sorted(chosen, key=lambda name: (-chosen[name].weight, name))
-    entry = [chosen[name] for name in names]
-    minimums = tuple([one.min_replicas for one in entry])
-    maximums = tuple([UNBOUNDED if one.max_replicas is None else one.max_replicas for one in entry])
+    names = tuple(sorted(chosen, key=lambda name: (-chosen[name].weight, name)))
+    minimums = tuple([chosen[name].min_replicas for name in names])
+    maximums = tuple([UNBOUNDED if (top := chosen[name].max_replicas) is None else top for name in names])
     return Candidates(
-        names=tuple(names),
-        weights=tuple([one.weight for one in entry]),
+        names=names,
+        weights=tuple([chosen[name].weight for name in names]),
         minimums=minimums,
         maximums=maximums,
         absent=tuple([name for name in clusters if name not in chosen]),
@@ -259,9 +258,9 @@ def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed:
     for name in probed:
         if given.replicas[name] >= demand.capacity.get(name, UNBOUNDED):
             others = {other: limit for other, limit in demand.capacity.items() if other != name}
-            more = allocate(served, replace(demand, capacity=others)).replicas[name] - given.replicas[name]
-            if more > 0:
-                overflow[name] = more
+            free = allocate(served, replace(demand, capacity=others)).replicas[name]
+            if free > given.replicas[name]:
+                overflow[name] = free - given.replicas[name]
     return dataclasses.replace(given, overflow=overflow) if overflow else given
 
 
