@@ -158,6 +158,8 @@ class Connection:
 
 def load_libraries() -> None:
     """Import what credentials and connections need: the first time it takes longer than a short request may."""
+    import reconciler.backends.credentials.kubeconfig
+    import reconciler.http.connections  # noqa: F401
 
 
 def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:

@@ -736,8 +736,9 @@ PLAIN = """
 import sys
 from reconciler.time_limit import TimeLimit
 from reconciler.backends.credentials.connection import load_libraries
-from reconciler.backends.credentials.kubeconfig import kubeconfig_context
 load_libraries()
+assert {"reconciler.backends.credentials.kubeconfig", "reconciler.http.connections"} < set(sys.modules)
+from reconciler.backends.credentials.kubeconfig import kubeconfig_context
 assert kubeconfig_context(sys.argv[1], "east", TimeLimit(20)).server
 print(*sys.modules)
 """
