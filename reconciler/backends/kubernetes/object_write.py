@@ -152,7 +152,7 @@ class ObjectWrite:
 
     def _event(self) -> None:
         try:
-            self._client.send(self._request("create", self._write.manifest), self._attempts)
+            self._send(self._request("create", self._write.manifest))
         except AlreadyExistsError:
             if self._write.patch and not self._attempts.unsure:
                 self._count_on()

@@ -41,6 +41,17 @@ def test_a_quota_is_no_missing_right(control_plane: ControlPlane, namespace: str
         )
 
 
+def test_an_event_in_a_namespace_that_is_being_deleted_lacks_no_right(
+    api_server: ControlPlane, api_namespace: str
+) -> None:
+    api_server.api.delete(f"/api/v1/namespaces/{api_namespace}")  # nothing empties it here, so it stays
+    ref = ObjectRef("east", api_namespace, "Event", "web.1")
+    about = {"involvedObject": {"kind": "Deployment", "namespace": api_namespace, "name": "web"}, "reason": "Woken"}
+    event = an_object("v1", "Event", ref.name, {"namespace": api_namespace}, **about)
+    with pytest.raises(RefusedError, match="because it is being terminated, expected it to be accepted"):
+        opened(api_server.kubeconfig("east")).write(Write("event", ref, "v1", manifest=event))
+
+
 def test_a_missing_right_names_verb_resource_and_cluster(api_server: ControlPlane, api_namespace: str) -> None:
     create(api_server.api, [a_deployment("web", 3)], api_namespace)
     token = api_server.service_account(api_namespace, "reader")
