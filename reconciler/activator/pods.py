@@ -119,7 +119,7 @@ class PodAddresses:
             self._failed(f"pods of {namespace}", why)
 
     def _read(self, namespace: str, name: str) -> Addresses:
-        request = object_request(CLUSTER, "get", PODS.key, namespace, name, lock="keep")  # for clients that wait
+        request = object_request(CLUSTER, "get", PODS.key, namespace, name, when="at once")  # for clients that wait
         try:
             return answer_to(self._client, request, _PodWithIPs).addresses
         except NotFoundError:

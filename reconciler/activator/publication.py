@@ -18,7 +18,7 @@ from reconciler.activator.context import ActivatorPod
 from reconciler.activator.objects import NamespacedName, WatchedSlice
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.values import micro_time
-from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, object_request
+from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, When, object_request
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
 from reconciler.errors import ClusterError, NotFoundError
@@ -77,7 +77,7 @@ class Publication:
                 "renewTime": micro_time(renewed_at),
             },
         }
-        self._apply(LEASES, self.pod.namespace, manifest, lock="keep")
+        self._apply(LEASES, self.pod.namespace, manifest, "at once")
 
     def publish(self, manifest: Mapping[str, Any]) -> None:
         """Write one of our slices, whatever is there of that name."""
@@ -138,11 +138,22 @@ class Publication:
     def _lease(self) -> str:
         return f"reconciler-activator-{self.pod.name}"[:253]
 
-    def _apply(self, resource: Resource[Any], namespace: str, manifest: Mapping[str, Any], lock: str = "") -> None:
-        body = msgspec.json.encode(manifest)
-        how = {"query": _MANAGER, "body": body, "content_type": APPLY_PATCH, "writes": True, "lock": lock}
-        name = manifest["metadata"]["name"]
-        self._client.send(object_request(self._client.cluster, "patch", resource.key, namespace, name, **how))
+    def _apply(
+        self, resource: Resource[Any], namespace: str, manifest: Mapping[str, Any], when: When = "in turn"
+    ) -> None:
+        request = object_request(
+            self._client.cluster,
+            "patch",
+            resource.key,
+            namespace,
+            manifest["metadata"]["name"],
+            query=_MANAGER,
+            body=msgspec.json.encode(manifest),
+            content_type=APPLY_PATCH,
+            writes=True,
+            when=when,
+        )
+        self._client.send(request)
 
     def _delete(self, resource: Resource[Any], namespace: str, name: str) -> None:
         request = object_request(self._client.cluster, "delete", resource.key, namespace, name, writes=True)

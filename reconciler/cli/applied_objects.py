@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
-from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, object_request
+from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, RequestFields, object_request
 from reconciler.backends.kubernetes.pages import answer_to
 from reconciler.errors import NotFoundError
 
@@ -54,7 +54,7 @@ class Manifests:
         request = self.request("patch", wanted, query=query, content_type=APPLY_PATCH, body=body, writes=True)
         answer_to(self.client, request, dict[str, Any])
 
-    def request(self, verb: str, wanted: Manifest, **how: Any) -> ApiRequest:
+    def request(self, verb: str, wanted: Manifest, **how: Unpack[RequestFields]) -> ApiRequest:
         """Return the request for `verb` on the object of the kind, namespace and name of `wanted`."""
         group, _, version = wanted["apiVersion"].rpartition("/")
         metadata = wanted["metadata"]

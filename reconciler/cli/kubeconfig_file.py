@@ -252,8 +252,8 @@ class KubeconfigSecret:
                 {"op": "test", "path": path, "value": _encoded(before)},
                 {"op": "replace", "path": path, "value": after},
             ]
-            how = {"body": msgspec.json.encode(body), "content_type": JSON_PATCH, "writes": True}
-            request = self._manifests.request("patch", self._secret, **how)
+            encoded = msgspec.json.encode(body)
+            request = self._manifests.request("patch", self._secret, body=encoded, content_type=JSON_PATCH, writes=True)
         try:
             self._manifests.client.send(request)
         except (AlreadyExistsError, InvalidError) as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
-from typing import Any, Literal
+from typing import Literal, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct, field
@@ -29,8 +29,8 @@ _RETRIES = RetryPolicy()
 _ONCE = RetryPolicy(attempts=1)
 _SUCCESS = range(200, 300)
 _LONGEST_PAUSE = 60.0
-_LOCK_SECONDS = 3.0
-"""How long a request about the lock may take with all its attempts: while it hangs the lock runs out."""
+_AT_ONCE_SECONDS = 3.0
+"""How long a request that is sent at once may take with all its attempts: while it hangs the lock runs out."""
 
 _LAST_SECONDS = 0.8
 """A lock is given back within so long even when the run's time is over."""
@@ -53,10 +53,12 @@ def resource_name(group: str, resource: str) -> str:
     return f"{plural}.{group}{slash}{subresource}" if group else resource
 
 
+When = Literal["in turn", "at once", "at the end"]
+"""When a request is sent: behind others; before them, as what keeps the lock; or even when the run's time is over."""
+
+
 class ApiRequest(Struct, frozen=True):
     """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
-
-    `lock`: it takes or keeps the lock, or what is as urgent as that, or gives it back.
 
     `account` is impersonated; its groups are those of every ServiceAccount of its namespace, as the API server knows.
     """
@@ -69,8 +71,20 @@ class ApiRequest(Struct, frozen=True):
     content_type: str = "application/json"
     accept: str = "application/json"
     writes: bool = False
-    lock: Literal["", "keep", "give back"] = ""
+    when: When = "in turn"
     account: ServiceAccount | None = None
+
+
+class RequestFields(TypedDict, total=False):
+    """Fields of an `ApiRequest`."""
+
+    query: Mapping[str, str]
+    body: bytes
+    content_type: str
+    accept: str
+    writes: bool
+    when: When
+    account: ServiceAccount | None
 
 
 class _Waits(Struct, frozen=True):
@@ -87,7 +101,12 @@ _METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 
 
 def object_request(
-    cluster: str, verb: str, key: tuple[str, str, str], namespace: str = "", name: str = "", **how: Any
+    cluster: str,
+    verb: str,
+    key: tuple[str, str, str],
+    namespace: str = "",
+    name: str = "",
+    **how: Unpack[RequestFields],
 ) -> ApiRequest:
     """Return what asks for `verb` on one object; without a name on all of its kind, in one namespace where given.
 
@@ -124,8 +143,8 @@ class ApiClient:
     | read without the lock | while somebody waits for what is read, `reading` | the same |
     | read with the lock | until the run ends, and some seconds after it is cut | the same |
     | write | as fast as `qps` lets it, until the run ends | until then, and some seconds after it is cut |
-    | to keep the lock | needs none | the same, for three seconds with all its attempts |
-    | to give the lock back | needs none | for at least a moment, whatever has ended, once |
+    | at once, as to keep the lock | needs none | the same, for three seconds with all its attempts |
+    | at the end, to give the lock back | needs none | for at least a moment, whatever has ended, once |
     """
 
     def __init__(self, connection: Connection, settings: RequestSettings) -> None:
@@ -183,16 +202,16 @@ class ApiClient:
                 noted.unsure += 1
                 raise
             noted.unsure += answer.status >= 500
-            limit = limit if request.lock else None
+            limit = None if request.when == "in turn" else limit
             self.is_unreachable = False
             self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
             return answer
 
         try:
-            policy = _ONCE if request.lock == "give back" else _RETRIES
+            policy = _ONCE if request.when == "at the end" else _RETRIES
             answer = with_retries(attempt, policy, lambda seconds: self._wait(request, limit, seconds))
         except HttpError as error:
-            self.is_unreachable |= error.passes and not request.lock
+            self.is_unreachable |= error.passes and request.when == "in turn"
             raise no_answer(request.operation, error) from error
         if answer.status not in _SUCCESS:
             raise error_of(request.operation, answer)
@@ -202,18 +221,18 @@ class ApiClient:
         """Wait before the next attempt; return False at once where that would take longer than there is time: that of
         `limit`, None where the last attempt was answered.
         """
-        if limit is not None and self.is_unreachable and not request.lock:
+        if limit is not None and self.is_unreachable and request.when == "in turn":
             return False
         left = inf if limit is None else limit.left()
         return seconds < min(left, _LONGEST_PAUSE) and self.limit.wait(seconds)
 
     def _waits(self, request: ApiRequest) -> _Waits:
-        if request.lock == "give back":
-            seconds = min(self._timeout, _LOCK_SECONDS, self._written.left())
+        if request.when == "at the end":
+            seconds = min(self._timeout, _AT_ONCE_SECONDS, self._written.left())
             return _Waits(None, TimeLimit(), max(_LAST_SECONDS, seconds))
         is_reading = request.method == "GET" and self.fence is None
-        if request.lock:
-            return _Waits(None, self.limit if is_reading else self._written, min(self._timeout, _LOCK_SECONDS))
+        if request.when == "at once":
+            return _Waits(None, self.limit if is_reading else self._written, min(self._timeout, _AT_ONCE_SECONDS))
         answer = self.reading if is_reading else self._written
         return _Waits(self.limit if request.writes else answer, answer, self._timeout)
 

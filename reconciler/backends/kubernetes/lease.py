@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.decode.values import Wire, micro_time
-from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, object_request
+from reconciler.backends.kubernetes.client import JSON_PATCH, ApiClient, ApiRequest, RequestFields, object_request
 from reconciler.backends.kubernetes.pages import decoded
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import (
@@ -253,14 +253,16 @@ class LeaseLock:
             {"op": "test", "path": "/metadata/resourceVersion", "value": version},
             *({"op": "add", "path": f"/spec/{key}", "value": value} for key, value in changes.items()),
         ]
-        return self._ask("patch", patch, content_type=JSON_PATCH, lock="give back" if last else "keep")
+        return self._ask("patch", patch, content_type=JSON_PATCH, when="at the end" if last else "at once")
 
-    def _ask(self, verb: str, body: Any = None, **how: Any) -> HttpResponse:
-        encoded = None if body is None else msgspec.json.encode(body)
-        return self._client.send(self._request(verb, body=encoded, **how))
+    def _ask(self, verb: str, manifest: Any = None, **how: Unpack[RequestFields]) -> HttpResponse:
+        if manifest is not None:
+            how["body"] = msgspec.json.encode(manifest)
+        return self._client.send(self._request(verb, **how))
 
-    def _request(self, verb: str, **how: Any) -> ApiRequest:
-        return object_request(self._client.cluster, verb, LEASES.key, self._namespace, NAME, **{"lock": "keep", **how})
+    def _request(self, verb: str, **how: Unpack[RequestFields]) -> ApiRequest:
+        how.setdefault("when", "at once")
+        return object_request(self._client.cluster, verb, LEASES.key, self._namespace, NAME, **how)
 
     def _lease(self, answer: HttpResponse, verb: str) -> LockManifest:
         return decoded(answer.body, LockManifest, self._request(verb).operation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from reconciler.backends.kubernetes.client import (
     ApiClient,
     ApiRequest,
     Attempts,
+    RequestFields,
     object_request,
 )
 from reconciler.backends.kubernetes.errors import Operation
@@ -166,12 +167,12 @@ class ObjectWrite:
                 self._send(self._patch_request(raised, *self._write.patch))
                 return
 
-    def _request(self, verb: str, body: Any, subresource: str = "", **how: Any) -> ApiRequest:
+    def _request(self, verb: str, content: Any, subresource: str = "", **how: Unpack[RequestFields]) -> ApiRequest:
         """Return what asks for `verb` on the object that is written, or on a subresource of it."""
-        more = {"body": msgspec.json.encode(body), "writes": True, "account": self._account, **how}
-        return self._about(verb, subresource, **more)
+        how |= {"body": msgspec.json.encode(content), "writes": True, "account": self._account}
+        return self._about(verb, subresource, **how)
 
-    def _about(self, verb: str, subresource: str = "", **how: Any) -> ApiRequest:
+    def _about(self, verb: str, subresource: str = "", **how: Unpack[RequestFields]) -> ApiRequest:
         ref, key = self._write.ref, (self._write.ref.group, self._version, self._plural + subresource)
         return object_request(ref.cluster, verb, key, ref.namespace, ref.name, **how)
 

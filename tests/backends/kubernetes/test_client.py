@@ -152,7 +152,7 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
         writer = threading.Thread(target=lambda: requests.send(WRITE))
         writer.start()
         slow.wait(10)
-        lease = ApiRequest("GET", "/lease", Operation("east", "get", "leases"), lock="keep")
+        lease = ApiRequest("GET", "/lease", Operation("east", "get", "leases"), when="at once")
         assert requests.send(lease).status == 200
         go_on.set()
         writer.join()
@@ -167,7 +167,7 @@ def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, unt
 
     with Server(late) as server:
         settings = RequestSettings(limit=TimeLimit(until))
-        last = ApiRequest("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", lock="give back")
+        last = ApiRequest("PATCH", "/lease", Operation("east", "patch", "leases"), body=b"[]", when="at the end")
         assert requests_to(server.url, tmp_path, settings).send(last).status == 200
 
 
