@@ -58,7 +58,7 @@ def test_a_renewal_waits_for_no_other_request() -> None:
     server = Server()
     a_publication(server).renew()
     [renewal] = server.asked
-    assert (renewal.method, renewal.lock) == ("PATCH", "keep")
+    assert (renewal.method, renewal.when) == ("PATCH", "at once")
     lease = json.loads(cast(bytes, renewal.body))
     assert datetime.fromisoformat(lease["spec"]["renewTime"]).tzinfo == UTC
 

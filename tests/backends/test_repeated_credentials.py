@@ -89,7 +89,7 @@ def check(words: str) -> None:
 def of_cluster(url: str, folder: Path, user: dict[str, str]) -> str:
     requests = requests_to(Path(a_kubeconfig(folder / "config", user, {"server": url})), timeout=2.0)
     with pytest.raises(ClusterError) as raised:
-        requests.send(ApiRequest("GET", "/version", Operation("east", "get", "/version"), lock="keep"))
+        requests.send(ApiRequest("GET", "/version", Operation("east", "get", "/version"), when="at once"))
     return str(raised.value)
 
 
