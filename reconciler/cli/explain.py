@@ -13,7 +13,7 @@ from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.pipeline import plan_and_state
 from reconciler.plan.model import Plan
-from reconciler.policy.explain import SCHEMA_KINDS, explain_field, fields, heading, kind_named
+from reconciler.policy.field_help import SCHEMA_KINDS, explain_field, fields, heading, kind_named
 from reconciler.policy.load import read_fleet
 from reconciler.policy.types import PolicySet
 from reconciler.report.explanation import ObjectExplanation, closest_selector, explanation_lines, explanation_values

@@ -33,7 +33,7 @@ from reconciler.cli.output import (
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
-from reconciler.policy.explain import SCHEMA_KINDS, kind_named
+from reconciler.policy.field_help import SCHEMA_KINDS, kind_named
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.policy.policy_files import overlooked
 from reconciler.policy.policy_kinds import OWN_KINDS, policies_of

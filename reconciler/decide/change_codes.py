@@ -1,7 +1,7 @@
 """What would change a decision, the clause of "it would change if ...": codes of a closed list, with values.
 
 Each job finds what would change its own decisions: idling in `idling/explanations.py`, placement in
-`placement/explain.py`.
+`placement/explanations.py`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import yaml
 
 from reconciler.decide.decisions import FieldChange
 from reconciler.decide.reasons import Reason, ReasonCode, text_of
-from reconciler.policy.explain import fields
+from reconciler.policy.field_help import fields
 from reconciler.report.explanation import ObjectExplanation, explanation_lines
 from tests.builders import a_ref
 from tests.pipeline.calls import Folder

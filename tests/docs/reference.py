@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from reconciler.cli.app import cli
 from reconciler.cli.verbs import VERBS, example_lines
 from reconciler.decide.reasons import PREPOSITIONS, ReasonCode
-from reconciler.policy.explain import Field, fields
+from reconciler.policy.field_help import Field, fields
 from reconciler.policy.policy_kinds import OWN_KINDS
 from tests.docs.pages import ROOT
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.app import run
 from reconciler.errors import UsageError
-from reconciler.policy.explain import kind_named
+from reconciler.policy.field_help import kind_named
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import load
 from reconciler.policy.schemas import load_schema, schema_folder, validator_of

@@ -21,7 +21,12 @@ from reconciler.decide.decisions import (
 from reconciler.decide.facts import fact
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
-from reconciler.decide.placement.explain import cluster_statuses, placement_explanations, placement_view, with_reasons
+from reconciler.decide.placement.explanations import (
+    cluster_statuses,
+    placement_explanations,
+    placement_view,
+    with_reasons,
+)
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
 from reconciler.decide.placement.local_replica_sets import form_of, is_about
 from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload

@@ -35,7 +35,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import PlacementInputs, production_of_pattern
 from reconciler.decide.placement.desired_replicas import PlacementResult
-from reconciler.decide.placement.explain import cause
+from reconciler.decide.placement.explanations import cause
 from reconciler.decide.placement.home import (
     REPLACED,
     ConfigMapContent,

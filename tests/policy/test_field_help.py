@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UsageError
-from reconciler.policy.explain import Field, explain_field, fields
+from reconciler.policy.field_help import Field, explain_field, fields
 from reconciler.policy.schemas import load_schema
 
 KINDS = (
