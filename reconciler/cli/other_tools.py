@@ -249,7 +249,7 @@ def _left_to_people(state: ObservedState) -> Iterator[tuple[ObjectRef, str]]:
             had = workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "0")
             if workload.scale_target is not None and had.startswith("-"):
                 yield workload.ref, f"kube-downscaler has paused it; remove its annotation {PAUSED_REPLICAS}"
-            elif replicas_before_downscaler(had) is None and is_asleep(workload, 1):
+            elif workload.owner is None and replicas_before_downscaler(had) is None and is_asleep(workload, 1):
                 key = f"{DOWNSCALER_ORIGINAL_REPLICAS} is {shown(had)}"
                 yield workload.ref, f"stays as kube-downscaler left it: {key}, no number of replicas; scale it up"
 

@@ -74,6 +74,9 @@ def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(folder):
         workload(name, "dev", replicas, metadata=f'annotations: {{downscaler/original-replicas: "{text}"}}')
         for name, replicas, text in (("x", 0, "x"), ("y", 0, ""), ("woken", 1, "x"))
     ]
+    owner = "{apiVersion: apps/v1, kind: Deployment, name: x, uid: x, controller: true}"
+    copied = f'annotations: {{downscaler/original-replicas: "x"}}, ownerReferences: [{owner}]'
+    broken.append(workload("x-5d4f", "dev", 0, kind="ReplicaSet", metadata=copied))  # as its Deployment does it
     folder.write("snapshot/east/dev.yaml", documents(workload("web", "dev", 0), scaled_object, had, *broken))
     said = call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
     left = "stays as kube-downscaler left it: downscaler/original-replicas is"
