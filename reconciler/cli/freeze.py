@@ -1,4 +1,4 @@
-"""`reconciler freeze` and `reconciler unfreeze`: nothing is idled, moved or scaled down for a while; wakes go on."""
+"""`reconciler freeze`, `reconciler unfreeze`: nothing is idled, moved, created or scaled for a while; wakes go on."""
 
 from __future__ import annotations
 

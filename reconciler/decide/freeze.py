@@ -1,4 +1,4 @@
-"""Freezes: what a person stopped without git. Nothing that an active freeze covers is idled, moved or scaled down.
+"""Freezes: what a person stopped without git. Nothing that an active freeze covers is idled, moved, created or scaled.
 
 Each is an entry of the ConfigMap `freeze` in our namespace, key `freezes`, a JSON list: cluster and namespace that it
 covers ("" for all), until when, why, and who says so. That of the home cluster speaks for all clusters, any other one
@@ -119,7 +119,7 @@ def freeze_notices(fleet: Fleet) -> DesiredState:
     for freeze, clusters in found.items():
         why = freeze_reason(freeze)
         for subject in clusters if freeze.until is None else [scope_of(freeze, fleet)]:
-            text = f"{subject}: {why}; wakes go on, nothing is idled, moved or scaled down"
+            text = f"{subject}: {why}; wakes go on, nothing is idled, moved, created or scaled"
             notices.append(Notice("frozen", subject, text, reasons=(why,)))
     return DesiredState(notices=tuple(notices))
 
