@@ -44,7 +44,13 @@ _A_DAY = 86_400
 
 _RENEW_SECONDS = SECONDS / 3
 _SURE_SECONDS = SECONDS - 5
+"""How long a lease is surely ours after a renewal. One that fails takes three seconds at most (`ApiClient`), so that
+what is left after it is enough for two more tries: one finds out that it was done all the same, the next one renews.
+"""
+
 _POLL_SECONDS = 0.5
+"""Between two tries to take it, or to renew it after one that failed."""
+
 _ANOTHER = "another holder"
 
 
@@ -149,11 +155,14 @@ class LeaseLock:
 
     def _renew(self) -> None:
         """Runs beside the writing until the lock is given back or lost."""
-        while not self._done.wait(_RENEW_SECONDS):
+        pause = _RENEW_SECONDS
+        while not self._done.wait(pause):
             if not self.held():
                 return
+            pause = _POLL_SECONDS
             try:
                 self._hold(self._version, {})
+                pause = _RENEW_SECONDS
             except (ConflictError, InvalidError, NotFoundError):
                 if not self._is_still_ours():
                     self._lose()

@@ -6,21 +6,23 @@ import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes import lease
-from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import LockHeldError, LockLostError, NotFoundError, UnreachableError
+from reconciler.errors import InvalidError, LockHeldError, LockLostError, NotFoundError, UnreachableError
+from reconciler.http.client import HttpResponse
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.time_limit import Clock, TimeLimit
+from tests.fakes import FakeClock
 from tests.real import faults
 from tests.real.cluster import wait_until
 from tests.real.proxy import Proxy
@@ -230,6 +232,54 @@ def test_somebody_else_who_only_touches_the_lease_does_not_take_it(
     wait_until(lambda: a_lease(api_server, api_namespace)["renewTime"] != first, "the lease is renewed", 10)
     assert holder.lock.held()
     holder.lock.release()
+
+
+class Passing(threading.Event):
+    """Lets the time of `clock` pass in place of waiting, until `end`."""
+
+    def __init__(self, clock: FakeClock, end: float) -> None:
+        super().__init__()
+        self._clock = clock
+        self._end = end
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.sleep(timeout or 0.0)
+        return self._clock.now >= self._end
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([UnreachableError("east: no answer in 3 s, expected one")], id="not done"),
+        pytest.param(
+            [UnreachableError("east: no answer in 3 s, expected one"), InvalidError("east: a test failed"), None],
+            id="done, and the answer was lost",
+        ),
+    ],
+)
+def test_one_renewal_without_an_answer_loses_no_lock(answers: list[Exception | None]) -> None:
+    """It takes the three seconds that a client waits; the next answers come at once."""
+    clock = FakeClock()
+    body = b'{"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "run"}}'
+
+    class Client:
+        cluster, fence, limit = "east", None, TimeLimit(clock=clock)
+
+        def send(self, _: ApiRequest) -> HttpResponse:
+            error = answers.pop(0) if answers and clock.now else None
+            if isinstance(error, UnreachableError):
+                clock.sleep(3.0)
+            if error is not None:
+                raise error
+            return HttpResponse(200, {}, body)
+
+    lock = LeaseLock(cast(ApiClient, Client()), "reconciler", "run")
+    lock._hold("1", {})
+    lock._done = Passing(clock, 60.0)
+    lock._renew()
+    assert clock.now >= 60.0
+    assert lock.held()
+    assert not answers
 
 
 def test_without_our_namespace_there_is_no_lock_and_the_message_says_how_to_make_it(api_server: ControlPlane) -> None:
