@@ -288,7 +288,7 @@ def test_everything_beside_the_changes_has_a_block():
             Notice("autoscaler", "east/a/Deployment/c", "HorizontalPodAutoscaler/c controls it", "idle-dev"),
             Notice("foreignRecord", "east/a/Service/e", "east/a/Service/e was idled by Fleet staging"),
             Notice("contested", "east/a/Deployment/d", "argocd scaled it back twice", "idle-dev", partial=True),
-            Notice("exclusions", "", "3 Services are excluded"),
+            Notice("exclusion", "", "3 Services are excluded"),
         ),
     )
     assert text_of(plan) == (
