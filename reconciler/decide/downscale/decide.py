@@ -17,7 +17,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     shrunk_by,
 )
-from reconciler.decide.change_codes import ChangeIfCode, change_if, field_is, joint_change
+from reconciler.decide.change_codes import ChangeIfCode, all_known, change_if, field_is, joint_change
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -265,6 +265,9 @@ GUARDS: tuple[_Guard, ...] = (
 )
 """In this order; the first that finds something ends the matter."""
 
+_BARS = (_restricted, _protected, _excluded)
+"""What keeps a change from a workload, and says nothing where its target changes nothing."""
+
 
 def _beside(guard: _Guard, case: WorkloadTarget, why: Fact) -> Iterator[Result]:
     """Yield what is said beside the explanation where `guard` finds `why`."""
@@ -364,12 +367,18 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
         yield PolicyExplanation(workload.ref, "downscale", policy.name, outcome, (reason(ReasonCode.NO_TARGET),))
         return
     case = workload_target(inputs, workload, policy)
+    bars: list[Fact] = []
     for guard in GUARDS:
         why = guard(case)
-        if why is not None:
-            yield from _beside(guard, case, why)
-            yield _stays(workload, policy, why, selected=guard is not _production)
-            return
+        if why is None:
+            continue
+        yield from _beside(guard, case, why)
+        if guard in _BARS and case.wanted is not None and not case.changes:
+            bars.append(why)
+            continue
+        why = replace(why, lift=all_known(one.change_if for one in (why, *bars)))
+        yield _stays(workload, policy, why, selected=guard is not _production)
+        return
     yield _decision(case)
     yield PolicyExplanation(workload.ref, "downscale", policy.name, counted(case.desired, "replica"), case.reasons)
 

@@ -280,6 +280,29 @@ def test_left_alone(options: dict[str, Any], words: str) -> None:
     assert desired.explanations[0].outcome == "stays at 6"
 
 
+@pytest.mark.parametrize("to", [6, 8])
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        pytest.param({"fleet": a_fleet_in("Frozen")}, " and its cluster has another state", id="frozen"),
+        pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "", id="protected"),
+        pytest.param(
+            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},
+            " and reconciler/exclude is removed from east/shop/Deployment/web",
+            id="excluded",
+        ),
+    ],
+)
+def test_a_target_that_changes_nothing_is_told_before_what_would_keep_it(
+    options: dict[str, Any], change: str, to: int
+) -> None:
+    """A freeze that ends changes nothing by itself then."""
+    policy = a_downscale_policy(to=to)
+    [barred], [free] = decided(policy, **options).explanations, decided(policy).explanations
+    assert (barred.outcome, barred.why) == (free.outcome, free.why)
+    assert change_if_of(barred) == (change and f"{change_if_of(free)}{change}")
+
+
 @pytest.mark.parametrize(
     ("options", "subject"),
     [
