@@ -229,11 +229,14 @@ def _placement_lines(plan: Plan) -> Iterator[str]:
 
 
 def placement_line(view: PlacementView) -> str:
-    """Return one federated ReplicaSet with its replicas in each cluster."""
+    """Return one federated ReplicaSet with its replicas in each cluster, which may be others than it asks for."""
     layout = ", ".join(
         f"{row.cluster} {_layout(row.current, row.desired)}" for row in view.rows if row.desired != 0 or row.current
     )
-    return one_line(f"FederatedReplicaSet {view.key}: {view.total} = {layout or 'nothing placed'}")
+    desired = [row.desired for row in view.rows]
+    placed = view.total if None in desired else sum(filter(None, desired))
+    total = f"{view.total} =" if placed == view.total else f"{view.total} desired, {placed} placed:"
+    return one_line(f"FederatedReplicaSet {view.key}: {total} {layout or 'nothing placed'}")
 
 
 def _layout(current: int | None, desired: int | None) -> str:

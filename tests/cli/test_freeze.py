@@ -169,6 +169,8 @@ def test_a_week_with_a_freeze_moves_and_scales_down_nothing_either_whatever_pods
     assert {"idling", "placement", "downscale"} <= {one["job"] for one in pending}, "there is something to hold back"
     frozen = ("--for", "7d", "--reason", "load test", "--by", "alice")
     assert folder.call("freeze", *frozen, "--snapshot", "snapshot", "--now", friday).code == 0
+    shown = folder.call("status", "--snapshot", "snapshot", "--now", friday).out
+    assert "shop/web: 12 desired, 9 placed: eu-west 5, ap-south 4" in shown, "9 are not 12"
     before = counts(folder)
     for moment in (friday, "2026-11-21T02:00:00Z", "2026-11-23T05:50:00Z"):
         if moment != friday:
