@@ -53,6 +53,7 @@ from reconciler.errors import (
     ReconcilerError,
     RefusedError,
     StaleError,
+    UnreachableError,
 )
 from reconciler.model import PatchOperation, Pod, Run, Write, pointer
 from reconciler.plan.json_patch import write_of
@@ -71,7 +72,7 @@ class _PickerFailed(_Deferred):
     """The pod picker gave no usable answer, and the policy says to wait for one."""
 
 
-class _ScaleUnknown(ReconcilerError):
+class _ScaleUnknown(UnreachableError):
     """It is not known whether the scale was done; the deletion costs stay for the next run."""
 
 
@@ -272,11 +273,15 @@ def _scale(task: Task) -> None:
     except (StaleError, NotFoundError, RefusedError):
         raise
     except ClusterError as error:
+        unknown = _ScaleUnknown(f"{error}; whether it was scaled is not known, the next run corrects it")
         try:
             workload = live_workload(task).workload
         except ClusterError:
-            raise _ScaleUnknown(f"{error}; whether it was scaled is not known, the next run corrects it") from error
-        if workload.uid != task.action.decision.uid or workload.spec_replicas != task.after:
+            raise unknown from error
+        is_same = workload.uid == task.action.decision.uid
+        if is_same and workload.spec_replicas == task.before and isinstance(error, UnreachableError):
+            raise unknown from error  # what was sent may still arrive: without their costs other pods would go then
+        if not is_same or workload.spec_replicas != task.after:
             raise
 
 
