@@ -196,7 +196,8 @@ class SlicePublisher:
             activation.published = {**{name: {} for name in wanted}, **activation.published}
             write = partial(self._write, activation.name[0], wanted, tuple(activation.published))
             await asyncio.get_running_loop().run_in_executor(self._threads, write)
-            activation.published = dict(wanted)
+            # What another activator deleted meanwhile may have been written before that: it is written again.
+            activation.published = {name: made for name, made in wanted.items() if name in activation.published}
             if not wanted:
                 activation.withdrawn()
 

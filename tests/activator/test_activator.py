@@ -56,6 +56,39 @@ def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(is_known: bool) -> None:
     play(story)
 
 
+def test_a_slice_that_another_activator_deletes_while_others_are_written_is_published_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the clients of one address family are refused until the next list of all slices."""
+    names, second, answered = ("web-ipv4", "web-ipv6"), threading.Event(), threading.Event()
+
+    class Slow(Written):
+        """The answer to the second write comes late."""
+
+        def publish(self, manifest: Mapping[str, Any]) -> None:
+            super().publish(manifest)
+            if manifest["metadata"]["name"] == names[1]:
+                second.set()
+                answered.wait(LIMIT)
+
+    async def story(stage: Stage) -> None:
+        written = stage.one._publisher._publication = cast(Any, Slow())
+        wanted = {name: {"metadata": {"name": name, "namespace": "shop"}} for name in names}
+        monkeypatch.setattr(Activation, "manifests", lambda _: wanted)
+        stage.one._activations[WEB] = Activation(WEB, stage.one._context)
+        stage.one._publisher.publish(stage.activation)
+        await until(second.is_set)
+        found = a_slice(names[0], [("127.0.0.1", True, True)], activator="uid-0")
+        stage.one._object_changed(stage.one._slices, ("shop", names[0]), found)
+        del written.there[names[0]]
+        stage.one._object_changed(stage.one._slices, ("shop", names[0]), None)
+        answered.set()
+        await until(lambda: not stage.one._tasks.running)
+        assert set(written.there) == set(stage.activation.published) == set(names)
+
+    play(story)
+
+
 def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
     async def story(stage: Stage) -> None:
         stage.idle()
