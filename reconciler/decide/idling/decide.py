@@ -46,7 +46,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     guards, alone = guarded_choices(subjects_of(clusters), policies, run)
-    federated = federated_members(policies.federated, state, alone)
+    federated = federated_members(policies, state, alone)
     choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
     named = {policy.name: policy for policy in policies.idling}
     places = {name: str(policy.place) for name, policy in named.items()}

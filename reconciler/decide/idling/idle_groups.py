@@ -11,17 +11,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import placement_owner
+from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import group_name
 from reconciler.decide.facts import Fact, fact
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
+from reconciler.decide.placement.local_replica_sets import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
-from reconciler.model import ObjectRef, ObservedState, PodsQuestion, Workload
-from reconciler.policy.types import FederatedReplicaSet
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion
+from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
 _GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
 
@@ -130,36 +131,29 @@ class FederatedMembers(Struct, frozen=True):
 
 
 def federated_members(
-    federated: Iterable[FederatedReplicaSet], state: ObservedState, choices: Mapping[ObjectRef, Choice]
+    policies: PolicySet, state: ObservedState, choices: Mapping[ObjectRef, Choice]
 ) -> dict[LocalKey, FederatedMembers]:
     """Return the members of each federated ReplicaSet that has at least one with a choice."""
-    by_key = federated_by_local_key(federated)
+    by_key, fleets = federated_by_local_key(policies.federated), fleet_names(policies.fleet)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, choice in choices.items():
-        key = key_of(choice.subject.scale.runs.ref)
-        if key in by_key and _is_about(by_key[key], choice.subject.scale.runs):
+        workload = choice.subject.scale.runs
+        key = key_of(workload.ref)
+        if key in by_key and is_about(by_key[key], workload.ref.cluster, workload, fleets):
             ruled.setdefault(key, []).append(ref)
-    local = _local_workloads(state, {key: by_key[key] for key in ruled})
+    local = _local_workloads(state, {key: by_key[key] for key in ruled}, fleets)
     return {key: _members(by_key[key], ruled[key], local.get(key, {}), state) for key in sorted(ruled)}
 
 
-def _is_about(federated: FederatedReplicaSet, workload: Workload) -> bool:
-    """Return whether a workload of the right name is a local one: in a cluster that the preferences do not name, only
-    one with our record is.
-    """
-    named = federated.preference(workload.ref.cluster) is not None
-    return federated.is_on(workload.ref.cluster) and (named or placement_owner(workload.annotations) is not None)
-
-
 def _local_workloads(
-    state: ObservedState, federated: Mapping[LocalKey, FederatedReplicaSet]
+    state: ObservedState, federated: Mapping[LocalKey, FederatedReplicaSet], fleets: frozenset[str]
 ) -> dict[LocalKey, dict[ObjectRef, int]]:
     """Return the replicas of the local workloads of `federated`."""
     found: dict[LocalKey, dict[ObjectRef, int]] = {}
     for name in sorted(state.clusters) if federated else ():
         for workload in state.clusters[name].workloads:
             key = key_of(workload.ref)
-            if key in federated and _is_about(federated[key], workload):
+            if key in federated and is_about(federated[key], name, workload, fleets):
                 found.setdefault(key, {})[workload.ref] = workload.spec_replicas
     return found
 

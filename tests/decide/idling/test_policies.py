@@ -148,6 +148,14 @@ class TestFederated:
         selector = replace(services_selector(), clusters=replace(services_selector().clusters, include=("east",)))
         assert self.run(self.world(west=1), a_policy(selector=selector)).desired.decisions == ()
 
+    @pytest.mark.parametrize(("fleet", "left"), [("production", 3), ("other", 0)])
+    def test_where_the_preferences_name_a_cluster_not_only_what_is_ours_has_a_say(self, fleet, left):
+        owner = {"reconciler/owner": f"{fleet}/FederatedReplicaSet/shop/web", "reconciler/exclude": "true"}
+        west = a_workload(cluster="west", kind="ReplicaSet", annotations=owner)
+        world = a_world(a_service(), a_workload(kind="ReplicaSet"), west, now=NIGHT)
+        self.run(world, target=None, clusters={"east": ClusterPreference(weight=1)})
+        assert world.replicas(a_ref(kind="ReplicaSet")) == left
+
 
 class TestGuard:
     """A repository that lost a folder must not wake a company."""
