@@ -332,8 +332,8 @@ class Pod:
     owner_uid: str = ""  # uid of the controller owner
     owner_kind: str = ""
     owner_name: str = ""
-    unscheduled_since_ns: int | None = None  # PodScheduled=False since; None = scheduled or unknown
-    unschedulable: bool = False  # PodScheduled=False right now
+    unscheduled_since_ns: int | None = None  # unschedulable since; None = it is not, or unknown
+    unschedulable: bool = False  # the scheduler found no node: PodScheduled=False, reason Unschedulable
     has_annotations: bool = field(default=True, compare=False)
     has_labels: bool = field(default=True, compare=False)
 

@@ -516,7 +516,10 @@ def test_a_pod_has_all_that_the_victim_order_asks(tmp_path: Path) -> None:
           phase: Running
           conditions:
           - {type: Ready, status: "True", lastTransitionTime: "1970-01-01T00:00:11.000000123Z"}
-          - {type: PodScheduled, status: "False", lastTransitionTime: "1970-01-01T01:00:12+01:00"}
+          - type: PodScheduled
+            status: "False"
+            reason: Unschedulable
+            lastTransitionTime: "1970-01-01T01:00:12+01:00"
           containerStatuses: [{name: a, restartCount: 2}, {name: b, restartCount: 5}]
           initContainerStatuses: [{name: setup, restartCount: 9}, {name: mesh, restartCount: 3}]
         """
@@ -554,6 +557,13 @@ def test_pods_with_little_to_say(tmp_path: Path, rest: str, phase: str, ready: b
     found = a_pod(tmp_path, f"apiVersion: v1\nkind: Pod\nmetadata: {{name: web-1}}\n{rest}\n")
     assert (found.phase, found.ready, found.terminating, found.node) == (phase, ready, terminating, "")
     assert (found.created_ns, found.ready_since_ns) == (None, None)
+
+
+def test_a_pod_that_is_held_in_a_queue_is_not_unschedulable(tmp_path: Path) -> None:
+    """Else placement takes its cluster for full, and moves replicas that only wait to be admitted."""
+    status = '{phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: SchedulingGated}]}'
+    found = a_pod(tmp_path, f"apiVersion: v1\nkind: Pod\nmetadata: {{name: web-1}}\nstatus: {status}\n")
+    assert (found.unschedulable, found.unscheduled_since_ns) == (False, None)
 
 
 def test_a_pod_that_goes(tmp_path: Path) -> None:

@@ -215,7 +215,8 @@ def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.Pod) -> model.Pod:
     conditions = {condition.type: condition for condition in reversed(status.conditions or ())}  # the first one counts
     ready, scheduled = conditions.get("Ready"), conditions.get("PodScheduled")
     is_ready = ready is not None and ready.status == "True"
-    stuck = scheduled is not None and scheduled.status == "False"
+    # Not "SchedulingGated": that one is queued, whatever room there is. Source: kubefed podanalyzer; KEP-3521.
+    stuck = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     owner = controller_of(metadata)
     return model.Pod(
         name=ref.name,
