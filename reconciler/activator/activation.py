@@ -111,7 +111,7 @@ class Activation:
         self._record_changed_at = -inf  # when it was written, or went
         self._withdrawn_at: float | None = None
         self._signals_at = 0.0
-        self._traffic_at = -_LINGERS
+        self._traffic_at = -inf
         self._turn = itertools.count()
 
     @property

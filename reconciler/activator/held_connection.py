@@ -206,7 +206,6 @@ class _Direction:
         self._source = source
         self._target = target
         self._kept = memoryview(b"")
-        self._ended = False
 
     def start(self, first: bytes) -> None:
         self._kept = memoryview(first)
@@ -228,7 +227,6 @@ class _Direction:
         self.received += count
         if not count:
             self._splice.loop.remove_reader(self._source)
-            self._ended = True
             self._end()
             return
         sent = self._sent(memoryview(_shared)[:count])

@@ -122,6 +122,14 @@ def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
     asyncio.run(told())
 
 
+def test_nobody_waits_before_the_first_traffic_however_short_the_node_is_up() -> None:
+    async def story(stage: Stage) -> None:
+        stage.observe()
+        assert not stage.activation.has_traffic
+
+    play(story, hold_timeout=1e9)
+
+
 def test_the_first_byte_is_traffic_and_a_bare_connection_is_none() -> None:
     async def story(stage: Stage) -> None:
         stage.observe()
