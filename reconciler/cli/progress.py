@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Outcome
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.cli.output import say, say_json
 from reconciler.cli.run_options import RunOptions
 from reconciler.errors import ExitCode
@@ -61,7 +61,7 @@ class Progress:
         self._lock = threading.Lock()
         self._since = 0.0
         self._read: dict[str, ClusterRead] = {}
-        self._written = 0
+        self._written = self._applied = 0
         self._chosen = 0
         self._stage: Stage | None = None
         self._seconds: dict[str, float] = {}
@@ -101,7 +101,7 @@ class Progress:
                 self.hide()
             actions = choose(plan)
             with self._lock:
-                self._chosen, self._written = len(actions), 0
+                self._chosen, self._written, self._applied = len(actions), 0, 0
             return actions
 
         return chosen
@@ -110,6 +110,7 @@ class Progress:
         """Note what became of one action."""
         with self._lock:
             self._written += 1
+            self._applied += outcome.status is OutcomeStatus.APPLIED
             self.show_writing(action, outcome)
 
     def show_stage(self, stage: Stage) -> None:
@@ -133,7 +134,8 @@ class Progress:
         if self._stage in (None, Stage.APPROVE):
             return ""
         if self._chosen and self._stage in (Stage.OBSERVE, Stage.APPLY):
-            return f"{self._written} of {self._chosen} changes applied"
+            applied = f"{self._applied} of {self._chosen} changes applied"
+            return applied if self._applied == self._written else f"{applied}, {self._written - self._applied} not"
         if self._stage is Stage.OBSERVE:
             return reading_words(tuple(self._read.values())) if self._read else "reading"
         return "waiting for locks" if self._stage is Stage.LOCK else "planning"

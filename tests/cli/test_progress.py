@@ -92,7 +92,7 @@ def test_plain_lines_say_now_and_then_how_far_it_is(capsys: pytest.CaptureFixtur
     writing = PlainLines(every=0.05)
     write_two_objects(writing)
     writing.stage(Stage.APPLY)
-    assert lines_of_plain(capsys, writing, 1)[0] == "2 of 2 changes applied (0s)"
+    assert lines_of_plain(capsys, writing, 1)[0] == "1 of 2 changes applied, 1 not (0s)"
 
 
 def test_plain_lines_say_nothing_of_a_short_run_and_while_somebody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
