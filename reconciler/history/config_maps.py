@@ -235,24 +235,38 @@ class History:
                 return
 
     def _try(self, changes: Sequence[Change], day: date) -> bool:
-        """Add `changes` to those of `day` unless another one does meanwhile; return whether they are its first."""
-        found = self._found(day)
-        known = Day(saved=self.last(day).saved_in_all()) if found is None else _day(found)
+        """Add `changes` to those of `day` unless another one does meanwhile; return whether they are its first.
+
+        Where the next day has begun they are added to that: what was saved before it is counted already.
+        """
+        kept_on, found = self._newest(day)
+        known = Day() if found is None else _day(found)
+        is_new = kept_on < day
+        if is_new:
+            known, kept_on, found = Day(saved=known.saved_in_all()), day, None
         text = packed(replace(known, changes=(*known.changes, *changes)))
-        self._cluster.write(entry_write(self._ref(day), found, ("binaryData", _KEY), text, _LABELS))
-        return found is None
+        self._cluster.write(entry_write(self._ref(kept_on), found, ("binaryData", _KEY), text, _LABELS))
+        return is_new
 
     def last(self, day: date) -> Day:
-        """Return the last day until `day` of which anything is kept; one without changes where none is.
+        """Return the last day until the one after `day` of which anything is kept; one without changes where none is.
 
         Raises:
             ClusterError: it cannot be read.
         """
-        for back in range(KEPT.days + 1):
-            found = self._found(day - timedelta(days=back))
+        found = self._newest(day)[1]
+        return Day() if found is None else _day(found)
+
+    def _newest(self, day: date) -> tuple[date, ConfigMap | None]:
+        """Return the newest day of which anything is kept, and what is: as seen from `day`, on which a run began that
+        may end on the next one.
+        """
+        for back in range(-1, KEPT.days + 1):
+            kept_on = day - timedelta(days=back)
+            found = self._found(kept_on)
             if found is not None:
-                return _day(found)
-        return Day()
+                return kept_on, found
+        return date.min, None
 
     def _forget(self, day: date) -> None:
         """Delete what is too old, once a day; what was not deleted in a week stays.

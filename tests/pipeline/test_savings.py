@@ -6,15 +6,17 @@ import json
 import random
 import re
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import ExitCode
 from reconciler.history.changes import Change, ended_periods
-from reconciler.history.config_maps import MOST_BYTES, Day, packed, unpacked
+from reconciler.history.config_maps import MOST_BYTES, Day, History, packed, unpacked
 from reconciler.pod_requests import Hours, PodRequests
+from tests.backends.folders import last_names_first
 from tests.cli.situations import lost, without_metrics
 from tests.laws import share_of
 from tests.pipeline.calls import Folder
@@ -309,3 +311,16 @@ def test_a_day_carries_what_was_saved_before_also_in_changes_that_it_drops() -> 
     expected = Hours(30 * 4 + 2, PodRequests(30 * 2 + 1, 0.0))
     assert [one.hours for one in again.saved_in_all()] == [expected]
     assert len(packed(again)) < MOST_BYTES
+
+
+def test_what_a_run_across_midnight_records_counts_in_the_day_that_began_meanwhile() -> None:
+    """The counter of every later day holds it, and never falls: also as the late run itself says it."""
+    history = History(MemoryCluster("home", (), victim_order=last_names_first), "reconciler")
+    today = date(2026, 11, 20)
+    history.add([woken("a", 3)], today)
+    history.add([woken("b", 5)], today + timedelta(days=1))
+    history.add([woken("c", 7)], today)
+    for day in (today, today + timedelta(days=1), today + timedelta(days=2)):
+        assert [one.hours.replicas for one in history.last(day).saved_in_all()] == [2 * (3 + 5 + 7)]
+    kept = {day: [change.object[-1] for change in found.changes] for day, found in history.kept()[0].items()}
+    assert kept == {today: ["a"], today + timedelta(days=1): ["b", "c"]}
