@@ -101,8 +101,8 @@ def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...
 def _awake_until(now: datetime, length: timedelta | None) -> datetime | None:
     """Return the end of --for; a warning says where it may change nothing, as no policy is read."""
     if length is not None and length < MIN_AWAKE_BY_DEFAULT:
-        short = f"--for {spelt_duration(length)}: is shorter than minAwake"
-        say(f"warning: {short}, for which its policy keeps it awake anyway (2h by default)")
+        short = f"--for {spelt_duration(length)}: is shorter than 2h, the default of minAwake"
+        say(f"warning: {short}; it stays awake for minAwake of its policy in any case")
     return None if length is None else now + length
 
 

@@ -209,7 +209,7 @@ def test_a_wake_for_less_than_min_awake_says_that_it_stays_awake_for_longer(tmp_
     folder = a_folder(tmp_path, a_deployment(**RECORD))
     said = folder.call("wake", "east/shop/deploy/web", "--for", "30m", "--snapshot", "snapshot", "--now", NOW)
     assert said.code == 0
-    words = "is shorter than minAwake, for which its policy keeps it awake anyway (2h by default)"
+    words = "is shorter than 2h, the default of minAwake; it stays awake for minAwake of its policy in any case"
     assert said.err.startswith(f"warning: --for 30m: {words}\n")
 
 
