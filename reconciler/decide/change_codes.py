@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.reasons import Code, filled, json_values
-from reconciler.model import NOTHING
+from reconciler.model import NOTHING, ObjectRef
 
 
 class ChangeIfCode(Code):
@@ -156,5 +156,5 @@ def after(at: datetime, annotation: str = "") -> ChangeIf:
     return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
 
 
-FindChange = Callable[[], ChangeIf | None]
-"""Finds what would change something; that may cost as much as deciding, and only `explain` asks."""
+FindChange = Callable[[ObjectRef], ChangeIf | None]
+"""Finds what would change what is decided of an object; that may cost as much as deciding, and only `explain` asks."""

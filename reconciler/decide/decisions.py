@@ -68,7 +68,7 @@ class Phase(IntEnum):
     RECORD = 6
 
 
-class FieldChange(Struct, frozen=True):
+class FieldChange(Struct, frozen=True, gc=False):
     """One field of an object. `path` is its keys from the top, ("metadata", "annotations", "reconciler/owner"); None
     is absent.
 
@@ -90,7 +90,7 @@ def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | No
     out.
     """
     changed = sorted([key for key, after in wanted.items() if current.get(key) != after])
-    return tuple([FieldChange((*ANNOTATIONS, key), current.get(key), wanted[key]) for key in changed])
+    return tuple([FieldChange(_annotation_path(key), current.get(key), wanted[key]) for key in changed])
 
 
 def annotation_tests(current: Mapping[str, str], keys: tuple[str, ...]) -> tuple[FieldChange, ...]:
@@ -98,12 +98,17 @@ def annotation_tests(current: Mapping[str, str], keys: tuple[str, ...]) -> tuple
     if current.keys().isdisjoint(keys):
         return _absence_tests(keys)
     found = ((key, current.get(key)) for key in sorted(keys))
-    return tuple(FieldChange((*ANNOTATIONS, key), value, value) for key, value in found)
+    return tuple(FieldChange(_annotation_path(key), value, value) for key, value in found)
+
+
+@lru_cache(128)  # the same few are on all that is idled, and a plan keeps them all
+def _annotation_path(key: str) -> tuple[str, ...]:
+    return (*ANNOTATIONS, key)
 
 
 @lru_cache(16)  # most objects have none of the few annotations that are tested
 def _absence_tests(keys: tuple[str, ...]) -> tuple[FieldChange, ...]:
-    return tuple(FieldChange((*ANNOTATIONS, key), None, None) for key in sorted(keys))
+    return tuple(FieldChange(_annotation_path(key), None, None) for key in sorted(keys))
 
 
 class _Reasoned:
@@ -390,7 +395,7 @@ its criteria say something else at that time.
 """
 
 
-class PolicyExplanation(_Reasoned, Struct, frozen=True):
+class PolicyExplanation(_Reasoned, Struct, frozen=True, gc=False):
     """For `explain`: what one job thinks of one object, also when nothing changes.
 
     `outcome` is the state it ends in ("stays awake", "6 replicas"), `change` the smallest change that would alter it,
@@ -419,7 +424,7 @@ class PolicyExplanation(_Reasoned, Struct, frozen=True):
 
     @property
     def change_if(self) -> ChangeIf | None:
-        return self.change() if callable(self.change) else self.change
+        return self.change(self.written or self.ref) if callable(self.change) else self.change
 
 
 class PlacementRow(_Reasoned, Struct, frozen=True):

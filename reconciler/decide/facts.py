@@ -5,12 +5,13 @@ Each job looks for facts in the order of a table; the first that it finds is the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.change_codes import ChangeIf, FindChange, after
+from reconciler.decide.change_codes import ChangeIf, after
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef
 
@@ -23,7 +24,7 @@ class Fact(Struct, frozen=True):
     """
 
     why: Reasons
-    lift: ChangeIf | FindChange | None = None
+    lift: ChangeIf | Callable[[], ChangeIf | None] | None = None
     until: datetime | None = None
     neighbours: tuple[ObjectRef, ...] = ()
 

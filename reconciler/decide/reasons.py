@@ -355,6 +355,12 @@ def reason(code: ReasonCode, **values: Any) -> Reason:
     return Reason(code, json_values(values))
 
 
+@lru_cache(256, typed=True)
+def shared_reason(code: ReasonCode, **values: str | int) -> Reason:
+    """Return `reason(code, **values)`: one for all objects that have it, which are many."""
+    return reason(code, **values)
+
+
 @lru_cache(16)  # a schedule idles all that it selects for the same reason
 def text_of(reasons: Reasons) -> str:
     """Return `reasons` as one phrase."""

@@ -15,15 +15,18 @@ Each decision goes one way; what a reader asks stands in the module named:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from itertools import chain
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.change_codes import ChangeIf
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Verb
-from reconciler.decide.idling.explanations import explained
-from reconciler.decide.idling.idle_groups import federated_members, idled_together, pods_to_read
+from reconciler.decide.idling.explanations import change_if_of, explained
+from reconciler.decide.idling.idle_groups import FederatedMembers, federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
-from reconciler.decide.idling.observed import IdlingInputs, idling_clusters, subjects_of
+from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.rules import Choice, IdleAction, choices_of, guarded_choices
 from reconciler.decide.idling.subjects import is_recorded
 from reconciler.decide.idling.wake_order import owner_in, staggered, wake_tiers
@@ -44,25 +47,48 @@ from reconciler.policy.types import Fleet, PolicySet
 
 def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> IdlingOutcome:
     """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
-    clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
-    guards, alone = guarded_choices(subjects_of(clusters), policies, run)
-    federated = federated_members(policies, state, alone)
-    choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
+    clusters, guards, federated, choices = _chosen(policies, state, run)
     named = {policy.name: policy for policy in policies.idling}
     places = {name: str(policy.place) for name, policy in named.items()}
-    together = tuple(members.refs for members in federated.values())
+    together = tuple(members.refs for members in federated)
     context = WriteContext(
         policies.fleet, run, clusters, choices, places, lambda name: hours_of(named[name]), idle_together=together
     )
     held_back = _if_done(IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
-        explained(clusters, choices, run),
+        explained(clusters, choices, run, _Changes(policies, state, run)),
         decisions=(*decisions_of(context), *abandoned_decisions(context)),
         observed=tuple(map(_observed, _if_done(IdleAction.OBSERVE, IdleAction.IDLE, context))),
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
         questions=pods_to_read(choices, clusters),
     )
-    return IdlingOutcome(desired, claims(choices), [members.all for members in federated.values()])
+    return IdlingOutcome(desired, claims(choices), [members.all for members in federated])
+
+
+def _chosen(
+    policies: PolicySet, state: ObservedState, run: Run
+) -> tuple[tuple[IdlingCluster, ...], FleetGuards, Sequence[FederatedMembers], dict[ObjectRef, Choice]]:
+    """Return the clusters, the guards, the members of each federated ReplicaSet, and the choices made from them."""
+    clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
+    guards, alone = guarded_choices(subjects_of(clusters), policies, run)
+    federated = federated_members(policies, state, alone)
+    choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
+    return clusters, guards, tuple(federated.values()), choices
+
+
+class _Changes(Struct, frozen=True, dict=True):  # so that the choices are made once
+    """Finds what would change a choice. It makes all choices again once it is asked: a plan need not keep them."""
+
+    policies: PolicySet
+    state: ObservedState
+    run: Run
+
+    @cached_property
+    def choices(self) -> dict[ObjectRef, Choice]:
+        return _chosen(self.policies, self.state, self.run)[-1]
+
+    def __call__(self, ref: ObjectRef) -> ChangeIf | None:
+        return change_if_of(self.choices[ref], self.choices)
 
 
 _DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE})

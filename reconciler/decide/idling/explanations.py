@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -76,8 +75,13 @@ _OUTCOMES_OF_MINIMUM = {
 }
 
 
-def explained(clusters: Sequence[IdlingCluster], choices: Choices, run: Run) -> DesiredState:
-    """Return what is said of `choices` and of what they were made from, without any decision."""
+def explained(
+    clusters: Sequence[IdlingCluster], choices: Choices, run: Run, change: FindChange | None = None
+) -> DesiredState:
+    """Return what is said of `choices` and of what they were made from, without any decision.
+
+    `change` finds what would change a choice: what it is made from is not kept for that.
+    """
     services = [service for cluster in clusters for service in cluster.services]
     ordered = list(choices.values())
     equals = ((choice.subject.verdict.equal_policies, choice.ref) for choice in ordered)
@@ -91,20 +95,21 @@ def explained(clusters: Sequence[IdlingCluster], choices: Choices, run: Run) -> 
             *first_idles(ordered),
             *equal_priorities(equals, "newly idled"),
         ),
-        explanations=tuple(idling_explanations(choices, services)),
+        explanations=tuple(idling_explanations(ordered, services, change)),
     )
 
 
-def idling_explanations(choices: Choices, services: Iterable[ServiceState]) -> Iterator[PolicyExplanation]:
+def idling_explanations(
+    choices: Iterable[Choice], services: Iterable[ServiceState], change: FindChange | None
+) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its records, what becomes of it and why.
 
     A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
     explained: set[ObjectRef] = set()
-    for choice in choices.values():
+    for choice in choices:
         explained.update(service.ref for service in choice.subject.behind)
-        change = partial(change_if_of, choice, choices)
-        yield from _considered(choice, change, kept_up_until(choice))
+        yield from _considered(choice, change)
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = nothing_to_idle(service)
@@ -114,14 +119,14 @@ def idling_explanations(choices: Choices, services: Iterable[ServiceState]) -> I
                 )
 
 
-def _considered(choice: Choice, change: FindChange, until: Ending | None) -> Iterator[PolicyExplanation]:
+def _considered(choice: Choice, change: FindChange | None) -> Iterator[PolicyExplanation]:
     subject, verdict, of_autoscaler = choice.subject, choice.subject.verdict, _of_autoscaler(choice)
     whole: dict[str, Any] = {
         "ref": subject.scale.runs.ref,
         "job": "idling",
         "outcome": _outcome(choice),
         "change": change,
-        "until": until,
+        "until": kept_up_until(choice),
         "idled": (choice.ref, idled_by(choice)) if choice.subject.is_idle else None,
         "asleep": _asleep(choice),
         "idled_at": choice.record.idled_at if choice.record is not None and choice.subject.is_idle else None,
@@ -133,14 +138,14 @@ def _considered(choice: Choice, change: FindChange, until: Ending | None) -> Ite
     }
     for name in dict.fromkeys([own.policy.name for own in verdict.won]):
         selected = name not in subject.left_out_by
-        of_policy = {"reasons": (*_reasons_under(choice, name), *of_autoscaler), "selected": selected}
+        of_policy = {"reasons": _reasons_under(choice, name) + of_autoscaler, "selected": selected}
         yield PolicyExplanation(
             policy=name, selected_by=_selected_by(subject, name) if selected else (), **(whole | of_policy)
         )
     for why in verdict.excluded:
         yield PolicyExplanation(policy=why.values["policy"], reasons=(why,), **(whole | {"idled": None}))
     if not verdict.won and (whole["idled"] or not verdict.excluded):
-        yield PolicyExplanation(policy=owner_policy(choice), reasons=(*choice.reasons, *of_autoscaler), **whole)
+        yield PolicyExplanation(policy=owner_policy(choice), reasons=choice.reasons + of_autoscaler, **whole)
 
 
 def _outranked(verdict: Verdict) -> tuple[str, ...]:
@@ -189,7 +194,8 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
         service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdict.won)
     ]
     names = ", ".join(f"Service/{service.ref.name}" for service in services)
-    return (*([f"services ({names})"] if names else []), *(["workloads"] if policy in subject.direct else []))
+    directly = ("workloads",) if policy in subject.direct else ()
+    return (f"services ({names})", *directly) if names else directly
 
 
 def _outcome(choice: Choice) -> str:

@@ -9,15 +9,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
-from reconciler.decide.placement.allocation import allocate, candidates
+from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus, Rejection
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.reasons import Reason, ReasonCode, reason, shared_reason
 from reconciler.messages import counted
-from reconciler.policy.types import ClusterPreference
+from reconciler.model import ObjectRef
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet
 from reconciler.untrusted_text import LARGEST
 
 
@@ -49,13 +50,13 @@ def _preference(local: LocalWorkload, result: PlacementResult) -> ClusterPrefere
 
 def _preferences(own: ClusterPreference, result: PlacementResult, cluster: str) -> Iterator[Reason]:
     if own.weight:
-        yield reason(ReasonCode.WEIGHT, weight=own.weight, weights=result.weight)
+        yield shared_reason(ReasonCode.WEIGHT, weight=own.weight, weights=result.weight)
     else:
-        yield reason(ReasonCode.NO_WEIGHT)
+        yield shared_reason(ReasonCode.NO_WEIGHT)
     if own.min_replicas:
-        yield reason(ReasonCode.MIN_REPLICAS, minReplicas=own.min_replicas)
+        yield shared_reason(ReasonCode.MIN_REPLICAS, minReplicas=own.min_replicas)
     if own.max_replicas is not None and result.replicas[cluster] >= own.max_replicas:
-        yield reason(ReasonCode.MAX_REPLICAS, maxReplicas=own.max_replicas)
+        yield shared_reason(ReasonCode.MAX_REPLICAS, maxReplicas=own.max_replicas)
 
 
 def _limits(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
@@ -161,18 +162,19 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
 
 def placement_explanations(result: PlacementResult) -> tuple[PolicyExplanation, ...]:
     """Return for each cluster why it has its number."""
-    return tuple(_explanation(local, result) for local in result.locals)
+    other = partial(_other_number, result.federated, result.allocation.demand, result.taken_off)
+    return tuple(_explanation(local, result, other) for local in result.locals)
 
 
-def _explanation(local: LocalWorkload, result: PlacementResult) -> PolicyExplanation:
+def _explanation(local: LocalWorkload, result: PlacementResult, other: FindChange) -> PolicyExplanation:
     name = result.federated.key
     if local.part != "placed":
         alone = PolicyExplanation(local.ref, "placement", name, "left alone", local.reasons, local.why.change_if)
         return replace(alone, selected=not local.left_out)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = counted(result.next_replicas[local.cluster], "replica")
-    found = partial(_change_if, local, result)
-    return PolicyExplanation(local.ref, "placement", name, outcome, grounds, found)
+    change = _change_if(local, result) or other
+    return PolicyExplanation(local.ref, "placement", name, outcome, grounds, change)
 
 
 def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
@@ -180,7 +182,7 @@ def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     numbers = [("minimum", steps.minimum), ("kept", steps.sticky), ("share", steps.share)]
     parts = [f"{word} {number}" for word, number in numbers if number]
     if parts:
-        yield reason(ReasonCode.STEPS, steps=" + ".join(parts))
+        yield shared_reason(ReasonCode.STEPS, steps=" + ".join(parts))
 
 
 def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
@@ -188,48 +190,28 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     total = result.allocation.demand.total
     minimums = min(total, sum(result.allocation.minimum))
     if minimums and _preference(local, result).weight:
-        yield reason(ReasonCode.MINIMUMS_FIRST, left=total - minimums, total=total)
+        yield shared_reason(ReasonCode.MINIMUMS_FIRST, left=total - minimums, total=total)
 
 
 def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
-    """Return the smallest change that would give `local` another number, None where none is known."""
+    """Return the smallest change that would give `local` another number, None where it is one of preferences or of the
+    total.
+    """
     if result.keeping.get(local.cluster):
         return joint_change(ChangeIfCode.ANY, (field_is("state", "Active in the Fleet"), *_larger_elsewhere(result)))
-    by_limit = {
-        "draining": field_is("state", "Active in the Fleet"),
-        "leaving": field_is("state", "Active in the Fleet"),
-        "refused": change_if(ChangeIfCode.WRITE_ACCEPTED),
-        "missing": change_if(ChangeIfCode.OBJECT_EXISTS, object=f"{local.ref.kind} {local.ref.name}"),
-        "no namespace": change_if(ChangeIfCode.OBJECT_EXISTS, object=f"namespace {local.ref.namespace}"),
-    }
-    if local.limit in by_limit:
-        return by_limit[local.limit]
+    if local.limit in ("draining", "leaving"):
+        return field_is("state", "Active in the Fleet")
+    if local.limit == "refused":
+        return change_if(ChangeIfCode.WRITE_ACCEPTED)
+    if local.limit in ("missing", "no namespace"):
+        is_missing = local.limit == "missing"
+        missing = f"{local.ref.kind} {local.ref.name}" if is_missing else f"namespace {local.ref.namespace}"
+        return change_if(ChangeIfCode.OBJECT_EXISTS, object=missing)
     if local.cluster in result.overflow:
         return field_is("its capacity", f"above {local.capacity}")
     if local.cluster not in result.allocation.served.names:
         return change_if(ChangeIfCode.CLUSTER_ENTRY, cluster=local.cluster)
-    if change := _other_preference(local, result):
-        return change
-    total = _total_for_more(local, result)
-    return None if total is None else field_is("replicas", total)
-
-
-def _total_for_more(local: LocalWorkload, result: PlacementResult) -> int | None:
-    """Return from which total on `local` gets more, None where that is not known.
-
-    It is known with `fair`, where one replica more takes none from anybody, and while none are given up: what is kept
-    of them is another in the next run.
-    """
-    given = result.allocation
-    kept = sum(given.minimum) + sum(given.sticky)
-
-    def gets_more(total: int) -> bool:
-        found = allocate(given.served, replace(given.demand, total=total))
-        return found.replicas[local.cluster] > given.replicas[local.cluster]
-
-    if given.demand.rounding != "Fair" or kept > given.demand.total or not gets_more(LARGEST):
-        return None
-    return result.taken_off + bisect_left(range(LARGEST), True, given.demand.total, key=gets_more)
+    return None
 
 
 def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
@@ -244,14 +226,25 @@ def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
             yield field_is(f"the capacity of {local.cluster}", f"above {local.capacity}")
 
 
-def _other_preference(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
-    """Return which preference of its own would give `local` another number, None where none would."""
-    own = _preference(local, result)
-    given, served = result.allocation, result.allocation.replicas[local.cluster]
+def _other_number(federated: FederatedReplicaSet, demand: Demand, taken_off: int, ref: ObjectRef) -> ChangeIf | None:
+    """Return which preferences or which total would give `ref` another number, None where none is known.
+
+    What it gets of `demand` is allocated again: a plan need not keep the allocations of all federated ReplicaSets.
+    """
+    given = allocate(candidates(federated.clusters, tuple(demand.kept)), demand)
+    if change := _other_preference(federated, given, ref.cluster):
+        return change
+    total = _total_for_more(given, ref.cluster)
+    return None if total is None else field_is("replicas", taken_off + total)
+
+
+def _other_preference(federated: FederatedReplicaSet, given: Allocation, cluster: str) -> ChangeIf | None:
+    """Return which preference of its own would give `cluster` another number, None where none would."""
+    own, served = federated.preference(cluster) or ClusterPreference(), given.replicas[cluster]
 
     def moves_with(changed: ClusterPreference) -> bool:
-        others = candidates({**result.federated.clusters, local.cluster: changed}, tuple(given.replicas))
-        return allocate(others, given.demand).replicas[local.cluster] != served
+        others = candidates({**federated.clusters, cluster: changed}, tuple(given.replicas))
+        return allocate(others, given.demand).replicas[cluster] != served
 
     most = own.max_replicas
     if most is not None and served >= most and moves_with(replace(own, max_replicas=most + 1)):
@@ -259,3 +252,20 @@ def _other_preference(local: LocalWorkload, result: PlacementResult) -> ChangeIf
     if own.weight or not moves_with(replace(own, weight=LARGEST)):
         return None
     return field_is("its weight", "above 0" if moves_with(replace(own, weight=1)) else "higher")
+
+
+def _total_for_more(given: Allocation, cluster: str) -> int | None:
+    """Return from which total on `cluster` gets more, None where that is not known.
+
+    It is known with `fair`, where one replica more takes none from anybody, and while none are given up: what is kept
+    of them is another in the next run.
+    """
+    kept = sum(given.minimum) + sum(given.sticky)
+
+    def gets_more(total: int) -> bool:
+        found = allocate(given.served, replace(given.demand, total=total))
+        return found.replicas[cluster] > given.replicas[cluster]
+
+    if given.demand.rounding != "Fair" or kept > given.demand.total or not gets_more(LARGEST):
+        return None
+    return bisect_left(range(LARGEST), True, given.demand.total, key=gets_more)

@@ -24,7 +24,7 @@ from reconciler.decide.placement.local_replica_sets import (
     pod_counts,
 )
 from reconciler.decide.placement.status import IN_A_ROW, PlacementStatus, Rejection
-from reconciler.decide.reasons import ReasonCode, Reasons, text_of
+from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_of
 from reconciler.decide.selectors import left_out, local_ref
 from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
@@ -199,7 +199,7 @@ def _idle(case: _Case) -> LocalWorkload | None:
         return None
     if settled.state == "HandsOff" and settled.needs:
         return case.held(fact(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner))
-    why, awake = fact(ReasonCode.IDLE, policy=settled.owner), settled.awake_replicas
+    why, awake = Fact((shared_reason(ReasonCode.IDLE, policy=settled.owner),)), settled.awake_replicas
     if settled.state == "ScaledDown":
         why = fact(ReasonCode.SCALED_DOWN_BY_OTHERS, by=settled.owner)
     return case.held(why, spec_replicas=awake, idle_by=settled.owner, idle_until=settled.until)
