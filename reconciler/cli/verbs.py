@@ -163,7 +163,7 @@ EXAMPLES = {
         ("Run in a Pod, as deploy/components/picker does", "picker /policies --cluster eu-west"),
         (
             "Run elsewhere, where certificate and key are",
-            "picker --context eu-west --tls-cert tls.crt --tls-key tls.key --port 9443",
+            "picker --cluster eu-west --context eu-west --tls-cert tls.crt --tls-key tls.key --port 9443",
         ),
     ),
     "snapshot": (
