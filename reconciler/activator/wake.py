@@ -335,8 +335,8 @@ def wake_problem(service: NamespacedName) -> str:
 
 
 class WakeQueue:
-    """Services that traffic came for, woken soon by `waker`, those of one namespace together; what fails is tried again
-    as long as `activations` have traffic.
+    """Services that traffic came for, woken soon by `waker`, those of one namespace together; each that fails is tried
+    again as long as its one of `activations` has traffic, after pauses that grow, and keeps no other one waiting.
     """
 
     def __init__(
@@ -351,11 +351,18 @@ class WakeQueue:
         self._tasks = tasks
         self._activations = activations
         self._names: dict[str, set[str]] = {}  # by namespace
+        self._pauses: dict[NamespacedName, Iterator[float]] = {}  # of those that failed
+        self._paused: set[NamespacedName] = set()
         self._threads = ThreadPoolExecutor(_NAMESPACES, thread_name_prefix="wake")
 
     def add(self, service: NamespacedName) -> None:
-        """Wake a Service soon, together with others of its namespace that wait for that."""
+        """Wake a Service soon, with others of its namespace that wait for that; one that failed after its pause."""
+        if service not in self._paused:
+            self._start(service)
+
+    def _start(self, service: NamespacedName) -> None:
         namespace, name = service
+        self._paused.discard(service)
         self._names.setdefault(namespace, set()).add(name)
         self._tasks.start(("wake", namespace), partial(self._wake, namespace))
 
@@ -364,7 +371,6 @@ class WakeQueue:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _wake(self, namespace: str) -> None:
-        later = pauses()
         while names := frozenset(self._names.pop(namespace, ())):
             try:
                 wake = partial(self._waker.wake, namespace, names)
@@ -375,9 +381,17 @@ class WakeQueue:
             self._metrics.counters["woken"] += 0 if self._waker.read_only else len(problems) - len(failed)
             self._metrics.counters["wake_failures"] += len(failed)
             for name in names:
-                self._tasks.failed(wake_problem((namespace, name)), failed.get(name, ""))
-            known = {name: self._activations.get((namespace, name)) for name in failed}
-            again = {name for name, activation in known.items() if activation is not None and activation.has_traffic}
-            if again:
-                self._names.setdefault(namespace, set()).update(again)
-                await asyncio.sleep(next(later))
+                service = (namespace, name)
+                self._tasks.failed(wake_problem(service), failed.get(name, ""))
+                activation = self._activations.get(service)
+                if name in failed and activation is not None and activation.has_traffic:
+                    self._pause(service)
+                else:
+                    self._pauses.pop(service, None)
+
+    def _pause(self, service: NamespacedName) -> None:
+        """Try a Service again after its next pause, not before, also where more traffic came meanwhile."""
+        self._paused.add(service)
+        self._names.get(service[0], set()).discard(service[1])
+        pause = next(self._pauses.setdefault(service, pauses()))
+        asyncio.get_running_loop().call_later(pause, self._start, service)

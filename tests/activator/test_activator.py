@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.activator import wake
 from reconciler.activator.activation import Activation
 from reconciler.activator.held_connection import connected
 from reconciler.activator.objects import WatchedNetworkPolicy
@@ -281,6 +282,34 @@ def test_what_is_only_told_is_not_counted_as_woken(read_only: bool, woken: int) 
         stage.one._wakes.add(stage.activation.name)
         await until(lambda: ("wake", "shop") not in stage.one._tasks.running)
         assert stage.one.metrics.counters["woken"] == woken
+
+    play(story)
+
+
+def test_what_cannot_be_woken_keeps_no_other_service_waiting_and_is_tried_after_its_own_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wake, "pauses", lambda: iter((0.0, 0.0, 1e6)))
+    tried: list[list[str]] = []
+
+    class Refused:
+        read_only = False
+
+        def wake(self, _: str, names: Collection[str]) -> dict[str, str]:
+            tried.append(sorted(names))
+            return {name: "forbidden" if name == "web" else "" for name in names}
+
+    async def story(stage: Stage) -> None:
+        stage.one._wakes._waker = cast(Any, Refused())
+        monkeypatch.setattr(Activation, "has_traffic", True)
+        stage.idle()
+        stage.idle("api")
+        stage.one._wakes.add(WEB)
+        await until(lambda: WEB in stage.one._wakes._paused and len(tried) == 3)
+        stage.one._wakes.add(WEB)
+        stage.one._wakes.add(API)
+        await until(lambda: ["api"] in tried)
+        assert tried == [["web"], ["web"], ["web"], ["api"]]
 
     play(story)
 
