@@ -130,6 +130,8 @@ class Activator:
         withdraw = partial(self._publication.withdraw_all, self.pod.uid)
         await self._tasks.until_done("begin", partial(self._in_thread, withdraw))
         again, thread = self._tasks.again, self._in_thread
+        # The others delete what one without a Lease publishes.
+        await self._tasks.until_done("Lease", partial(thread, self._renew, self._renewals))
         self._tasks.start("renew", partial(again, "Lease", RENEW_SECONDS, partial(thread, self._renew, self._renewals)))
         self._tasks.start("sweep", partial(again, "slices of others", _SWEEP_SECONDS, partial(thread, self._sweep)))
         self._tasks.start("look", partial(again, "look", _LOOK_SECONDS, self._review_activations))

@@ -217,6 +217,17 @@ def test_what_failed_is_tried_again_sooner_than_what_went_well() -> None:
     play(story)
 
 
+def test_nothing_is_watched_and_so_published_before_there_is_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(stage: Stage) -> None:
+        fresh: list[bool] = []
+        stage.written.breaks = 1
+        monkeypatch.setattr(stage.one, "_watch", lambda _: fresh.append(stage.one._fresh_since < float("inf")))
+        await stage.one._begin()
+        assert fresh == [True] * 3
+
+    play(story)
+
+
 def test_work_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind() -> None:
     async def story(stage: Stage) -> None:
         stage.idle()
