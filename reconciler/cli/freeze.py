@@ -45,7 +45,9 @@ FORMATS: Formats = {
     "json": lambda freeze, written, _: document("Freeze", {**freeze_values(freeze), "writtenTo": written}),
 }
 ENDED_FORMATS: Formats = {
-    "text": lambda over, _, records: [_words(freeze, records, "no longer ") for freeze in over],
+    "text": lambda over, _, records: (
+        [_words(freeze, records, "no longer ") for freeze in over] or ["Nothing is frozen."]
+    ),
     "json": lambda over, written, _: document(
         "Unfreeze", {"ended": json.loads(freezes_text(over)), "writtenTo": written}
     ),
@@ -191,7 +193,7 @@ class UnfreezeOptions(ScopeOptions):
 def unfreeze_command(options: UnfreezeOptions) -> int:
     """End the freeze of the Fleet, or that of a cluster or namespace. What it held back is done by the next run.
 
-    A freeze of another scope goes on; --all ends them all.
+    A freeze of another scope goes on; --all ends them all, where there are any.
     """
     subject, everything = options.subject, options.everything
     if everything and subject is not None:
@@ -206,7 +208,7 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
         return tuple(freeze for freeze in freezes if freeze in others)
 
     written, failures = records.written(change)
-    if not over and not failures:
+    if not over and not failures and not everything:
         frozen = ", ".join(scope_of(freeze, records.fleet) for freeze in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
     show(ENDED_FORMATS[options.output](over, written, records), options.output)

@@ -102,6 +102,8 @@ def test_unfreeze_all_ends_every_scope(week: Folder) -> None:
         assert brake(week, "2026-11-16 19:00", "freeze", scope).code == 0
     ended = json.loads(brake(week, "2026-11-16 19:10", "unfreeze", "--all", "-o", "json").out)
     assert [(one["cluster"], one["namespace"]) for one in ended["ended"]] == [("dev", ""), ("dev", "dev-1")]
+    again = brake(week, "2026-11-16 19:10", "unfreeze", "--all")
+    assert (again.code, again.out) == (0, "Nothing is frozen.\n"), "a script may call it twice"
 
 
 @pytest.mark.parametrize(
