@@ -13,6 +13,7 @@ from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved, tracked
 from reconciler.cli.option_values import duration, seconds
 from reconciler.cli.options import (
     DEFAULT_PATH,
+    auto_approve_option,
     option,
     output_option,
     path_argument,
@@ -36,7 +37,7 @@ from reconciler.saved_plan.run import SavedPlan, apply_saved, check_fleet, read_
 class ApplyOptions(RunOptions):
     path: str = path_argument("[PATH|PLAN]")
     output: str = output_option(*FORMATS)
-    auto_approve: bool = option("Do not ask for approval; required without a terminal.", default=False)
+    auto_approve: bool = auto_approve_option()
     lock_timeout: float = option("How long to wait for the lock of each cluster.", type=seconds, default=30.0)
     policies_path: str | None = policies_option(
         "With a PLAN: the policies to compare it with.", default=None, default_words=DEFAULT_PATH

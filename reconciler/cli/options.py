@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from msgspec import Struct
 
 from reconciler.cli.option_values import moment, rate, seconds, this_second
-from reconciler.cli.verbs import OPTIONS_OF_OTHERS, example_lines, one_dash
+from reconciler.cli.verbs import example_lines, one_dash, other_name
 from reconciler.errors import UsageError
 from reconciler.policy.kinds.fields import spelt_duration
 
@@ -215,16 +215,17 @@ class _Verb(click.Command):
     """A verb whose help has its options in groups, and examples."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        wrong = one_dash(args, {name for parameter in self.get_params(ctx) for name in parameter.opts})
+        verb, options = str(self.name), {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        wrong = one_dash(verb, args, options)
         if wrong:
             raise click.UsageError(wrong, ctx)
         try:
             left = super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            here = OPTIONS_OF_OTHERS.get(error.option_name)
+            here = other_name(verb, error.option_name, options)
             if not here:
                 raise
-            raise click.UsageError(f"No such option '{error.option_name}'; {here}", ctx) from None
+            raise click.UsageError(f"No such option '{error.option_name}'{here}", ctx) from None
         except click.UsageError as error:
             if "extra argument" not in error.message or not any("--policies" in one.opts for one in self.params):
                 raise

@@ -294,22 +294,23 @@ def example_lines(verb: str) -> list[str]:
 
 
 _NARROW = "narrow with --policy, --cluster, --namespace or --selector"
-OPTIONS_OF_OTHERS: Mapping[str, str] = {
+OPTIONS_OF_OTHERS: Mapping[str, str] = {  # those of one verb only after its name
     "--dry-run": "`reconciler plan` shows what would change, and writes nothing",
     "--target": _NARROW,
     "--exclude": _NARROW,
     "-A": "all namespaces are looked at, unless --namespace names some",
     "--all-namespaces": "all namespaces are looked at, unless --namespace names some",
-    "--all": "name a CLUSTER to wake everything there; `reconciler restore --all` restores everything",
+    "wake --all": "name a CLUSTER to wake everything there; `reconciler restore --all` restores everything",
     "-n": "an OBJECT names it, CLUSTER/NAMESPACE/KIND/NAME, where the verb has one",
     "--namespace": "an OBJECT names it, CLUSTER/NAMESPACE/KIND/NAME, where the verb has one",
     "--kubeconfig": "the environment variable KUBECONFIG names the file",
-    "-f": "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT",
-    "--filename": "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT",
-    "-k": "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT",
-    "-y": "approve with --auto-approve",
-    "--yes": "approve with --auto-approve",
+    "-f": "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT",
+    "--filename": "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT",
+    "-k": "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT",
+    "-y": "approve with --yes",
     "--force": "--allow-exceed NAME lifts a limit once",
+    "init --force": "--overwrite replaces what is there",
+    "snapshot --force": "--overwrite replaces what is there",
     "-w": "every run is one pass; call it again",
     "--watch": "every run is one pass; call it again",
     "--refresh": "every plan reads the clusters anew",
@@ -338,10 +339,18 @@ VERBS_OF_OTHERS: Mapping[str, str] = {
 }
 
 
-def one_dash(arguments: Sequence[str], options: Collection[str]) -> str:
+def other_name(verb: str, name: str, options: Collection[str]) -> str:
+    """Return what `verb` has in place of the option `name`, after "; ", where its `options` have what that names."""
+    hint = OPTIONS_OF_OTHERS.get(f"{verb} {name}") or OPTIONS_OF_OTHERS.get(name, "")
+    own = "".join(hint.split("`")[::2])  # what stands in backquotes is of another verb
+    named = {word.strip(",;") for word in own.split() if word.startswith("--")}
+    return f"; {hint}" if hint and named <= {*options} else ""
+
+
+def one_dash(verb: str, arguments: Sequence[str], options: Collection[str]) -> str:
     """Return what to write in place of a long option with one dash, as Terraform takes it; "" where there is none.
 
-    `options` are those of the verb. What is neither one of them nor known elsewhere may be a short one with its value.
+    `options` are those of `verb`. What is neither one of them nor known elsewhere may be a short one with its value.
     """
     for argument in arguments:
         if argument == "--":
@@ -351,5 +360,5 @@ def one_dash(arguments: Sequence[str], options: Collection[str]) -> str:
             if f"-{name}" in options:
                 return f"{argument}: long options begin with two dashes, expected -{argument}"
             if f"-{name}" in OPTIONS_OF_OTHERS:
-                return f"No such option '{name}'; {OPTIONS_OF_OTHERS[f'-{name}']}"
+                return f"No such option '{name}'{other_name(verb, f'-{name}', options)}"
     return ""

@@ -171,7 +171,7 @@ def test_a_context_needs_no_namespace_where_there_is_no_other(lost, found):
 
 
 NARROW = "narrow with --policy, --cluster, --namespace or --selector"
-PATH_IS = "the policy directory is PATH without a flag, --policies PATH where a verb has an OBJECT"
+PATH_IS = "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,18 @@ PATH_IS = "the policy directory is PATH without a flag, --policies PATH where a 
             "No such option '--dry-run'; `reconciler plan` shows what would change, and writes nothing",
         ),
         ("plan --kubeconfig f", "No such option '--kubeconfig'; the environment variable KUBECONFIG names the file"),
-        ("apply --yes", "No such option '--yes'; approve with --auto-approve"),
+        ("apply -y", "No such option '-y'; approve with --yes"),
+        ("plan -y", "No such option '-y'."),
+        ("apply -force", "No such option '-force'; --allow-exceed NAME lifts a limit once"),
+        ("snapshot out --force", "No such option '--force'; --overwrite replaces what is there"),
+        ("wake dev -target=web", "No such option '-target'"),
+        ("wake dev --target web", "No such option '--target'."),
+        ("plan --all", "No such option '--all'."),
+        (
+            "wake --all",
+            "No such option '--all'; name a CLUSTER to wake everything there; "
+            "`reconciler restore --all` restores everything",
+        ),
         (
             "wake api -n dev",
             "No such option '-n'; an OBJECT names it, CLUSTER/NAMESPACE/KIND/NAME, where the verb has one",
