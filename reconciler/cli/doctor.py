@@ -30,6 +30,7 @@ from reconciler.cli.doctor_findings import (
     unexpected,
     words_of,
 )
+from reconciler.cli.option_values import is_duration
 from reconciler.cli.options import GENERAL, option, output_option, verb
 from reconciler.cli.output import Formats, document, show
 from reconciler.cli.rbac import binding, manifest_lines, needed_rights, picker_secrets, role
@@ -40,7 +41,6 @@ from reconciler.messages import counted, first_of
 from reconciler.model import Run, ServiceAccount
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import isolated
-from reconciler.policy.kinds.fields import parse_duration
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.worker_pool import WorkerPool
 
@@ -230,7 +230,7 @@ class DoctorOptions(RunOptions):
         "--for",
         type=click.Choice(_VERBS),
         default="apply",
-        elsewhere=lambda text: parse_duration(text) is not None,
+        elsewhere=is_duration,
     )
     snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR", hidden=True)
     output: str = output_option(*FORMATS)

@@ -63,6 +63,11 @@ def _number(text: str) -> float:
         return math.nan
 
 
+def is_duration(text: str) -> bool:
+    """Return whether it is a duration, of whatever length."""
+    return parse_duration(text) is not None
+
+
 def duration(least: timedelta = timedelta(), most: timedelta = MOST_DURATION) -> Callable[[Any], Any]:
     """Return how a duration is read: it must be one also where it is not used."""
     bounds = f"{f'from {spelt_duration(least)} to' if least else 'at most'} {spelt_duration(most)}"

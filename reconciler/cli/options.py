@@ -174,12 +174,25 @@ def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], in
 
     def decorate(function: Callable[[O], int | None]) -> click.Command:
         def called(**values: Any) -> int | None:
-            return function(options.of({one: values[str(made.name)] for one, made in parameters.items()}))
+            try:
+                return function(options.of({one: values[str(made.name)] for one, made in parameters.items()}))
+            except UsageError as error:
+                raise UsageError(_named_by_variable(str(error), parameters.values())) from None
 
         words = inspect.cleandoc(function.__doc__ or "")
         return _Verb(name, callback=called, params=list(parameters.values()), help=words)
 
     return decorate
+
+
+def _named_by_variable(text: str, parameters: Iterable[click.Parameter]) -> str:
+    """Return an error of a call with the variable in place of the flag that it begins with, where nobody typed that."""
+    flag, _, rest = text.partition(":")
+    source = click.get_current_context().get_parameter_source
+    for one in parameters:
+        if flag in one.opts and source(str(one.name)) is ParameterSource.ENVIRONMENT:
+            return f"{one.envvar}:{rest}"
+    return text
 
 
 def _parameter(name: str, field: Field) -> click.Parameter:

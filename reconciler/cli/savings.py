@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import click
 from msgspec import Struct
 
 from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
-from reconciler.cli.option_values import duration
+from reconciler.cli.option_values import duration, is_duration
 from reconciler.cli.options import option, output_option, verb
 from reconciler.cli.output import Formats, document, say_each, show
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import ExitCode
 from reconciler.forecast.json import hours_values
 from reconciler.history.changes import IdlePeriod, ended_periods, lasting_periods
 from reconciler.history.config_maps import KEPT
@@ -24,7 +25,6 @@ from reconciler.messages import counted
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import Hours
-from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, Prices
 from reconciler.report.groups import columns
 from reconciler.report.times import common_zone, time_and_zone, weekday_and_time
@@ -111,8 +111,13 @@ FORMATS: Formats = {"text": RealisedSavings.lines, "json": RealisedSavings.value
 
 
 class SavingsOptions(RunOptions):
-    since: timedelta = option("How far back; 35 days are kept.", type=duration(), default=timedelta(days=30))
-    by: str = option(f"Group by {', '.join(GROUPS)}.", metavar="GROUP", default="policy")
+    since: timedelta = option(
+        "How far back; 35 days are kept.",
+        type=duration(timedelta(seconds=1), KEPT),
+        default=timedelta(days=30),
+        elsewhere=is_duration,
+    )
+    by: str = option("What to group by.", type=click.Choice(GROUPS), default="policy", elsewhere=bool)
     price: tuple[str, ...] = price_option()
     output: str = output_option(*FORMATS)
 
@@ -125,12 +130,6 @@ def savings_command(options: SavingsOptions) -> int:
     written.
     """
     by, length = options.by, options.since
-    if by not in GROUPS:
-        raise UsageError(f'--by: "{by}" is no group, expected one of {", ".join(GROUPS)}')
-    if not timedelta() < length <= KEPT:
-        raise UsageError(
-            f"--since: is {spelt_duration(length)}, expected more than 0 and at most {KEPT.days}d, which are kept"
-        )
     stated, read = prices_of(options.price), options.policies()
     world = options.world(read.fleet)
     current_plan = plan(read, world, options.request())

@@ -14,7 +14,7 @@ from reconciler.backends.backend import Opened
 from reconciler.backends.protocols import NAMESPACES, SERVICES
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.cli.forecast import histories_of, opened_snapshot, past_snapshot
-from reconciler.cli.option_values import LONGEST_PAST, duration
+from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration
 from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
@@ -61,6 +61,7 @@ class SuggestOptions(RunOptions):
         "--since",
         type=duration(_SHORTEST, LONGEST_PAST),
         default=timedelta(days=30),
+        elsewhere=is_duration,
     )
     query: str | None = option(
         "Who is called: a query as in an IdlingPolicy, with the labels namespace and service.",
