@@ -30,7 +30,7 @@ from reconciler.plan.build import make_plan
 from reconciler.plan.digests import digest_with_activators, run_id, state_digest
 from reconciler.plan.filters import Filters, check_namespaces
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.order import in_order, numbered_actions
+from reconciler.plan.order import doable, ended, in_order, numbered_actions
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.time_limit import TimeLimit
 from reconciler.world import World
@@ -96,6 +96,7 @@ class Control(Struct, frozen=True):
     progress: OutcomeProgress = lambda _, __: None
     approve: Callable[[Plan], bool] = lambda _: True
     lock_timeout: float = 30.0
+    clock: Callable[[], datetime] | None = None  # what the time is once a person was asked; None: that of the request
     wakes_early: bool = True  # False: a person is asked before anything is written
     commit: str = ""  # at which the policies are checked out, for the history where no revision is given
     caller: str = ""  # the user of this machine, where a person wakes or restores by hand
@@ -298,6 +299,10 @@ def _applied(early: _EarlyWakes, control: Control, locks: Locks) -> Applied:
         return carry_out(first, fleet, world, control, left_out)
     unknown = {name: first.unknown[name] for name in first.unknown_since if name not in first.clusters}
     _, again = replace(planner, world=world.without(unknown)).planned()
+    over = ended(again.actions, control.clock()) if control.clock else {}
+    if over:
+        left = doable([action for action in again.actions if action.id not in over])
+        again = replace(again, actions=numbered_actions([action.decision for action in left]))
     callbacks.stage(Stage.APPLY)
     return carry_out(again, fleet, world, control, left_out)
 

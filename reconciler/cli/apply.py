@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
 from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved, tracked
-from reconciler.cli.option_values import duration, seconds
+from reconciler.cli.option_values import duration, seconds, this_second
 from reconciler.cli.options import (
     DEFAULT_PATH,
     auto_approve_option,
@@ -66,6 +68,7 @@ def apply_command(options: ApplyOptions) -> int:
     def work(run: TrackedRun[ApplyOptions]) -> ExitCode:
         control = replace(
             approval.control(run.progress),
+            clock=_clock(options),
             lock_timeout=options.lock_timeout,
             commit=commit_of((options.policies_path or DEFAULT_PATH) if saved else path),
             report_dir=options.report_dir,
@@ -73,6 +76,12 @@ def apply_command(options: ApplyOptions) -> int:
         return (_saved if saved else _fresh)(run, control, approval)
 
     return tracked("apply", options, work)
+
+
+def _clock(options: ApplyOptions) -> Callable[[], datetime] | None:
+    """Return what tells the time once a person was asked; None where none is, or the time of the run was stated."""
+    is_stated = click.get_current_context().get_parameter_source("now") is not ParameterSource.DEFAULT
+    return None if options.auto_approve or is_stated else this_second
 
 
 def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) -> ExitCode:
@@ -120,10 +129,11 @@ def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) 
     then = options.replace(now=plan.made_at, run_id=plan.run, source_revision=plan.revision)
     world = run.noted(then.world(fleet), fleet)
     saved = SavedPlan(plan, file, fleet, policies, world, then.request())
-    not_doable = saved.not_doable(options.now, live=options.live)
+    not_doable = saved.not_doable(live=options.live)
     differences = SavedPlanDifferences(plan, file, everything=options.approve_differences)
     differences.ask(saved.compared, ask=not options.auto_approve, known=policies is not None)
     saved.check_policies()
+    not_doable |= saved.ended(control.clock() if control.clock else options.now)
 
     def allowed(made: Plan) -> tuple[Action, ...]:
         approval.choose_all(made)

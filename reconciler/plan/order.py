@@ -1,14 +1,18 @@
-"""The order of a plan: by phase, then group, nothing before what it needs; and what of it can be done without some."""
+"""The order of a plan: by phase, group and needs; what of it can be done without some, and what is over by now."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.plan.model import Action
+
+_WAKE_DUE = ("metadata", "annotations", WAKE_DUE)
 
 
 def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
@@ -87,3 +91,20 @@ def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
             kept[action.id] = action if action.wait_ready in tiers else replace(action, wait_ready="")
             tiers.add(action.decision.wake_tier)
     return tuple(kept.values())
+
+
+def ended(actions: Sequence[Action], now: datetime) -> dict[int, datetime]:
+    """Return when the schedule ended of those of `actions` that idle although that is over at `now`, and of what is
+    done together with them, but for wakes: by id.
+    """
+    ends: dict[str, datetime] = {}
+    for action in actions:
+        due = [change.after for change in action.decision.changes if change.path == _WAKE_DUE]
+        at = read_time(due[0]) if due and action.decision.idles else None
+        if at is not None and at <= now:
+            ends[action.decision.group] = at
+    return {
+        action.id: ends[action.decision.group]
+        for action in actions
+        if action.decision.group in ends and action.decision.phase is not Phase.WAKE
+    }

@@ -9,5 +9,5 @@ The file may have been written to by anybody, so it is checked as soon as there 
 4. the policies, in `SavedPlan.check_policies`: they state its pod templates (`checks.py`);
 5. the clusters once more, under their locks, in `apply_saved`: a fresh plan makes the same changes (`differences.py`).
    Of those that it does not, and that somebody approved, none asks for more replicas than there are, or keeps an object
-   awake (`checks.py`).
+   awake (`checks.py`). What idles until a time that has passed when nobody is asked any more is stale too.
 """

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import AUTOSCALERS, ENDPOINTS, SERVICES, Cluster, Resource, workloads_of
-from reconciler.decide.annotations import WAKE_DUE, read_time
 from reconciler.decide.decisions import Phase
 from reconciler.errors import ClusterError, PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.pipeline import Applied, Control, ProgressCallbacks, RunRequest, Stage, carry_out, plan
 from reconciler.plan.json import plan_from_dict
 from reconciler.plan.model import Action, Plan
-from reconciler.plan.order import doable
+from reconciler.plan.order import doable, ended
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age
@@ -28,8 +27,6 @@ from reconciler.saved_plan.differences import Compared, compared
 from reconciler.untrusted_text import short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World
-
-_WAKE_DUE = ("metadata", "annotations", WAKE_DUE)
 
 
 def read_saved(document: Any, file: str, now: datetime, max_age: timedelta) -> Plan:
@@ -79,12 +76,11 @@ class SavedPlan(Struct, frozen=True):
     world: World
     request: RunRequest
 
-    def not_doable(self, now: datetime, *, live: bool) -> dict[int, str]:
+    def not_doable(self, *, live: bool) -> dict[int, str]:
         """Check that the clusters are those that the plan is for; return why actions may not be done, by id.
 
-        A cluster that cannot say now which kinds it serves loses the groups with custom kinds, and nothing else. Idles
-        whose schedule has ended at `now` go with what is done together with them, but for wakes: a fresh plan for the
-        time of this one makes them too, so that nothing else tells. `live`: it may be made from a snapshot.
+        A cluster that cannot say now which kinds it serves loses the groups with custom kinds, and nothing else.
+        `live`: it may be made from a snapshot.
 
         Raises:
             PlanFileError: they are not.
@@ -97,20 +93,20 @@ class SavedPlan(Struct, frozen=True):
         for name in sorted({action.ref.cluster for action in self.plan.actions}):
             self._check_identity(name)
         unserved: dict[str, str] = {}
-        ended: dict[str, str] = {}
         for action in self.plan.actions:
             if is_custom(action.ref.group, action.ref.kind):
                 try:
                     self._check_served(action)
                 except ClusterError as error:
                     unserved[action.decision.group] = f"its kind cannot be checked: {error}; plan again"
-            due = [change.after for change in action.decision.changes if change.path == _WAKE_DUE]
-            at = read_time(due[0]) if due and action.decision.idles else None
-            if at is not None and at <= now:
-                ended[action.decision.group] = f"its schedule ended {age(now - at)} ago; plan again"
-        wakes = {action.id for action in self.plan.actions if action.decision.phase is Phase.WAKE}
-        over = {number: why for number, why in self._of_groups(ended).items() if number not in wakes}
-        return self._of_groups(unserved) | over
+        return self._of_groups(unserved)
+
+    def ended(self, now: datetime) -> dict[int, str]:
+        """Return why idles whose schedule has ended at `now` may not be done, by id: a fresh plan for the time of this
+        one makes them too, so that nothing else tells.
+        """
+        found = ended(self.plan.actions, now)
+        return {number: f"its schedule ended {age(now - at)} ago; plan again" for number, at in found.items()}
 
     def compared(self) -> Compared:
         """Return how it differs from a fresh plan."""

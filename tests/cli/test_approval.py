@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,6 +30,23 @@ def replaced(folder: Folder, file: str, old: str, new: str) -> Callable[[], None
 def on_a_terminal(folder: Folder, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None], *more: str) -> Said:
     monkeypatch.setattr(sys, "stdin", Terminal("yes\n", meanwhile))
     return folder.call(*APPLY, *more)
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["fresh plan", "saved plan"])
+@pytest.mark.parametrize(
+    ("stated", "left"), [((), 2), (("--now", "2026-11-23T05:40:00Z"), 0)], ids=["by the clock", "--now"]
+)
+def test_an_idle_whose_schedule_ends_while_somebody_is_asked_is_not_done(quickstart, monkeypatch, saved, stated, left):
+    times = [datetime(2026, 11, 23, 5, 40, tzinfo=UTC)]
+    monkeypatch.setattr("reconciler.cli.option_values.datetime", SimpleNamespace(now=lambda _: times[-1]))
+    planned = ("--policy", "idle-runners", *stated)
+    if saved:
+        assert quickstart.call("plan", "policies", "--snapshot", "snapshot", *planned, "--out", "plan.json").code == 0
+    monkeypatch.setattr(sys, "stdin", Terminal("yes\n", lambda: times.append(times[0] + timedelta(minutes=20))))
+    without_policies = ("plan.json", "--policies", "policies/fleet.yaml", *stated)  # so that it asks
+    said = quickstart.call("apply", "--snapshot", "snapshot", *(without_policies if saved else ("policies", *planned)))
+    assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == left, said
+    assert len(times) == 2
 
 
 def test_with_auto_approve_the_plan_is_shown_once_and_then_one_summary(quickstart):
