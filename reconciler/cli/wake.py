@@ -227,7 +227,10 @@ def restore_command(options: RestoreOptions) -> int:
     """
     subject = options.subject
     narrowed = subject or options.idled_by or options.runs
-    if bool(narrowed) == options.everything:
+    if narrowed and options.everything:
+        beside = subject or ("--policy" if options.idled_by else "--run")
+        raise UsageError(f"{beside}: stands beside --all, expected one of the two")
+    if not narrowed and not options.everything:
         raise UsageError("restore: expected an OBJECT, --policy, --run, or --all alone")
     terminal_or(options.auto_approve, "restore")
     found = options.fleet()

@@ -130,6 +130,12 @@ def test_an_error_of_a_value_names_the_variable_where_that_gave_it(quickstart, m
     assert quickstart.call(*arguments).err.startswith(f"error: {variable}: ")
 
 
+def test_a_filter_that_a_variable_sets_is_named_where_restore_refuses_it(quickstart, monkeypatch):
+    monkeypatch.setenv("RECONCILER_POLICY", "idle-dev")
+    said = quickstart.call("restore", "--all", "--yes", *LOOK).err
+    assert said == "error: RECONCILER_POLICY: stands beside --all, expected one of the two\n"
+
+
 def complete(line: str, tmp_path: Path) -> list[str]:
     """Return what bash offers for `line`, with the function that `reconciler completion bash` defines."""
     (tmp_path / "completion").write_text(Folder(tmp_path).call("completion", "bash").out)
