@@ -25,7 +25,7 @@ from tests.laws import share_of
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling, placed, target_ref
 from tests.real.api import Api, Object
-from tests.real.cluster import create, create_missing, wait_for_ready, wait_until
+from tests.real.cluster import create, wait_for_ready, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.objects import a_crd, a_cron_job, a_deployment, a_namespace, a_node, a_service, an_autoscaler, an_object
@@ -293,10 +293,11 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
 
 
 def test_uninstall_releases_what_placement_raised_and_wakes_what_it_lowered_to_its_number_of_before(
-    api_server: ControlPlane, api_namespace: str, tmp_path: Path
+    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path
 ) -> None:
-    api, space, cli = api_server.api, api_namespace, Folder(tmp_path, api_server.kubeconfig("member"))
-    create_missing(api, [a_namespace("reconciler")])
+    (plane,) = control_planes(1, parts=API_ONLY)  # its own: what others leave on it would not be this Fleet's to remove
+    api, space, cli = plane.api, "shop", Folder(tmp_path, plane.kubeconfig("member"))
+    create(api, [a_namespace("reconciler"), a_namespace(space)])
     create(api, [a_deployment("raised", 2), a_deployment("lowered", 8)], space)
     asleep = f"namespaces: {{include: [{space}]}}, workloads: {{kinds: [Deployment]}}"
     here = "clusters: {member: {weight: 1}}"
