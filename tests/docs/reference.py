@@ -44,9 +44,8 @@ _CLI = """\
 Every option has an environment variable, `RECONCILER_` and its long name: `RECONCILER_REQUEST_TIMEOUT` for
 `--request-timeout`; PATH has `RECONCILER_POLICIES` (`--policies` of `test` has none). The command
 line wins. A value of `--output`, `--for`, `--by`, `--since`, `--days` or `--fail-on` that only this verb does not
-know, like `RECONCILER_OUTPUT=markdown` for `validate`, leaves the default; as an option it is an error. Variables of
-names, like `RECONCILER_CLUSTER`, are read by every verb with the option, and refused where that is. Options that may
-be repeated take several values in their variable, with spaces between them (folders with `:`).
+know, like `RECONCILER_OUTPUT=markdown` for `validate`, leaves the default; as an option it is an error. Options that
+may be repeated take several values in their variable, with spaces between them (folders with `:`).
 
 Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; kubectl's short names work, and a prefix stands for all below it.
 stdout is the result, in the form of `-o, --output`, by default the first of those listed. stderr is progress, warnings
