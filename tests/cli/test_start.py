@@ -93,7 +93,7 @@ def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
     ours = {one for one in loaded if one.startswith("reconciler.")}
     assert "reconciler.report.text" in ours
     assert len(ours) <= 168
-    assert len(loaded) <= 340
+    assert len(loaded) <= 350
     rooms = ("allocation", "rounding", "desired_replicas", "federated_replica_set")
     assert not loaded & {f"reconciler.decide.placement.{room}" for room in rooms}
     assert not loaded & {"reconciler.forbidden_addresses", "reconciler.plan.json"}
