@@ -45,6 +45,7 @@ class Schedule:
         self._held: defaultdict[str, list[Action]] = defaultdict(list)  # by earlier phases of their cluster
         self._ready: defaultdict[str, list[tuple[int, Action]]] = defaultdict(list)  # by lane, a heap by their ids
         self._threads: Counter[str] = Counter()  # by lane
+        self._free: Counter[str] = Counter()  # by lane, those of its threads that are about to take something
         self._waiting: list[Action] = []  # for others to be ready
         self._is_over = False
         self._failure: BaseException | None = None
@@ -86,6 +87,7 @@ class Schedule:
             with self._changed:
                 missing = [] if self._is_over else self._missing()
                 self._threads.update(missing)
+                self._free.update(missing)
                 if not missing:
                     return self._threads.total() > 0
             for lane in missing:
@@ -96,7 +98,7 @@ class Schedule:
         return [lane for lane in self._ready for _ in range(self._lacking(lane))]
 
     def _lacking(self, lane: str) -> int:
-        return min(len(self._ready[lane]), self._pool.share or 1) - self._threads[lane]
+        return min(len(self._ready[lane]) - self._free[lane], (self._pool.share or 1) - self._threads[lane])
 
     def _has_news(self) -> bool:
         return self._is_over or not self._threads.total() or bool(self._missing())
@@ -105,21 +107,26 @@ class Schedule:
         """Carry out what may begin in a lane, until there is nothing, or others wait for a thread."""
         try:
             while (action := self._next(lane)) is not None:
-                self._end(action, self._attempt(action))
+                self._end(lane, action, self._attempt(action))
                 if self._pool.is_waited_for:
                     break
         except BaseException as error:  # noqa: BLE001 - raised by `carry_out`
             self._failure, self._is_over = error, True
         with self._changed:
+            self._free[lane] -= 1
             self._threads[lane] -= 1
             self._changed.notify()
 
     def _next(self, lane: str) -> Action | None:
         with self._changed:
-            return heappop(self._ready[lane])[1] if self._ready[lane] and not self._is_over else None
+            if self._is_over or not self._ready[lane]:
+                return None
+            self._free[lane] -= 1
+            return heappop(self._ready[lane])[1]
 
-    def _end(self, action: Action, is_over: bool) -> None:
+    def _end(self, lane: str, action: Action, is_over: bool) -> None:
         with self._changed:
+            self._free[lane] += 1
             if not is_over:
                 self._waiting.append(action)
                 return

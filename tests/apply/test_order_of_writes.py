@@ -123,6 +123,24 @@ def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_e
     assert [outcome.status for outcome in found[0]] == [OutcomeStatus.APPLIED] * len(WORLD)
 
 
+def test_a_write_that_hangs_keeps_only_its_own_thread() -> None:
+    """What can begin later on the same cluster has a thread of its own, as long as the cluster has a share left."""
+    plan = [
+        an_action("hangs", "east", Phase.WAKE),
+        an_action("web-in-east", "east", Phase.WAKE, "web"),
+        an_action("web-in-west", "west", Phase.WAKE, "web"),
+        an_action("web-again-in-east", "east", Phase.WAKE, "web"),
+    ]
+    writes = Writes(hanging=frozenset({"hangs"}))
+    run = threading.Thread(target=lambda: apply(numbered_actions(plan), writes, WorkerPool(8)))
+    run.start()
+    try:
+        assert writes.seen({"web-again-in-east"})
+    finally:
+        writes.ends.set()
+        run.join(LONG)
+
+
 def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
     writes = Writes(hanging=frozenset({"west-wakes"}))
     limit = TimeLimit()
