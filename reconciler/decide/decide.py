@@ -18,7 +18,7 @@ from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement, made_anew
-from reconciler.decide.placement.local_replica_sets import is_about
+from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped

@@ -18,7 +18,7 @@ from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
-from reconciler.decide.placement.local_replica_sets import is_about
+from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion

@@ -28,8 +28,9 @@ from reconciler.decide.placement.explanations import (
     with_reasons,
 )
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
-from reconciler.decide.placement.local_replica_sets import form_of, is_about
+from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
+from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.placement.status import (
     PlacementStatus,
     placement_group,

@@ -1,9 +1,8 @@
-"""Local ReplicaSets: whose they are, what they are made of, where one differs from its policy, and their pods."""
+"""Local ReplicaSets: what a federated ReplicaSet makes of them, and where one differs from that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,57 +12,18 @@ from reconciler.decide.annotations import (
     FEDERATED_LABEL,
     ON_DELETE,
     OWNER,
-    PLACED,
     POLICY_DIGEST,
     compact,
-    placement_owner,
     placement_owner_text,
 )
 from reconciler.decide.decisions import FieldChange, annotation_changes
 from reconciler.decide.placement.home import digest_of
-from reconciler.decide.workloads import is_lagging
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.model import NOTHING, Pod, Workload
+from reconciler.model import NOTHING, Workload
 from reconciler.pod_requests import amount_of
 from reconciler.policy.types import FederatedReplicaSet, Fleet
 
 _QUANTITY_FIELDS = frozenset({"limits", "requests", "overhead"})
-
-
-def is_ours(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> bool:
-    """Return whether `workload` carries our annotations for `federated`; `fleets` are the Fleet names that are ours."""
-    owner = placement_owner(workload.annotations)
-    if owner is not None:
-        return owner[0] in fleets and owner[1] == federated.key
-    return workload.labels.get(FEDERATED_LABEL) == label_of(federated.name) and POLICY_DIGEST in workload.annotations
-
-
-def names_another(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> str:
-    """Return the owner that the annotations of `workload` name where it is another federated ReplicaSet, "" else."""
-    owner = placement_owner(workload.annotations)
-    if owner is None or (owner[0] in fleets and owner[1] == federated.key):
-        return ""
-    return workload.annotations[OWNER]
-
-
-def is_about(federated: FederatedReplicaSet, cluster: str, workload: Workload | None, fleets: frozenset[str]) -> bool:
-    """Return whether `federated` says anything of `workload` (None: of what is not there) on `cluster`: where its
-    preferences do not name the cluster, only of what it made there itself.
-    """
-    if not federated.is_on(cluster):
-        return False
-    if workload is None or federated.preference(cluster) is not None:
-        return True
-    return is_ours(workload, federated, fleets) and PLACED not in workload.annotations
-
-
-def may_place(federated: FederatedReplicaSet, workload: Workload, fleets: frozenset[str]) -> bool:
-    """Return whether `federated` may scale `workload`, whose it may have been: with a target always, else only what is
-    its own, or what it may adopt.
-    """
-    if federated.target is not None or is_ours(workload, federated, fleets):
-        return True
-    return federated.on_conflict != "Abort" and not names_another(workload, federated, fleets)
 
 
 class Form(Struct, frozen=True):
@@ -213,102 +173,3 @@ _LABEL_SIZE = 63
 def label_of(name: str) -> str:
     """Return the value of the label reconciler/frs for a federated ReplicaSet of that name; at most 63 characters."""
     return name if len(name) <= _LABEL_SIZE else f"{name[:50]}-{digest_of(name)}"
-
-
-# Counts of the pods of one local workload: placed, available, unschedulable, crashing, late.
-
-
-_BUILT_IN_GROUPS = ("", "apps")
-ON_ITS_WAY = timedelta(minutes=1)
-"""How long a replica may take until it runs; after that its cluster lags."""
-
-
-class PodCounts(Struct, frozen=True):
-    """Replicas of one local workload.
-
-    `current` are placed on a node; `unschedulable` wait for one, or do not exist, for too long; `crashing` are placed
-    but not ready for longer than the progress deadline. `late` should run for a minute by now and do not, whatever
-    keeps them: no node, not made, an image, a crash; those that cannot be made count at once.
-    """
-
-    current: int
-    available: int
-    unschedulable: int = 0
-    crashing: int = 0
-    late: int = 0
-
-
-def is_calm(workload: Workload) -> bool:
-    """Return whether its status alone shows that every replica is placed and ready."""
-    return (
-        not is_lagging(workload)
-        and (workload.ready_replicas or 0) == workload.spec_replicas
-        and _failing_since(workload) is None
-    )
-
-
-def available_replicas(workload: Workload, ready: int | None = None) -> int:
-    """Return how many replicas are available and stay so: never more than are asked for.
-
-    An absent status field is 0 for built-in kinds; other kinds may have none, and their ready replicas count, or the
-    pods counted as `ready`.
-    """
-    found = workload.available_replicas  # the API server leaves a 0 out
-    if found is None and workload.ref.group not in _BUILT_IN_GROUPS:
-        found = workload.ready_replicas if workload.ready_replicas is not None else ready
-    return min(found or 0, workload.spec_replicas)
-
-
-def pod_counts(workload: Workload, pods: Iterable[Pod], federated: FederatedReplicaSet, now: datetime) -> PodCounts:
-    """Return the counts of `workload` from its `pods`."""
-    active = [pod for pod in pods if pod.is_active]
-    placed = [pod for pod in active if pod.node]
-    waiting_since = _nanoseconds(now - federated.unschedulable_after)
-    crashing_since = _nanoseconds(now - federated.progress_deadline)
-    late_since = _nanoseconds(now - ON_ITS_WAY)
-    missing = max(0, workload.spec_replicas - len(active))
-    waiting = [pod for pod in active if not pod.node and pod.unschedulable]
-    # Since when is not always known: then since they were made, or for long.
-    waits = [pod.created_ns or 0 if pod.unscheduled_since_ns is None else pod.unscheduled_since_ns for pod in waiting]
-    unschedulable = sum([since <= waiting_since for since in waits])
-    return PodCounts(
-        current=len(placed),
-        available=available_replicas(workload, sum([pod.ready for pod in placed])),
-        unschedulable=unschedulable
-        + (missing if _not_made_since(workload, now - federated.unschedulable_after) else 0),
-        crashing=sum([not pod.ready and (pod.created_ns or 0) <= crashing_since for pod in placed]),
-        late=sum([not pod.ready and (pod.created_ns or 0) <= late_since for pod in active])
-        + (missing if _failing_since(workload) or _not_made_since(workload, now - ON_ITS_WAY) else 0),
-    )
-
-
-def _nanoseconds(at: datetime) -> int:
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
-
-
-def _not_made_since(workload: Workload, before: datetime) -> bool:
-    """Return whether replicas that are missing should exist since `before` at the latest."""
-    failing = _failing_since(workload)
-    since = _asked_since(workload) if failing is None else failing
-    return since is not None and since <= before
-
-
-def _failing_since(workload: Workload) -> datetime | None:
-    """Return since when pods of the workload cannot be created (quota, admission), None where they can."""
-    failure = workload.condition("ReplicaFailure")
-    if failure is None or failure.status != "True" or failure.reason != "FailedCreate":
-        return None
-    return failure.since or datetime.min.replace(tzinfo=UTC)
-
-
-def _asked_since(workload: Workload) -> datetime | None:
-    """Return a time since which the workload asks for its replicas, None where none is known.
-
-    That is when its replicas were last written, or, for one never changed, when it was made. The age of one that was
-    changed says nothing: its pods may just be on their way.
-    """
-    if workload.replicas_writer is not None and workload.replicas_writer.at is not None:
-        return workload.replicas_writer.at
-    if workload.generation in (None, 1):
-        return workload.created_at or datetime.min.replace(tzinfo=UTC)
-    return None

@@ -15,14 +15,8 @@ from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.facts import Fact, fact
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
-from reconciler.decide.placement.local_replica_sets import (
-    PodCounts,
-    available_replicas,
-    is_calm,
-    is_ours,
-    names_another,
-    pod_counts,
-)
+from reconciler.decide.placement.ownership import why_not_placed
+from reconciler.decide.placement.pod_counts import PodCounts, available_replicas, is_calm, pod_counts
 from reconciler.decide.placement.status import IN_A_ROW, PlacementStatus, Rejection
 from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_of
 from reconciler.decide.selectors import left_out, local_ref
@@ -174,20 +168,11 @@ def _unreadable(case: _Case) -> LocalWorkload | None:
 
 def _not_ours(case: _Case) -> LocalWorkload | None:
     """One that another controller owns is never touched, nor one that belongs to somebody else."""
-    workload, federated, ours = case.workload, case.federated, case.inputs.ours
-    if workload is None:
+    why = None if case.workload is None else why_not_placed(case.workload, case.federated, case.inputs.ours)
+    if why is None:
         return None
-    if workload.owner is not None:
-        why = fact(ReasonCode.CONTROLLED_BY, owner=f"{workload.owner.kind}/{workload.owner.name}")
-        return case.with_notice(case.held(why, part="out"), "conflict")
-    if federated.target is not None:
-        return None
-    other = names_another(workload, federated, ours)
-    if other:
-        return case.with_notice(case.held(fact(ReasonCode.OWNED_BY, owner=other), part="out"), "foreignRecord")
-    if federated.on_conflict == "Abort" and not is_ours(workload, federated, ours):
-        return case.with_notice(case.held(fact(ReasonCode.NOT_MANAGED), part="out"), "conflict")
-    return None
+    is_of_another = why.why[0].code is ReasonCode.OWNED_BY
+    return case.with_notice(case.held(why, part="out"), "foreignRecord" if is_of_another else "conflict")
 
 
 def _idle(case: _Case) -> LocalWorkload | None:

@@ -21,7 +21,6 @@ from reconciler.decide.annotations import (
     POLICY_DIGEST,
     SCALE_PREVIOUS,
     SCALE_REASON,
-    capacity_owner,
     fleet_names,
     placement_owner,
     read_placed,
@@ -40,7 +39,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs
 from reconciler.decide.placement.home import config_map_deleted
-from reconciler.decide.placement.local_replica_sets import is_about, may_place
+from reconciler.decide.placement.ownership import is_about, owner_of, placed_by, why_not_placed
 from reconciler.decide.placement.status import STATUS_PREFIX, placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.removal_guard import FleetGuards, removal_guards
@@ -105,9 +104,8 @@ def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) ->
         settled = inputs.settled.get(workload.ref)
         asleep = settled is not None and settled.state == "Asleep"
         now = placed.get(workload.ref)
-        if now is not None and not is_about(now, workload.ref.cluster, workload, inputs.ours):
-            now = None
-        if now is not None and (now.key == key or may_place(now, workload, inputs.ours)):
+        is_its = now is not None and is_about(now, workload.ref.cluster, workload, inputs.ours)
+        if now is not None and is_its and (now.key == key or why_not_placed(workload, now, inputs.ours) is None):
             yield _Owned(now.key, workload, is_placed=True, asleep=asleep)
         else:
             waits = scale_to_restore(workload) is not None and bool(placement.unread_autoscalers)
@@ -127,7 +125,7 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
             annotations = workload.annotations
             if not annotations or not any(key in annotations for key in (OWNER, OBSERVED_CAPACITY, PLACED)):
                 continue
-            owner = placement_owner(annotations) or capacity_owner(annotations) or _placed_owner(workload)
+            owner = owner_of(workload)
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
             settled = inputs.settled.get(workload.ref)
             idling = settled is not None and settled.is_decided
@@ -262,16 +260,11 @@ def _placed(fleet: Fleet, state: ObservedState, any_fleet: bool) -> Iterator[_Ow
         if cluster.writes is Writes.NOTHING or cluster.name not in state.clusters:
             continue
         for workload in state.clusters[cluster.name].workloads:
-            owner = _placed_owner(workload) if workload.annotations and IDLED_AT not in workload.annotations else None
+            owner = placed_by(workload) if workload.annotations and IDLED_AT not in workload.annotations else None
             if owner is None or not (any_fleet or owner[0] in fleet_names(fleet)):
                 continue
             if workload.owner is None and not workload.terminating and workload.ref.namespace not in fleet.protected:
                 yield _Owned(owner[1], workload)
-
-
-def _placed_owner(workload: Workload) -> tuple[str, str] | None:
-    placed = read_placed(workload.annotations)
-    return None if placed is None else placed.key
 
 
 def _statuses(

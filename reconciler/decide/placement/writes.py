@@ -46,11 +46,11 @@ from reconciler.decide.placement.home import (
 from reconciler.decide.placement.local_replica_sets import (
     Form,
     found_manifest,
-    is_ours,
     metadata_changes,
     selector_differs,
 )
 from reconciler.decide.placement.local_workloads import LocalWorkload
+from reconciler.decide.placement.ownership import is_ours
 from reconciler.decide.placement.status import placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef, Workload

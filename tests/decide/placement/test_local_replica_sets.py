@@ -11,11 +11,11 @@ from reconciler.decide.decisions import FieldChange
 from reconciler.decide.placement.home import config_map_name
 from reconciler.decide.placement.local_replica_sets import (
     form_of,
-    is_ours,
     label_of,
     metadata_changes,
     selector_differs,
 )
+from reconciler.decide.placement.ownership import is_ours
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
 from tests.builders import a_fleet, a_workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.placement.local_replica_sets import PodCounts, pod_counts
+from reconciler.decide.placement.pod_counts import PodCounts, pod_counts
 from reconciler.model import Condition, FieldWriter
 from tests.builders import NOW, NOW_NS, a_pod, a_ref, a_workload
 

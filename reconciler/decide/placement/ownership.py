@@ -1,0 +1,64 @@
+"""Whose a local workload is, as its annotations say, and which federated ReplicaSet may scale it.
+
+`fleets` are the Fleet names whose annotations are ours.
+"""
+
+from __future__ import annotations
+
+from reconciler.decide.annotations import (
+    FEDERATED_LABEL,
+    OWNER,
+    PLACED,
+    POLICY_DIGEST,
+    capacity_owner,
+    placement_owner,
+    read_placed,
+)
+from reconciler.decide.facts import Fact, fact
+from reconciler.decide.placement.local_replica_sets import label_of
+from reconciler.decide.reasons import ReasonCode
+from reconciler.model import Workload
+from reconciler.policy.types import FederatedReplicaSet
+
+
+def owner_of(workload: Workload) -> tuple[str, str] | None:
+    """Return (Fleet, "namespace/name") of the federated ReplicaSet that made or placed `workload`; None for none."""
+    return placement_owner(workload.annotations) or capacity_owner(workload.annotations) or placed_by(workload)
+
+
+def placed_by(workload: Workload) -> tuple[str, str] | None:
+    """Return (Fleet, "namespace/name") of the federated ReplicaSet that scales what it did not make; None for none."""
+    placed = read_placed(workload.annotations)
+    return None if placed is None else placed.key
+
+
+def is_ours(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> bool:
+    """Return whether `workload` carries our annotations for `federated`."""
+    owner = placement_owner(workload.annotations)
+    if owner is not None:
+        return owner[0] in fleets and owner[1] == federated.key
+    return workload.labels.get(FEDERATED_LABEL) == label_of(federated.name) and POLICY_DIGEST in workload.annotations
+
+
+def is_about(federated: FederatedReplicaSet, cluster: str, workload: Workload | None, fleets: frozenset[str]) -> bool:
+    """Return whether `federated` says anything of `workload` (None: of what is not there) on `cluster`: where its
+    preferences do not name the cluster, only of what it made there itself.
+    """
+    if not federated.is_on(cluster):
+        return False
+    if workload is None or federated.preference(cluster) is not None:
+        return True
+    return is_ours(workload, federated, fleets) and PLACED not in workload.annotations
+
+
+def why_not_placed(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> Fact | None:
+    """Return why `federated` may not scale `workload`, None where it may: never what another controller owns, with a
+    target all else, without one only what is its own, or what it may adopt.
+    """
+    if workload.owner is not None:
+        return fact(ReasonCode.CONTROLLED_BY, owner=f"{workload.owner.kind}/{workload.owner.name}")
+    if federated.target is not None or is_ours(workload, federated, fleets):
+        return None
+    if placement_owner(workload.annotations) is not None:
+        return fact(ReasonCode.OWNED_BY, owner=workload.annotations[OWNER])
+    return fact(ReasonCode.NOT_MANAGED) if federated.on_conflict == "Abort" else None
