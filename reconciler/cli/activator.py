@@ -58,6 +58,11 @@ def activator_command(options: ActivatorOptions) -> int:
 
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no
     policies: what is idle, and how it is woken, is written on the Services and workloads.
+
+    # Run in a Pod, as deploy/components/activator does
+    activator --pod-name NAME --pod-uid UID --pod-ips 10.1.2.3
+    # Only report which Services need pods
+    activator --pod-name NAME --pod-uid UID --pod-ips 10.1.2.3 --read-only
     """
     gc.enable()  # it is off for verbs that end soon; what an outage raises in an hour is made of cycles
     context = options.context

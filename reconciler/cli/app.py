@@ -30,7 +30,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"reconciler.cli.{MODULES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(f"reconciler.cli.{MODULES[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 

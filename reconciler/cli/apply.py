@@ -55,6 +55,13 @@ def apply_command(options: ApplyOptions) -> int:
 
     On a terminal the plan is shown and asked about. The plan that is made again under the locks of the clusters is
     applied as far as it was approved.
+
+    # Show the plan, ask, and apply it
+    apply
+    # Apply without a terminal, as a CronJob does
+    apply --auto-approve --timeout 540
+    # Apply exactly what was saved
+    apply plan.json
     """
     path = options.path
     saved = is_saved_plan(path)

@@ -80,6 +80,11 @@ def ci_command(options: CiOptions) -> int:
 
     Problems are put beside their lines, the plan goes to the summary of the run and into one comment on the pull
     request, which later runs update. Live clusters are never read.
+
+    # Comment on a pull request of GitHub what it changes
+    ci github policies --base base/policies --snapshot DIR
+    # Fail a merge request of GitLab where limits would hold something back
+    ci gitlab --base base/policies --snapshot DIR --fail-on held-back
     """
     platform = options.platform
     review, warnings, code = _reviewed(options)

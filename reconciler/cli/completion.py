@@ -20,7 +20,13 @@ class CompletionOptions(Options):
 
 @verb("completion", CompletionOptions)
 def completion_command(options: CompletionOptions) -> None:
-    """Print the script that completes verbs, options and their values in SHELL."""
+    """Print the script that completes verbs, options and their values in SHELL.
+
+    # Complete in this bash
+    source <(reconciler completion bash)
+    # Complete in every fish
+    completion fish > ~/.config/fish/completions/reconciler.fish
+    """
     found = get_completion_class(options.shell)
     assert found is not None
     script = found(click.Group("reconciler"), {}, "reconciler", COMPLETE)

@@ -85,6 +85,13 @@ def connect_command(options: ConnectOptions) -> int:
 
     What is to be done is shown first; what is there already stays. With --rotate the tokens of all members in FILE are
     renewed, each with itself; beside --secret they go to that Secret, of the cluster that this runs in.
+
+    # Set up the cluster us-east with a context that may do so
+    connect us-east --admin-context us-east-admin --file hub.kubeconfig
+    # Write to the Secret of the CronJob in eu-west
+    connect us-east --hub eu-west
+    # Renew the tokens that are past half of their life
+    connect --rotate --file hub.kubeconfig
     """
     subject, file, hub, secret = options.subject, options.file, options.hub, options.secret
     if options.rotate:

@@ -241,6 +241,11 @@ def doctor_command(options: DoctorOptions) -> int:
     """Check every cluster of the Fleet below PATH: its identity, our rights, its clock, its metrics.
 
     Nothing is written. Missing roles are printed as manifests that can be applied.
+
+    # Check every cluster of the Fleet
+    doctor
+    # Check whether a plan has the rights it needs
+    doctor --for plan
     """
     if options.snapshot is not None:
         raise UsageError(f"--snapshot: {options.snapshot} has no server, expected live clusters")

@@ -57,6 +57,11 @@ def explain_command(options: ExplainOptions) -> None:
     of its clusters. The explanation has its current and desired replicas, what each policy says and why, and what
     would change it. Where no policy selects it, it names the policy that comes closest. JSON and YAML, of an OBJECT
     only, have the reasons as codes and values.
+
+    # Why does a Deployment have its replicas?
+    explain eu-west/shop/Deployment/web
+    # What can be said in an IdlingPolicy?
+    explain IdlingPolicy --recursive
     """
     subject, output, recursive = options.subject, options.output, options.recursive
     if "/" not in subject and not _names_cluster(options, subject):

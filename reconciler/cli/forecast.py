@@ -76,6 +76,13 @@ def forecast_command(options: ForecastOptions) -> int:
 
     The runs of those days are played on a copy of a snapshot in memory. Nothing is written. With --replay they are
     days of the past, and metrics have the values that they had then.
+
+    # Play the next seven days on a snapshot
+    forecast --snapshot DIR
+    # What does each team save in two weeks, in money?
+    forecast --snapshot DIR --days 14 --by team --price cpu=0.031 --price memory=0.0042
+    # What would the policies have done in the last month?
+    forecast --replay 30d
     """
     past = options.past
     if options.snapshot is None and past is None:
@@ -200,7 +207,13 @@ class CalendarOptions(RunOptions):
 
 @verb("calendar", CalendarOptions, "path", "now")
 def calendar_command(options: CalendarOptions) -> None:
-    """List when the calendars below PATH are idle, in their own time, with changes of the clocks."""
+    """List when the calendars below PATH are idle, in their own time, with changes of the clocks.
+
+    # List the idle hours of the next seven days
+    calendar
+    # List those around a change of the clocks
+    calendar --now 2026-10-20T00:00:00Z --days 10
+    """
     until = options.now + timedelta(days=options.days)
     show(render_calendars(calendars_of(options.policies()), options.now, until))
 

@@ -81,6 +81,11 @@ def freeze_command(options: FreezeOptions) -> int:
 
     It needs no git and no lock: the ConfigMap freeze in the namespace of the reconciler says so, which every run reads
     before it plans and again before each batch of writes. A freeze of the same scope is replaced.
+
+    # Stop all decreases on all clusters for four hours
+    freeze --for 4h --reason "incident 4711"
+    # Freeze one namespace of a cluster
+    freeze eu-west/shop --for 2d --reason "load test"
     """
     if not options.reason.strip() or len(options.reason) > _LONGEST_REASON:
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
@@ -194,6 +199,11 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
     """End the freeze of the Fleet, or that of a cluster or namespace. What it held back is done by the next run.
 
     A freeze of another scope goes on; --all ends them all, where there are any.
+
+    # End the freeze of the Fleet
+    unfreeze
+    # End that of a cluster
+    unfreeze eu-west
     """
     subject, everything = options.subject, options.everything
     if everything and subject is not None:

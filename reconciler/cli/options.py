@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from msgspec import Struct
 
 from reconciler.cli.option_values import moment, rate, seconds, this_second
-from reconciler.cli.verbs import example_lines, one_dash, other_name
+from reconciler.cli.verbs import one_dash, other_name, program_name
 from reconciler.errors import UsageError
 from reconciler.policy.kinds.fields import spelt_duration
 
@@ -165,7 +165,8 @@ def auto_approve_option(words: str = "Do not ask for approval; required without 
 def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], int | None]], click.Command]:
     """Return a decorator that makes a function the verb `name`, which is called with its `options`.
 
-    Arguments come first. Of shared options it takes those that `takes` name, in their order.
+    Its docstring is the help; what follows the first "# " at the end are examples: a comment, and below it the rest of
+    the command line. Arguments come first. Of shared options it takes those that `takes` name, in their order.
     """
     fields = options.fields
     own = [one for one, field in fields.items() if field.settings is not None and one not in options.shared]
@@ -179,8 +180,8 @@ def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], in
             except UsageError as error:
                 raise UsageError(_named_by_variable(str(error), parameters.values())) from None
 
-        words = inspect.cleandoc(function.__doc__ or "")
-        return _Verb(name, callback=called, params=list(parameters.values()), help=words)
+        words, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\n# ")
+        return Verb(name, callback=called, params=list(parameters.values()), help=words, epilog=f"# {examples}")
 
     return decorate
 
@@ -224,8 +225,14 @@ def _default_words(default: Any) -> str:
     return str(default) if isinstance(default, str | int) and not isinstance(default, bool) else ""
 
 
-class _Verb(click.Command):
+class Verb(click.Command):
     """A verb whose help has its options in groups, and examples."""
+
+    @property
+    def example_lines(self) -> list[str]:
+        """Its examples, as kubectl shows them: a comment, and below it the command line."""
+        lines = str(self.epilog).splitlines()
+        return [line if line.startswith(("#", "source")) else f"{program_name()} {line}" for line in lines]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         verb, options = str(self.name), {name for parameter in self.get_params(ctx) for name in parameter.opts}
@@ -259,7 +266,7 @@ class _Verb(click.Command):
 
     def format_epilog(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
-            for line in example_lines(str(self.name)):
+            for line in self.example_lines:
                 formatter.write(f"  {line}\n")
         formatter.write_paragraph()
         formatter.write_text(_VARIABLES)

@@ -103,6 +103,11 @@ def import_command(options: ImportOptions) -> int:
 
     TOOL is kube-downscaler, go-kube-downscaler, kube-green, karmada or kubefed. PATH is a file, a folder, or - for
     standard input. What has no counterpart is said on stderr, and as comments. No cluster is written to.
+
+    # Print the policies that kube-green's SleepInfos amount to
+    import kube-green sleepinfos.yaml --out policies/imported.yaml
+    # Read the annotations and flags of kube-downscaler on a cluster
+    import kube-downscaler --context dev
     """
     if options.paths and not is_on_command_line("context"):
         options = options.replace(context=None)
@@ -204,6 +209,11 @@ def adopt_command(options: AdoptOptions) -> int:
 
     TOOL is kube-downscaler, go-kube-downscaler or kube-green; stop it first. No replicas are changed. What the policies
     would not idle now is left as it is, and said.
+
+    # Take over what kube-green has idled, once it is stopped
+    adopt kube-green
+    # Take over without a question what kube-downscaler has idled
+    adopt kube-downscaler --auto-approve
     """
     terminal_or(options.auto_approve, "adopt")
     tool = options.tool

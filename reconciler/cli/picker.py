@@ -63,6 +63,11 @@ def picker_command(options: PickerOptions) -> int:
 
     An admission webhook: it gives the chosen pods deletion costs before the decrease is stored, and admits every one.
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says.
+
+    # Run in a Pod, as deploy/components/picker does
+    picker /policies --cluster eu-west
+    # Run elsewhere, where certificate and key are
+    picker --cluster eu-west --context eu-west --tls-cert tls.crt --tls-key tls.key --port 9443
     """
     gc.enable()  # it is off for verbs that end soon
     policies = options.policies(partly=True)

@@ -17,6 +17,11 @@ def plan_command(options: PlanOptions) -> int:
     """Show what the policies below PATH would change now.
 
     Nothing is written, and no lock is taken.
+
+    # Show what would change on the clusters of the Fleet
+    plan
+    # Plan from a snapshot as of a time, and save the plan
+    plan --snapshot DIR --now 2026-11-20T22:00:00Z --out plan.json
     """
     based = options.base is not None
     if based:
@@ -58,6 +63,11 @@ def diff_command(options: RunOptions) -> int:
 
     The diff has the fields of each object that the plan reads or writes, annotations included, and created objects
     whole. Values of environment variables are masked. Exit codes are those of plan.
+
+    # Show each field that would change
+    diff
+    # Show one policy's changes, and end with 2 where there are any
+    diff --policy idle-dev --detailed-exitcode
     """
 
     def shown(run: TrackedRun[RunOptions]) -> ExitCode:

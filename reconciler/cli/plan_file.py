@@ -110,7 +110,13 @@ class ShowOptions(RunOptions):
 
 @verb("show", ShowOptions, *STYLE)
 def show_command(options: ShowOptions) -> None:
-    """Show the plan or report saved in FILE."""
+    """Show the plan or report saved in FILE.
+
+    # Read a saved plan
+    show plan.json
+    # Turn a report into a page
+    show report.json -o html > report.html
+    """
     from reconciler.report.json import plan_and_outcomes
     from reconciler.saved_plan.allowed_changes import check_allowed
 

@@ -114,6 +114,13 @@ def validate_command(options: ValidateOptions) -> int:
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
     It warns of Services that a policy with wake: OnSignal selects, and whose connections an activator cannot hold, of
     CronJobs that may start a missed run when they wake, and of limits that are above twice what their policy selects.
+
+    # Check the policies in ./policies
+    validate
+    # Put each problem beside its line in a pull request on GitHub
+    validate -o github
+    # Write a log for code scanning
+    validate -o sarif > reconciler.sarif
     """
     path, output = options.path, options.output
     if output in _CODE_HOSTS and options.snapshot is not None:
@@ -172,7 +179,13 @@ class CompileOptions(Options):
 
 @verb("compile", CompileOptions)
 def compile_command(options: CompileOptions) -> None:
-    """Print the policies below PATH with all defaults filled in. No cluster is read."""
+    """Print the policies below PATH with all defaults filled in. No cluster is read.
+
+    # Print the policies as YAML
+    compile
+    # List the policies by kind and name
+    compile -o json | jq -r '.rules[] | .kind + " " + .metadata.name'
+    """
     rules = compile_policies(read_policies(options.path))
     show(as_text(rules, options.output), options.output)
 
@@ -191,6 +204,13 @@ def schema_command(options: SchemaOptions) -> None:
 
     Policy is the schema of files with policies of any kind. catalog is no schema, but a catalog in the form of
     SchemaStore, which tells editors which schema is for which file.
+
+    # Print the schema of a kind
+    schema IdlingPolicy
+    # Save the schema of files with policies, for an editor
+    schema Policy > policy.schema.json
+    # Tell editors which schema is for which file
+    schema catalog --url https://example.com/schemas > catalog.json
     """
     kind, output, url = options.kind, options.output, options.url
     if kind.lower() == "catalog":

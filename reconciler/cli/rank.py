@@ -80,7 +80,13 @@ class RankOptions(RunOptions):
 
 @verb("rank", RankOptions, "context", *WORLD)
 def rank_command(options: RankOptions) -> None:
-    """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them."""
+    """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them.
+
+    # Which pod would go first?
+    rank eu-west/batch/Deployment/worker
+    # Which would go on the way down to four?
+    rank eu-west/batch/Deployment/worker --to 4
+    """
     subject, to = options.subject, options.to
     found = options.policies()
     world = options.world(found.fleet)

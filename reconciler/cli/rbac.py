@@ -73,6 +73,13 @@ def rbac_command(options: RbacOptions) -> None:
 
     The roles and their bindings have the names of those in deploy/member, and are applied in place of them, to each
     cluster of the Fleet. The bindings are for its ServiceAccounts reconciler-plan, which may only plan, and reconciler.
+
+    # Give a member cluster the rights that the policies need, and no more
+    rbac | kubectl apply -f -
+    # Print those for one cluster
+    rbac --cluster eu-west
+    # With a custom kind that they name
+    rbac --kind WebApp=webapps.example.com
     """
     policies, writes = _chosen(read_policies(options.path), options.cluster)
     served = [*BY_KIND.values(), *policies.fleet.switch_kinds, *options.kinds]

@@ -128,6 +128,11 @@ def savings_command(options: SavingsOptions) -> int:
 
     The periods in which workloads were idle come from the history, and those that last from the clusters. Nothing is
     written.
+
+    # What did idling save in the last 30 days?
+    savings
+    # Of each tenant, in money
+    savings --by tenant --price cpu=0.031 --price memory=0.0042
     """
     by, length = options.by, options.since
     stated, read = prices_of(options.price), options.policies()

@@ -62,6 +62,13 @@ def snapshot_command(options: SnapshotOptions) -> int:
     """Write to DIR what a plan reads of the live clusters, to plan from it elsewhere. Secrets are never read.
 
     With the same --now, a plan from the snapshot is the plan from the clusters.
+
+    # Write what a plan reads
+    snapshot ./snapshot
+    # Write it again, of one context without a Fleet
+    snapshot ./snapshot --context kind-dev --overwrite
+    # Write what the queries said in the last month too
+    snapshot ./snapshot --with-history 30d
     """
     if options.snapshot is not None:
         words = "is a snapshot already, expected live clusters; copy the folder"

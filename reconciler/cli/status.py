@@ -79,6 +79,11 @@ def status_command(options: StatusOptions) -> int:
 
     OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or
     CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON, YAML and HTML always have everything.
+
+    # Show the whole Fleet
+    status
+    # Show one FederatedReplicaSet, cluster by cluster
+    status shop/web
     """
     if options.wake_form is not None:
         check_wake_form(options.wake_form)
@@ -165,6 +170,11 @@ def history_command(options: HistoryOptions) -> int:
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read; with
     --from nothing of them is.
+
+    # What was scaled in the last week?
+    history
+    # Who scaled this Deployment in the last month?
+    history eu-west/shop/Deployment/web --since 30d
     """
     name = None if options.subject is None else object_name(options.subject)
     since = options.now - options.since

@@ -83,6 +83,11 @@ def suggest_command(options: SuggestOptions) -> int:
 
     They are learned from what was measured, once: read them, and put them into the folder of the policies. Of calls at
     all hours, it says that it found no window.
+
+    # Learn from the last month of the clusters and their Prometheus
+    suggest
+    # Learn from a snapshot with a history
+    suggest --snapshot DIR --time-zone Europe/Paris > suggested.yaml
     """
     path, past = options.path, options.past
     if options.query is None and is_on_command_line("window"):

@@ -45,6 +45,11 @@ def test_command(options: TestOptions) -> int:
     """Run the tests of policies (*_test.yaml) below PATH against the policies there.
 
     PATH may be one test file; the policies are those of its folder. Ends with 1 where a case fails.
+
+    # Run the tests below ./policies
+    test
+    # Write the results for a CI system, and list what has no case
+    test --coverage -o junit > results.xml
     """
     path = options.path
     _check_path(path)
@@ -115,6 +120,11 @@ def init_command(options: InitOptions) -> int:
     """Show what may be idled by the policies below PATH, and write production_test.yaml there.
 
     The tests in it fail once a policy selects what is production now. Nothing else is written, and no cluster is read.
+
+    # Write policies/production_test.yaml, from a snapshot
+    init policies --snapshot ./snapshot
+    # Write it again, after production changed on purpose
+    init policies --snapshot ./snapshot --overwrite
     """
     path, overwrite = options.path, options.overwrite
     target = os.path.join(path, FILE)

@@ -48,6 +48,11 @@ def uninstall_command(options: UninstallOptions) -> int:
 
     Stop the runs and activators first. Local ReplicaSets stay and keep running. Of the policies only the Fleet is read.
     What stops half-way goes on when it is called again.
+
+    # Show what would be woken and taken off, ask, and do it
+    uninstall
+    # Clean one cluster of which there are no policies any more
+    uninstall --context dev
     """
     terminal_or(options.auto_approve, "uninstall")
     fleet = options.fleet()

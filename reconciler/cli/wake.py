@@ -65,6 +65,11 @@ def wake_command(options: WakeOptions) -> int:
 
     Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval;
     on a terminal more than 20 objects do too.
+
+    # Wake one Deployment
+    wake eu-west/dev-a/Deployment/api
+    # Wake a namespace, and keep it awake for four hours
+    wake eu-west/dev-a --for 4h
     """
     subject = options.subject
     name = object_name(subject)
@@ -224,6 +229,11 @@ def restore_command(options: RestoreOptions) -> int:
     """Restore the replicas of what was idled: below OBJECT, by a policy or run, or --all of it.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read.
+
+    # Restore everything that one policy idled
+    restore --policy idle-dev
+    # Restore a namespace, and keep it from being idled for twelve hours
+    restore eu-west/dev-a --hold 12h
     """
     subject = options.subject
     narrowed = subject or options.idled_by or options.runs

@@ -14,16 +14,17 @@ import click
 import pytest
 
 from reconciler.cli.app import cli
-from reconciler.cli.verbs import EXAMPLES, VERBS, help_text
+from reconciler.cli.options import Verb
+from reconciler.cli.verbs import VERBS, help_text
 from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
 
 
-def command(verb: str) -> click.Command:
+def command(verb: str) -> Verb:
     found = cli.get_command(click.Context(cli), verb)
-    assert found is not None
+    assert isinstance(found, Verb)
     return found
 
 
@@ -31,17 +32,16 @@ def command(verb: str) -> click.Command:
 def test_each_verb_has_two_examples_and_a_sentence_about_variables(tmp_path, verb):
     said = Folder(tmp_path).call(verb, "--help")
     assert said.code == 0
-    assert len(EXAMPLES[verb]) >= 2
     examples = said.out.partition("\nExamples:\n")[2]
-    assert examples.count("  # ") == len(EXAMPLES[verb])
+    assert examples.count("  # ") == len(command(verb).example_lines) / 2 >= 2
     assert " ".join(said.out.split()).count("Each option has an environment variable, RECONCILER_ and its name") == 1
 
 
-@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for _, line in lines])
+@pytest.mark.parametrize("line", [line for verb in VERBS for line in command(verb).example_lines[1::2]])
 def test_the_options_of_an_example_are_those_of_its_verb(line):
     """Parsed, not run; what follows a pipe or a redirection is the shell's."""
-    words = shlex.split(line.split(" | ")[0].split(" > ")[0].removeprefix("source <(reconciler ").rstrip(")"))
-    verb, *arguments = words
+    shown = line.split(" | ")[0].split(" > ")[0].removeprefix("source <(").rstrip(")")
+    _, verb, *arguments = shlex.split(shown)
     with command(verb).make_context(verb, arguments) as context:
         assert context.params
 

@@ -15,7 +15,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.cli.app import cli
-from reconciler.cli.verbs import VERBS, example_lines
+from reconciler.cli.verbs import VERBS
 from reconciler.decide.reasons import PREPOSITIONS, ReasonCode
 from reconciler.policy.field_help import Field, fields
 from reconciler.policy.policy_kinds import OWN_KINDS
@@ -267,7 +267,7 @@ def cli_page() -> str:
         with click.Context(command, info_name=verb, parent=context) as inner:
             pieces = [piece for piece in command.collect_usage_pieces(inner) if piece != "[OPTIONS]"]
         usage = " ".join(["reconciler", verb, *pieces])
-        examples = "\n".join(example_lines(verb))
+        examples = "\n".join(command.example_lines)
         parts += [f"## {verb}\n", f"{VERBS[verb]}\n", f"```text\n{usage}\n\n{examples}\n```\n"]
         own = [row for row in rows[verb].values() if row not in shared]
         parts += [*own, ""] if own else []
