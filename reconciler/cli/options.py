@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from reconciler.cli.option_values import moment, rate, seconds, this_second
 from reconciler.cli.verbs import one_dash, other_name, program_name
-from reconciler.errors import UsageError
+from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.policy.kinds.fields import spelt_duration
 
 OUTPUTS = ("text", "json", "yaml", "markdown", "html", "github", "gitlab", "sarif", "junit")
@@ -179,6 +179,8 @@ def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], in
                 return function(options.of({one: values[str(made.name)] for one, made in parameters.items()}))
             except UsageError as error:
                 raise UsageError(_named_by_variable(str(error), parameters.values())) from None
+            except PolicyError as error:
+                raise _naming_the_path(error, parameters.values(), values) from error
 
         words, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\n# ")
         return Verb(name, callback=called, params=list(parameters.values()), help=words, epilog=f"# {examples}")
@@ -194,6 +196,18 @@ def _named_by_variable(text: str, parameters: Iterable[click.Parameter]) -> str:
         if flag in one.opts and source(str(one.name)) is ParameterSource.ENVIRONMENT:
             return f"{one.envvar}:{rest}"
     return text
+
+
+def _naming_the_path(
+    error: PolicyError, parameters: Iterable[click.Parameter], values: Mapping[str, Any]
+) -> PolicyError:
+    """Return `error`; of one about the default path, which is not there, one that says how another is named."""
+    places = [one for one in parameters if one.envvar == _POLICIES and values[str(one.name)] in (None, DEFAULT_PATH)]
+    if os.path.exists(DEFAULT_PATH) or not places or [one.file for one in error.problems] != [DEFAULT_PATH]:
+        return error
+    flag = "PATH" if isinstance(places[0], click.Argument) else "--policies PATH"
+    words = f"{error.problems[0].message}; {flag} names another one"
+    return PolicyError.of([Problem.of_path(DEFAULT_PATH, words)])
 
 
 def _parameter(name: str, field: Field) -> click.Parameter:

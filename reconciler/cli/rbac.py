@@ -57,7 +57,7 @@ class RbacOptions(Options):
     )
     kinds: tuple[WorkloadKind, ...] = option(
         "Where a custom kind that policies name is served; may be repeated. "
-        f"{' and '.join(kind.kind for kind in BY_KIND.values() if kind.custom)} are known.",
+        f"Known are {', '.join(kind.kind for kind in BY_KIND.values() if kind.custom)}.",
         "--kind",
         type=custom_kind,
         multiple=True,

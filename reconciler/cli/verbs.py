@@ -104,8 +104,16 @@ def _listed(verbs: Iterable[str]) -> str:
 
 
 _NARROW = "narrow with --policy, --cluster, --namespace or --selector"
+_ASKS = "without --yes it shows what it would do, and asks first"
 OPTIONS_OF_OTHERS: Mapping[str, str] = {  # those of one verb only after its name
-    "--dry-run": "`reconciler plan` shows what would change, and writes nothing",
+    "--dry-run": "it changes nothing on clusters",
+    **dict.fromkeys(("adopt --dry-run", "connect --dry-run", "restore --dry-run", "uninstall --dry-run"), _ASKS),
+    "activator --dry-run": "--read-only wakes nothing",
+    "apply --dry-run": "`reconciler plan` shows what would change, and writes nothing",
+    "freeze --dry-run": "every plan says what is frozen, and `reconciler unfreeze` ends it",
+    "picker --dry-run": "`reconciler rank` lists which pods would go",
+    "unfreeze --dry-run": "`reconciler status` shows what is frozen",
+    "wake --dry-run": "`reconciler status` shows what is idle below an OBJECT",
     "--target": _NARROW,
     "--exclude": _NARROW,
     "-A": "all namespaces are looked at, unless --namespace names some",

@@ -84,9 +84,11 @@ def test_the_policy_directory_has_one_default_and_one_variable(verb):
     assert "fleet" not in params
 
 
-def test_the_variable_of_the_policy_directory_is_that_of_path(quickstart, monkeypatch):
+def test_the_policy_directory_is_named_by_path_or_by_its_variable(quickstart, monkeypatch):
     shutil.move(quickstart.path / "policies", quickstart.path / "elsewhere")
-    assert quickstart.call("plan", *LOOK).code == 3
+    said = quickstart.call("plan", *LOOK)
+    assert (said.code, said.err.endswith("with policy files; PATH names another one\n")) == (3, True)
+    assert quickstart.call("explain", "eu-west/dev-a", *LOOK).err.endswith("; --policies PATH names another one\n")
     monkeypatch.setenv("RECONCILER_POLICIES", "elsewhere")
     assert quickstart.call("plan", *LOOK).code == 0
     assert quickstart.call("explain", "eu-west/dev-a", *LOOK).code == 0

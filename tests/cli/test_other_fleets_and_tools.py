@@ -191,6 +191,12 @@ PATH_IS = "the policy directory is PATH without a flag, `--policies PATH` where 
             "apply --dry-run=server",
             "No such option '--dry-run'; `reconciler plan` shows what would change, and writes nothing",
         ),
+        ("plan --dry-run", "No such option '--dry-run'; it changes nothing on clusters"),
+        (
+            "restore --all -dry-run",
+            "No such option '-dry-run'; without --yes it shows what it would do, and asks first",
+        ),
+        ("wake dev --dry-run", "No such option '--dry-run'; `reconciler status` shows what is idle below an OBJECT"),
         ("plan --kubeconfig f", "No such option '--kubeconfig'; the environment variable KUBECONFIG names the file"),
         ("apply -y", "No such option '-y'; approve with --yes"),
         ("plan -y", "No such option '-y'."),
