@@ -347,8 +347,10 @@ def may_lack_record(workload: Workload) -> bool:
 def lost_records(
     workloads: Iterable[Workload], readings: Mapping[ObjectRef, Reading[Record]]
 ) -> dict[ObjectRef, Record]:
-    """Return the record of each workload that we scaled last, that is idle, and does not have it any more: the newest
+    """Return the record of each workload that we scaled last, that is idle, and has none of ours any more: the newest
     that was copied to what it owns. A wake or a release since would be on the workload, or on what it owns.
+
+    One that it has counts whatever the time of a copy: a run whose clock was ahead leaves one that stays the newest.
     """
     owned: dict[OwnerKey, list[Workload]] = {}
     for workload in workloads:
@@ -357,13 +359,12 @@ def lost_records(
             owned.setdefault(owner, []).append(workload)
     found: dict[ObjectRef, Record] = {}
     for workload in filter(_is_written_by_us, workloads if owned else ()):
-        copies = owned.get(own_key(workload), [])
+        copies = [] if _our_record(workload, readings) is not None else owned.get(own_key(workload), [])
         records = [record for copy in copies if (record := _our_record(copy, readings)) is not None]
         newest = max(records, key=lambda record: record.idled_at, default=None)
         if newest is None or workload.spec_replicas > newest.idled_to:
             continue
-        own = _our_record(workload, readings)
-        ends = [*map(awake_since, (workload, *copies)), None if own is None else own.idled_at]
+        ends = map(awake_since, (workload, *copies))
         if all(end is None or end < newest.idled_at for end in ends):
             found[workload.ref] = newest
     return found
