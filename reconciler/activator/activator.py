@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from math import inf
 from typing import Any, TypeVar
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
@@ -31,7 +30,6 @@ from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.errors import ReconcilerError, reason_of
-from reconciler.model import ACTIVATOR_FRESH_FOR, ACTIVATOR_LEASE_SECONDS
 from reconciler.report.metrics import open_metrics_text
 from reconciler.time_limit import TimeLimit
 
@@ -39,9 +37,6 @@ _SWEEP_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 _WRITERS = 16
 _LOOPS = ("renew", "sweep", "look")
-
-_JUDGES_AFTER = ACTIVATOR_FRESH_FOR.total_seconds()
-"""For how many seconds our own Lease is fresh before we judge those of others: an outage makes all of them old."""
 
 T = TypeVar("T")
 
@@ -89,7 +84,6 @@ class Activator:
         self._publisher = SlicePublisher(publication, self._tasks, self._threads)
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
-        self._renewed_at, self._fresh_since = -float(ACTIVATOR_LEASE_SECONDS), inf
 
     async def run(self, until: asyncio.Event) -> None:
         """Return when `until` is set, and everything has ended orderly."""
@@ -109,9 +103,9 @@ class Activator:
     def readiness(self) -> tuple[int, str]:
         """Return whether everything is watched, and the others know that this one lives."""
         missing = [f"{name} not listed yet" for name in sorted(self._unsynced)]
-        if self._loop.time() - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
+        if not self._publication.is_fresh:
             missing.append("the Lease is not fresh")
-        needed = [objects.resource.plural for objects in self._watched]
+        needed = ("begin", "Lease", *(objects.resource.plural for objects in self._watched))
         missing += [why for what, why in self._tasks.problems.items() if what in needed]
         return (503, "; ".join(missing) + "\n") if missing else (200, "ok\n")
 
@@ -130,9 +124,8 @@ class Activator:
         withdraw = partial(self._publication.withdraw_all, self.pod.uid)
         await self._tasks.until_done("begin", partial(self._in_thread, withdraw))
         again, thread = self._tasks.again, self._in_thread
-        # The others delete what one without a Lease publishes.
-        await self._tasks.until_done("Lease", partial(thread, self._renew, self._renewals))
-        self._tasks.start("renew", partial(again, "Lease", RENEW_SECONDS, partial(thread, self._renew, self._renewals)))
+        renew = partial(thread, self._publication.renew, self._renewals)
+        self._tasks.start("renew", partial(again, "Lease", RENEW_SECONDS, renew))
         self._tasks.start("sweep", partial(again, "slices of others", _SWEEP_SECONDS, partial(thread, self._sweep)))
         self._tasks.start("look", partial(again, "look", _LOOK_SECONDS, self._review_activations))
         for objects in self._watched:
@@ -191,17 +184,9 @@ class Activator:
     async def _in_thread(self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
         return await self._loop.run_in_executor(threads or self._threads, work)
 
-    def _renew(self) -> None:
-        began = self._loop.time()
-        self._publication.renew()
-        if began - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
-            self._fresh_since = began
-        self._renewed_at = began
-
     def _sweep(self) -> None:
-        """Delete what activators left that died, once our own Lease has been fresh for so long that theirs could be."""
-        now = self._loop.time()
-        if now - self._renewed_at > ACTIVATOR_LEASE_SECONDS or now - self._fresh_since < _JUDGES_AFTER:
+        """Delete what activators left that died."""
+        if not self._publication.may_judge:
             return
         uids = {watched.pod_uid for watched in self._slices if watched.pod_uid}
         for uid in self._publication.withdraw_dead(uids):

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
 from reconciler.errors import ClusterError, NotFoundError
 from reconciler.model import (
+    ACTIVATOR_FRESH_FOR,
     ACTIVATOR_LABELS,
     ACTIVATOR_LEASE_SECONDS,
     ACTIVATOR_MANAGER,
@@ -34,6 +36,9 @@ from reconciler.model import (
 from reconciler.worker_pool import WorkerPool
 
 RENEW_SECONDS = 5.0
+
+_JUDGES_AFTER = ACTIVATOR_FRESH_FOR.total_seconds()
+"""For how many seconds our own Lease is fresh before we judge those of others: an outage makes all of them old."""
 
 _DELETIONS = 16
 """How many slices are deleted at a time."""
@@ -50,13 +55,28 @@ class Publication:
     def __init__(self, client: ApiClient, pod: ActivatorPod) -> None:
         self._client = client
         self.pod = pod
+        self._renewed_at, self._fresh_since = -inf, inf
 
     def renew(self) -> None:
         """Write the Lease anew. Without a fresh one, the others remove our slices."""
+        began = self._client.limit.now()
         ahead = self._server_ahead()
         self._write_lease(self._client.now())
         if abs(self._server_ahead() - ahead) > SERVER_TIME_STEP:
             self._write_lease(self._client.now())
+        if began - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
+            self._fresh_since = began
+        self._renewed_at = began
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the others know by our Lease that we live."""
+        return self._client.limit.now() - self._renewed_at <= ACTIVATOR_LEASE_SECONDS
+
+    @property
+    def may_judge(self) -> bool:
+        """Whether our Lease has been fresh for so long that theirs could be."""
+        return self.is_fresh and self._client.limit.now() - self._fresh_since >= _JUDGES_AFTER
 
     def expire(self) -> None:
         """Write the Lease as one that is not renewed any more: from now on whoever looks deletes our slices."""
@@ -179,9 +199,18 @@ class SlicePublisher:
 
     def publish(self, activation: Activation) -> None:
         """Write what the slices of `activation` lack, soon."""
-        if not self._tasks.is_ending and activation.manifests() != activation.published:
+        if self._lacking(activation) is not None:
             name, publish = activation.name, partial(self._publish, activation)
             self._tasks.start(("slices", name), partial(self._tasks.until_done, slices_problem(name), publish))
+
+    def _lacking(self, activation: Activation) -> dict[str, Mapping[str, Any]] | None:
+        """Return the slices that are to be there in place of those that are, None where nothing is to be done now.
+
+        What one without a fresh Lease publishes, the others delete again and again.
+        """
+        wanted = activation.manifests()
+        is_done = wanted == activation.published or self._tasks.is_ending
+        return None if is_done or (wanted and not self._publication.is_fresh) else wanted
 
     def withdraw(self, namespace: str, name: str) -> None:
         """Delete a slice of ours that no activation knows, soon."""
@@ -191,7 +220,7 @@ class SlicePublisher:
 
     async def _publish(self, activation: Activation) -> None:
         """Write and delete slices until they are as they should be."""
-        while not self._tasks.is_ending and (wanted := activation.manifests()) != activation.published:
+        while (wanted := self._lacking(activation)) is not None:
             # A write that fails may have been done all the same, or in part: it counts from here on.
             activation.published = {**{name: {} for name in wanted}, **activation.published}
             write = partial(self._write, activation.name[0], wanted, tuple(activation.published))

@@ -28,6 +28,7 @@ class Written:
     def __init__(self) -> None:
         self.there: dict[str, Mapping[str, Any]] = {}
         self.loses_answers = False
+        self.is_fresh = self.may_judge = True
         self.swept: list[frozenset[str]] = []
         self.breaks = 0
 
@@ -46,6 +47,7 @@ class Written:
         if self.breaks:
             self.breaks -= 1
             raise RuntimeError("a bug")
+        self.is_fresh = True
 
     def withdraw_dead(self, uids: set[str]) -> frozenset[str]:
         self.swept.append(frozenset(uids))

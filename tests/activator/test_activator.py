@@ -19,7 +19,6 @@ from reconciler.activator.held_connection import connected
 from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.backends.decode.values import decoded_json
 from reconciler.errors import ForbiddenError
-from reconciler.model import ACTIVATOR_LEASE_SECONDS
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
 from tests.activator.stage import LIMIT, WEB, Stage, Written, play, until
 
@@ -101,35 +100,14 @@ def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
     play(story)
 
 
-@pytest.mark.parametrize(
-    ("fresh", "renewed", "judges"),
-    [
-        pytest.param(ACTIVATOR_LEASE_SECONDS + 3, 1, True, id="fresh for its whole length"),
-        pytest.param(ACTIVATOR_LEASE_SECONDS - 1, 1, False, id="fresh again for a moment"),
-        pytest.param(100, ACTIVATOR_LEASE_SECONDS + 1, False, id="not fresh any more"),
-    ],
-)
-def test_others_are_judged_only_by_one_whose_own_lease_is_fresh(fresh: float, renewed: float, judges: bool) -> None:
+@pytest.mark.parametrize("may_judge", [True, False])
+def test_others_are_judged_only_by_one_that_may(may_judge: bool) -> None:
     async def story(stage: Stage) -> None:
         found = a_slice("x", [("127.0.0.2", True, True)], activator="uid-1")
         stage.one._object_changed(stage.one._slices, ("shop", "x"), found)
-        now = asyncio.get_running_loop().time()
-        stage.one._fresh_since, stage.one._renewed_at = now - fresh, now - renewed
+        stage.written.may_judge = may_judge
         stage.one._sweep()
-        assert stage.written.swept == ([frozenset({"uid-1"})] if judges else [])
-
-    play(story)
-
-
-def test_a_gap_between_renewals_begins_anew() -> None:
-    async def story(stage: Stage) -> None:
-        stage.one._renew()
-        began = stage.one._fresh_since
-        stage.one._renew()
-        assert stage.one._fresh_since == began
-        stage.one._renewed_at -= 2 * ACTIVATOR_LEASE_SECONDS
-        stage.one._renew()
-        assert stage.one._fresh_since == stage.one._renewed_at
+        assert stage.written.swept == ([frozenset({"uid-1"})] if may_judge else [])
 
     play(story)
 
@@ -137,12 +115,11 @@ def test_a_gap_between_renewals_begins_anew() -> None:
 def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
     async def story(stage: Stage) -> None:
         one = stage.one
-        stage.written.breaks = 2
-        one._tasks.start(
-            "renew", partial(one._tasks.again, "Lease", 0.001, partial(one._in_thread, one._renew, one._renewals))
-        )
+        stage.written.breaks, stage.written.is_fresh = 2, False
+        renew = partial(one._in_thread, stage.written.renew, one._renewals)
+        one._tasks.start("renew", partial(one._tasks.again, "Lease", 0.001, renew))
         assert one.health() == (503, "sweep has ended; look has ended\n")
-        await until(lambda: one._fresh_since < float("inf"))
+        await until(lambda: stage.written.is_fresh)
         assert ["a bug" in line for line in stage.told] == [True]
         one._tasks.start("sweep", partial(asyncio.sleep, LIMIT))
         one._tasks.start("look", partial(asyncio.sleep, LIMIT))
@@ -208,22 +185,51 @@ def test_what_failed_is_tried_again_sooner_than_what_went_well() -> None:
     """After an outage of the API server the Lease is to be fresh at once: a run may judge it."""
 
     async def story(stage: Stage) -> None:
-        stage.written.breaks = 1
-        renew = partial(stage.one._in_thread, stage.one._renew, stage.one._renewals)
+        stage.written.breaks, stage.written.is_fresh = 1, False
+        renew = partial(stage.one._in_thread, stage.written.renew, stage.one._renewals)
         hourly = partial(stage.one._tasks.again, "Lease", 3600.0, renew)
         stage.one._tasks.start("renew", hourly)
-        await until(lambda: stage.one._fresh_since < float("inf"))
+        await until(lambda: stage.written.is_fresh)
 
     play(story)
 
 
-def test_nothing_is_watched_and_so_published_before_there_is_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_lease_all_is_watched_and_nothing_published_and_readiness_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others delete what one without a Lease publishes. A restart would not help: it is alive, and not ready."""
+
     async def story(stage: Stage) -> None:
-        fresh: list[bool] = []
-        stage.written.breaks = 1
-        monkeypatch.setattr(stage.one, "_watch", lambda _: fresh.append(stage.one._fresh_since < float("inf")))
-        await stage.one._begin()
-        assert fresh == [True] * 3
+        one, written = stage.one, stage.written
+        stage.idle()
+        await until(lambda: OURS in written.there and not one._tasks.running)
+        monkeypatch.setattr(one, "_watch", lambda objects: watched.append(objects.resource.plural))
+        watched: list[str] = []
+        written.breaks, written.is_fresh = 1_000_000, False
+        await one._begin()
+        assert watched == ["services", "endpointslices", "networkpolicies"]
+        await until(lambda: "Lease" in one._tasks.problems)
+        assert one.health() == (200, "ok\n")
+        status, why = one.readiness()
+        assert (status, why.partition(";")[0]) == (503, "the Lease is not fresh")
+        assert "a bug" in why
+        written.there.clear()
+        one._objects_listed(one._slices, [])
+        await one._review_activations()
+        assert not written.there
+        written.breaks = 0
+        await until(lambda: OURS in written.there)
+
+    play(story)
+
+
+def test_without_a_lease_slices_that_are_there_go_when_nothing_needs_them() -> None:
+    async def story(stage: Stage) -> None:
+        stage.idle()
+        await until(lambda: OURS in stage.written.there)
+        stage.written.is_fresh = False
+        stage.one._object_changed(stage.one._services, WEB, None)
+        await until(lambda: not stage.written.there)
 
     play(story)
 

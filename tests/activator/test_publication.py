@@ -14,6 +14,9 @@ from reconciler.activator.publication import Publication
 from reconciler.backends.kubernetes.client import ApiRequest
 from reconciler.errors import ForbiddenError
 from reconciler.http.client import HttpResponse
+from reconciler.model import ACTIVATOR_LEASE_SECONDS
+from reconciler.time_limit import TimeLimit
+from tests.fakes import FakeClock
 
 OLD = {"renewTime": "2026-11-20T00:00:00.000000Z"}
 
@@ -24,6 +27,7 @@ class Server:
     cluster = "member"
 
     def __init__(self) -> None:
+        self.limit = TimeLimit()
         self.asked: list[ApiRequest] = []
         self.ahead = timedelta()
         self.ahead_after_an_answer = timedelta()
@@ -69,6 +73,29 @@ def test_a_renewal_by_a_clock_that_proves_wrong_is_written_again_by_the_servers(
     a_publication(server).renew()
     first, second = (json.loads(cast(bytes, one.body))["spec"]["renewTime"] for one in server.asked)
     assert datetime.fromisoformat(second) - datetime.fromisoformat(first) >= timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("renewed_after", "then", "expected"),
+    [
+        pytest.param([0], 1, (True, False), id="fresh for a moment"),
+        pytest.param([0, 10, 20], 1, (True, True), id="fresh for its whole length"),
+        pytest.param([0, 10], ACTIVATOR_LEASE_SECONDS + 1, (False, False), id="not fresh any more"),
+        pytest.param([0, 10, 20, 40], 1, (True, False), id="fresh again for a moment"),
+        pytest.param([], 0, (False, False), id="never written"),
+    ],
+)
+def test_others_are_judged_once_our_lease_is_fresh_for_as_long_as_theirs_may_be(
+    renewed_after: list[float], then: float, expected: tuple[bool, bool]
+) -> None:
+    server, clock = Server(), FakeClock()
+    server.limit = TimeLimit(clock=clock)
+    publication = a_publication(server)
+    for seconds in renewed_after:
+        clock.now = seconds
+        publication.renew()
+    clock.now += then
+    assert (publication.is_fresh, publication.may_judge) == expected
 
 
 def test_a_lease_without_the_label_of_a_pod_is_left_alone() -> None:
