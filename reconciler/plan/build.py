@@ -9,7 +9,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, read_time
-from reconciler.decide.decisions import Decision, DesiredState, Notice, Verb, policy_title
+from reconciler.decide.decisions import Decision, DesiredState, Ending, Notice, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.home import unknown_since
 from reconciler.model import (
@@ -22,7 +22,7 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.plan.filters import NO_FILTERS, Filters, kept_groups
-from reconciler.plan.model import QUERY_OF, Awake, KeptUp, Plan
+from reconciler.plan.model import QUERY_OF, Awake, Plan
 from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
@@ -65,7 +65,7 @@ def make_plan(
         places=_places(policies),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
-        kept_up=tuple(_kept_up(desired, filters, labels)),
+        kept_up=_kept_up(desired, filters, labels),
         without_workloads=_without_workloads(policies, desired, state),
         dropped=len(desired.decisions) - len(kept),
         revision=run.revision,
@@ -157,14 +157,14 @@ def _not_served(policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
 
 def _kept_up(
     desired: DesiredState, filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
-) -> Iterator[KeptUp]:
-    """Yield each workload that only time or a rollout keeps from being idled, and that the filters leave."""
-    found: dict[ObjectRef, KeptUp] = {}
-    for explanation in desired.explanations:
-        at = labels.get(explanation.ref, NOTHING)
-        if explanation.until is not None and filters.keep(explanation.policy, explanation.ref, at):
-            found[explanation.ref] = KeptUp(*explanation.until)
-    yield from found.values()
+) -> tuple[Ending, ...]:
+    """Return what ends last of each workload that only that keeps from being idled, and that the filters leave."""
+    found = {
+        one.ref: one.until
+        for one in desired.explanations
+        if one.until is not None and filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING))
+    }
+    return tuple(found.values())
 
 
 def _places(policies: PolicySet) -> dict[str, str]:

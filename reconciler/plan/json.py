@@ -9,11 +9,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from reconciler.decide.decisions import (
     Cause,
@@ -54,6 +55,7 @@ from reconciler.plan.order import numbered_actions
 from reconciler.untrusted_text import one_line
 
 T = TypeVar("T")
+Made = TypeVar("Made", bound=Struct)
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -132,8 +134,9 @@ def plan_document(plan: Plan) -> PlanDocument:
 
 
 def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
-    return PlanDocument(
-        **_alike(plan, _PLAN),
+    return _of(
+        plan,
+        PlanDocument,
         schema_version=PLAN_VERSION,
         kind="Plan",
         made_at=plan.made_at.astimezone(UTC),
@@ -161,28 +164,27 @@ def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
     return [change_document(action) for action in numbered_actions(decisions)]
 
 
-_TEXTS = ("key", "job", "verb", "group", "wake_tier", "event")
-_FLAGS = ("orphan", "idles", "known", "has_annotations", "has_labels", "wait_activator")
-_DECISION = (*_TEXTS, *_FLAGS, "downscale")
-_PLAN = ("run", "fleet", "revision", "source", "limits", "dropped")
-_OBJECT = ("group", "kind", "namespace", "name")
-_OVERRIDDEN = ("job", "policy", "desired", "winner")
-"""What each of these and its document say alike."""
+def _of(value: Struct, kind: type[Made], /, **fields: Any) -> Made:
+    """Return a `kind` with `fields`; what it has besides under a name that `value` has too is just the same."""
+    alike = _alike(type(value), kind, tuple(fields))
+    return kind(**{name: getattr(value, name) for name in alike}, **fields)
 
 
-def _alike(value: Struct, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in names}
+@cache
+def _alike(of: type[Struct], kind: type[Struct], without: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if name not in without and hasattr(of, name))
 
 
 def change_document(action: Action) -> ChangeDocument:
     """Return one action of a plan as the document that describes it."""
     decision, ref = action.decision, action.ref
-    return ChangeDocument(
-        **_alike(decision, _DECISION),
+    return _of(
+        decision,
+        ChangeDocument,
         id=action.id,
-        phase=decision.phase.name.lower(),  # type: ignore[arg-type]  # the names of Phase are the literals of PhaseName
+        phase=decision.phase.name.lower(),  # the names of Phase are the literals of PhaseName
         cluster=ref.cluster,
-        object=ObjectDocument(**_alike(ref, _OBJECT), api_version=decision.api_version, uid=decision.uid),
+        object=_of(ref, ObjectDocument, api_version=decision.api_version, uid=decision.uid),
         replicas=_replicas(decision),
         cause=_same(decision.cause, CauseDocument),
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
@@ -220,16 +222,11 @@ def _finite(victims: VictimForecast | None) -> VictimForecast | None:
 
 
 def _held_back(held: HeldBack) -> HeldBackDocument:
-    changes = _changes(held.decisions)
-    return HeldBackDocument(allow=held.policy, why=held.why, limits=held.limits, changes=changes)
+    return _of(held, HeldBackDocument, allow=held.policy, changes=_changes(held.decisions))
 
 
 def _overridden(lost: Overridden) -> OverriddenDocument:
-    return OverriddenDocument(
-        **_alike(lost.ref, ("cluster", *_OBJECT)),
-        **_alike(lost, (*_OVERRIDDEN, "why", "reason_code")),
-        reasons=_same(lost.reasons, list[ReasonDocument]),
-    )
+    return _of(lost, OverriddenDocument, **asdict(lost.ref), reasons=_same(lost.reasons, list[ReasonDocument]))
 
 
 def plan_from_dict(value: Any, *, where: str = "plan") -> Plan:
@@ -275,8 +272,9 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
     """
     for path, what in _misfits(document):
         raise PlanFileError(f"{where}: $.{path}{what}; plan again")
-    return Plan(
-        **_alike(document, (*_PLAN, "made_at", "clusters", "unknown")),
+    return _of(
+        document,
+        Plan,
         policy_digest=document.digests.policies,
         input_digest=document.digests.inputs,
         actions=_actions(document.actions),
@@ -349,10 +347,11 @@ def _decisions(changes: Sequence[ChangeDocument]) -> tuple[Decision, ...]:
 
 def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
     found = change.object
-    return Decision(
-        **_alike(change, _DECISION),
+    return _of(
+        change,
+        Decision,
         phase=Phase[change.phase.upper()],
-        ref=ObjectRef(change.cluster, found.namespace, found.kind, found.name, found.group),
+        ref=_of(found, ObjectRef, cluster=change.cluster),
         api_version=found.api_version,
         uid=found.uid,
         changes=tuple(
@@ -361,26 +360,14 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
         cause=_same(change.cause, Cause),
         order=tuple(change.order),
         needs=tuple(keys[need] for need in change.needs),
-        manifest=change.manifest,
         replicas_before=None if change.replicas is None else change.replicas.before,
         replicas_after=None if change.replicas is None else change.replicas.after,
-        victims=change.victims,
-        wait_ready=change.wait_ready,
     )
 
 
 def _held_actions(document: HeldBackDocument) -> HeldBack:
-    return HeldBack(
-        policy=document.allow,
-        why=document.why,
-        decisions=_decisions(document.changes),
-        limits=document.limits,
-    )
+    return _of(document, HeldBack, policy=document.allow, decisions=_decisions(document.changes))
 
 
 def _lost(document: OverriddenDocument) -> Overridden:
-    return Overridden(
-        **_alike(document, _OVERRIDDEN),
-        ref=ObjectRef(document.cluster, document.namespace, document.kind, document.name, document.group),
-        reasons=_same(document.reasons, Reasons),
-    )
+    return _of(document, Overridden, ref=_of(document, ObjectRef), reasons=_same(document.reasons, Reasons))

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from reconciler.decide.decisions import (
     Decision,
+    Ending,
     HeldBack,
     LimitUse,
     Notice,
@@ -65,16 +66,6 @@ class Awake(Struct, frozen=True):
     by: str = ""
 
 
-class KeptUp(Struct, frozen=True):
-    """A workload that only time or a rollout keeps from being idled: `by` what, as people call it, and when that ends.
-
-    `until` None: nobody knows, or not before the policies call it idle no longer.
-    """
-
-    by: str
-    until: datetime | None = None
-
-
 QUERY_OF = "/query of "
 """What stands in the name of an unknown query between its cluster and its policy."""
 
@@ -108,7 +99,7 @@ class Plan(Struct, frozen=True):
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history
-    kept_up: tuple[KeptUp, ...] = ()  # one for each workload that may be idled later
+    kept_up: tuple[Ending, ...] = ()  # one for each workload that only time or a rollout keeps from being idled
     without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read
     seen: tuple[SeenReplicas, ...] = ()  # of what a picker reviews, on each cluster that has one
     shard: str = ""  # which part of the Fleet was decided, "2/8"

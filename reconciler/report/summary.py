@@ -188,8 +188,8 @@ def _kept_up(plan: Plan) -> Iterator[str]:
     """Yield how many workloads only time or a rollout keeps from being idled, and how long: who has just made,
     changed or woken them wonders.
     """
-    for by in dict.fromkeys(kept.by for kept in plan.kept_up):
-        ends = [kept.until for kept in plan.kept_up if kept.by == by]
+    for by in dict.fromkeys(what for what, _ in plan.kept_up):
+        ends = [until for what, until in plan.kept_up if what == by]
         known = [end for end in ends if end is not None]
         if known:
             verb, longest = ("waits", "") if len(known) == 1 else ("wait", ", the last")

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import (
     Cause,
+    Ending,
     FieldChange,
     HeldBack,
     Notice,
@@ -26,7 +27,6 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code
-from reconciler.plan.model import KeptUp
 from reconciler.report.change_words import is_metadata, name_of, what_of
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
@@ -45,9 +45,9 @@ def text_of(plan, outcomes=None, **fields) -> str:
     return render_text(plan, outcomes, Style(**fields))
 
 
-def kept_up(by: str, *minutes: int) -> tuple[KeptUp, ...]:
+def kept_up(by: str, *minutes: int) -> tuple[Ending, ...]:
     """One workload for each of `minutes`, which `by` keeps up for that long."""
-    return tuple(KeptUp(by, NOW + timedelta(minutes=one)) for one in minutes)
+    return tuple((by, NOW + timedelta(minutes=one)) for one in minutes)
 
 
 def undecided(name: str, *why: Reason) -> Undecided:
@@ -193,7 +193,7 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             id="one is too young, and something is recorded",
         ),
         pytest.param(
-            a_plan(kept_up=(*kept_up("minAwake", 12), KeptUp("reconciler/awake-until"))),
+            a_plan(kept_up=(*kept_up("minAwake", 12), ("reconciler/awake-until", None))),
             "No changes. 1 workload waits for minAwake for another 12m. "
             "1 workload stays awake because of reconciler/awake-until.",
             id="woken a while ago, and scaled by hand",
