@@ -248,7 +248,7 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
     """
     scale, selectors = subject.scale, [policy.selector.workloads for policy in subject.verdict.policies]
-    for ref in (scale.runs.ref, scale.runs.ref if scale.hpa_field else scale.written.ref):
+    for ref in (scale.runs.ref, scale.written.ref if scale.hpa is None else scale.runs.ref):
         is_known = (ref.group, ref.kind) in SCALABLE_KINDS
         if not is_known and not any(names_kind(selector, ref.kind, ref.group) for selector in selectors):
             return ref
@@ -286,9 +286,9 @@ def _autoscaled(case: Conditions) -> Fact | None:
 
 def _horizontally(subject: Subject) -> Fact | None:
     """Return why its HorizontalPodAutoscaler has the say, None where it has not."""
-    if subject.scale.hpa_field == "Minimum":
+    if subject.lacks_zero:
         name, lift = f"HorizontalPodAutoscaler/{subject.ref.name}", field_is("idleReplicas", "at least 1")
-        return fact(ReasonCode.HPA_WITHOUT_ZERO, lift, autoscaler=name) if subject.lacks_zero else None
+        return fact(ReasonCode.HPA_WITHOUT_ZERO, lift, autoscaler=name)
     if subject.autoscaler is None:
         return None
     hpa, problem = f"HorizontalPodAutoscaler/{subject.autoscaler.hpa.ref.name}", subject.autoscaler.problem
@@ -315,8 +315,8 @@ def _at_idle_replicas(case: Conditions) -> Fact | None:
 
 def at_rest(subject: Subject, code: ReasonCode) -> Reason:
     """Return why what is down already is left alone: `code`, or that it is switched off, as it has no replicas then."""
-    switch = subject.scale.written.switch
-    if switch is not None and not subject.scale.hpa_field and subject.scale.replicas == 0:
+    switch = subject.scale.switch
+    if switch is not None and switch.is_off:
         code = ReasonCode.FINISHED if switch.finished else ReasonCode.SWITCHED_OFF
     return reason(code)
 
@@ -324,11 +324,11 @@ def at_rest(subject: Subject, code: ReasonCode) -> Reason:
 def more_replicas(subject: Subject) -> ChangeIf | None:
     """Return what lets `subject` be idled, which is down already; None for what has finished."""
     scale = subject.scale
-    if scale.written.switch is not None and not scale.hpa_field:
-        if scale.replicas > 0:
+    if scale.switch is not None:
+        if not scale.switch.is_off:
             return field_is("idleReplicas", "0")
-        return None if scale.written.switch.finished else change_if(ChangeIfCode.SWITCHED_ON)
-    if scale.hpa_field and scale.runs.spec_replicas > 0:
+        return None if scale.switch.finished else change_if(ChangeIfCode.SWITCHED_ON)
+    if scale.hpa is not None and scale.runs.spec_replicas > 0:
         return field_is("minReplicas", f"more than {subject.idle_replicas}")
     return change_if(ChangeIfCode.MORE_REPLICAS, replicas=subject.idle_replicas)
 

@@ -132,7 +132,7 @@ def _considered(choice: Choice, change: FindChange | None) -> Iterator[PolicyExp
         "idled_at": choice.record.idled_at if choice.record is not None and choice.subject.is_idle else None,
         "requests": subject.scale.runs.requests,
         "selected": False,
-        "written": choice.ref if subject.scale.is_paused_kind or subject.scale.hpa_field else None,
+        "written": choice.ref,
         "outranked": _outranked(verdict) if verdict.lost else (),
         "services": tuple([service.ref for service in subject.services if is_recorded(service)]),
     }
@@ -164,10 +164,10 @@ def _asleep(choice: Choice) -> int:
 def _of_autoscaler(choice: Choice) -> Reasons:
     """Return what an autoscaler that is changed in place of the workload does with it."""
     scale, record = choice.subject.scale, choice.record
-    if not scale.hpa_field:
+    if scale.hpa is None:
         return ()
     name = f"HorizontalPodAutoscaler/{choice.ref.name}"
-    if scale.hpa_field == "ScaleUp":
+    if scale.keeps_at_zero:
         kept = choice.stays_idle
         return (reason(ReasonCode.HPA_KEPT_AT_ZERO if kept else ReasonCode.HPA_AT_ZERO, autoscaler=name),)
     if record is None or not (choice.subject.is_idle and choice.stays_idle):
@@ -199,7 +199,7 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
 
 
 def _outcome(choice: Choice) -> str:
-    if choice.subject.scale.hpa_field == "Minimum" and choice.action in _OUTCOMES_OF_MINIMUM:
+    if choice.subject.scale.lowers_minimum and choice.action in _OUTCOMES_OF_MINIMUM:
         return _OUTCOMES_OF_MINIMUM[choice.action]
     is_taken = choice.state is IdleState.TAKEN_OVER
     if choice.action is not IdleAction.LEAVE and not (is_taken and choice.action is IdleAction.RELEASE):

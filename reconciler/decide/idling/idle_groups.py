@@ -81,7 +81,7 @@ def _spread(
         current = waiting.popleft()
         found = reasons[current]
         behind = (choices[ref] for ref in services[current].refs)
-        for choice in [one for one in behind if one.action in _GOES_IDLE and not one.subject.scale.hpa_field]:
+        for choice in [one for one in behind if one.action in _GOES_IDLE and one.subject.scale.stops]:
             choices[choice.ref] = choice.with_condition(name, found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))

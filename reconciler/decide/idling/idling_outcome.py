@@ -132,6 +132,6 @@ def claims(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, str]:
     for choice in choices.values():
         if choice.state is IdleState.UNREADABLE or choice.action in _CHANGED or choice.subject.is_idle:
             found[choice.ref] = owner_policy(choice)
-            if choice.subject.scale.hpa_field != "Minimum":
+            if not choice.subject.scale.lowers_minimum:
                 found[choice.subject.scale.runs.ref] = found[choice.ref]
     return {ref: found[ref] for ref in sorted(found)}

@@ -231,7 +231,7 @@ class _Observer:
     def _through_hpa(self, hpa: HorizontalPodAutoscaler, field: HpaField) -> Scale:
         written = as_workload(hpa, field)
         target = self._inventory.owners.by_name.get((hpa.ref.namespace, *hpa.target))
-        return Scale(written, target or written, field, hpa)
+        return Scale(written, target or written, hpa)
 
     def _recorded_autoscalers(self) -> Iterator[Scale]:
         """Yield the autoscalers with a record; where nobody knows whether the target is there, they stay."""
@@ -294,15 +294,14 @@ class _Observer:
         # Services that are only observed are no more than those that nobody selects.
         if verdict.won and not verdict.is_observed:
             services = tuple([replace(one, verdict=Verdict()) if one.verdict.is_observed else one for one in services])
-        is_own = scale.runs is scale.written or scale.hpa_field
-        on_target = None if is_own else self._readings.get(scale.runs.ref)
+        on_target = self._readings.get(scale.runs.ref) if scale.has_target else None
         is_shared = on_target is not None and self._recorded_scale(scale.runs).ref == scale.ref
         found = Subject(
             scale=scale,
             verdict=verdict,
             cluster=self._fleet_cluster,
             services=services,
-            reading=read_record(scale.written, self._fleets) if scale.hpa_field else self._readings.get(scale.ref),
+            reading=self._readings.get(scale.ref) if scale.hpa is None else read_record(scale.written, self._fleets),
             autoscaler=self._pinned(scale),
             rivals=self._autoscalers.rivals.get(key_of(scale.runs.ref), ()),
             keda_rivals=self._keda_rivals(scale),
@@ -334,7 +333,7 @@ class _Observer:
 
     def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)
-        if scale.hpa_field or key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
+        if scale.hpa is not None or key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
             return None
         return pinned_autoscaler(self._autoscalers.horizontal[key], self._fleets)
 

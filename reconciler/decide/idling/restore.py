@@ -282,7 +282,7 @@ def idle_workloads(
             known = found.get(asked.ref, IdleWorkload(asked))
             found[asked.ref] = IdleWorkload(asked, known.wakes | {choice.ref}, known.problem or _problem(choice, asked))
     # The target of a ScaledObject has its record too, and wakes with it.
-    with_another = {choice.subject.scale.runs.ref for choice in choices.values() if choice.subject.has_target}
+    with_another = {choice.subject.scale.runs.ref for choice in choices.values() if choice.subject.scale.has_target}
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [

@@ -199,7 +199,7 @@ class Choice(Struct, frozen=True):
     @property
     def stays_up(self) -> bool:
         """Whether it runs after this run, above the idleReplicas of the policy that idles it."""
-        if self.subject.scale.hpa_field == "Minimum":  # what it comes to is its autoscaler's
+        if self.subject.scale.lowers_minimum:  # what it comes to is its autoscaler's
             return True
         if self.stays_idle and self.state is not IdleState.TAKEN_OVER:
             return False
@@ -210,15 +210,14 @@ class Choice(Struct, frozen=True):
     def holds_others_up(self) -> bool:
         """Whether what goes idle together with it stays up because of it; not where it is only observed, too."""
         others_idle = self.action is IdleAction.OBSERVE and not self.subject.verdict.excluded
-        return self.stays_up and (not others_idle or bool(self.subject.scale.hpa_field))
+        return self.stays_up and not (others_idle and self.subject.scale.stops)
 
     @property
     def next_replicas(self) -> int:
         """The replicas it has after this run, where it is not idled: a wake restores its record."""
         if self.action is IdleAction.WAKE and self.record is not None:
             return wake_count(self, self.record)
-        scale = self.subject.scale
-        return scale.runs.spec_replicas if scale.hpa_field else scale.replicas
+        return self.subject.scale.runs.spec_replicas
 
     def _is_raised_from(self, replicas: int) -> bool:
         """Return whether its autoscaler raises it from there: to the minimum it has after this run, never from zero."""

@@ -116,7 +116,7 @@ def _is_stale(subject: Subject, record: Record) -> bool:
     woken = subject.awake_since
     if woken is not None and record.idled_at < woken:
         return True
-    if subject.scale.hpa_field:  # no Service ever lists it
+    if not subject.scale.stops:  # no Service ever lists it
         return False
     return not subject.listings and any(_would_list(service, subject, record) for service in subject.services)
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import PAUSED
-from reconciler.decide.autoscalers import HpaField, PinnedAutoscaler, scale_up_change
+from reconciler.decide.autoscalers import PinnedAutoscaler, scale_up_change
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.records import Evidence, Reading, Record, awake_since
 from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
@@ -61,14 +61,12 @@ text is true.
 
 
 class Scale(Struct, frozen=True):
-    """`written` is the object that is changed, `runs` the one whose pods it governs (a ScaledObject's target).
-
-    `hpa_field`: which field of `hpa`, its HorizontalPodAutoscaler, is changed in place of its replicas, "" for none.
+    """`written` is the object that is changed, `runs` the one whose pods it governs: the target of a ScaledObject, or
+    of `hpa`, the HorizontalPodAutoscaler that is changed in place of its target. None: none is.
     """
 
     written: Workload
     runs: Workload
-    hpa_field: HpaField = ""
     hpa: HorizontalPodAutoscaler | None = None
 
     @property
@@ -85,14 +83,39 @@ class Scale(Struct, frozen=True):
         return self.kind.scaled_by == "Pause"
 
     @property
+    def lowers_minimum(self) -> bool:
+        """Whether the minimum of its autoscaler is lowered: how many replicas that leaves nobody knows."""
+        return self.hpa is not None and self.written.switch is None
+
+    @property
+    def keeps_at_zero(self) -> bool:
+        """Whether its autoscaler, which scaled it to zero, is kept from scaling up: that is a switch."""
+        return self.hpa is not None and self.written.switch is not None
+
+    @property
+    def switch(self) -> Switch | None:
+        """What it is switched off by itself, None for nothing."""
+        return None if self.hpa is not None else self.written.switch
+
+    @property
+    def stops(self) -> bool:
+        """Whether its pods go where it is idled, so that its Services list it."""
+        return self.hpa is None
+
+    @property
     def counts(self) -> bool:
-        """Whether its replicas are what is changed; how many an autoscaler leaves nobody knows."""
-        return not (self.kind.is_switch or self.hpa_field)
+        """Whether its replicas are what is changed."""
+        return self.hpa is None and not self.kind.is_switch
 
     @property
     def replicas(self) -> int:
         """Replicas asked for now, or the minimum of its autoscaler; of a switch 0 while it is off, else 1."""
-        return self.written.spec_replicas if self.hpa_field else self.runs.spec_replicas
+        return self.runs.spec_replicas if self.hpa is None else self.written.spec_replicas
+
+    @property
+    def has_target(self) -> bool:
+        """Whether it is a ScaledObject, and what it scales was found."""
+        return self.hpa is None and self.runs is not self.written
 
     @property
     def paused_by(self) -> str:
@@ -105,7 +128,7 @@ class Scale(Struct, frozen=True):
     @property
     def is_scaled_meanwhile(self) -> bool:
         """Whether it runs, although its autoscaler scaled it to zero and is kept from scaling it up."""
-        return self.hpa_field == "ScaleUp" and self.written is not self.runs and self.runs.spec_replicas > 0
+        return self.keeps_at_zero and self.written is not self.runs and self.runs.spec_replicas > 0
 
     def is_at_or_below(self, count: int) -> bool:
         """Return whether it is at or below `count`, so that a scalable with a record is idle."""
@@ -116,26 +139,22 @@ class Scale(Struct, frozen=True):
 
     def change_to(self, count: int) -> FieldChange:
         """Return the change that idles it to `count`."""
-        path, switch = self.kind.replicas_path, self.written.switch
-        if switch is not None:
-            return self._switched(switch, switch.kind.off)
-        if self.is_paused_kind:
-            return FieldChange(path, self.written.annotations.get(path[-1]), str(count))
-        return replicas_change(self.written.replicas, count, self.written.replicas_path)
+        return self._change(count, str(count), self.kind.off)
 
     def change_back(self, count: int, record: Record) -> FieldChange:
         """Return the change that wakes it: to `count` replicas; a ScaledObject goes back to KEDA, a switch to what
         `record` says.
         """
-        path, switch = self.kind.replicas_path, self.written.switch
-        if switch is not None:
-            return self._switched(switch, record.value, has_map=record.has_map)
-        if self.is_paused_kind:
-            return FieldChange(path, self.written.annotations.get(path[-1]), None)
-        return replicas_change(self.written.replicas, count, self.written.replicas_path)
+        return self._change(count, None, record.value, has_map=record.has_map)
 
-    def _switched(self, switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
-        return switch_change(switch, after, has_map=has_map) if self.hpa is None else scale_up_change(self.hpa, after)
+    def _change(self, count: int, paused_at: str | None, switched: Scalar, *, has_map: bool = True) -> FieldChange:
+        path, switch = self.written.replicas_path, self.written.switch
+        if switch is not None:
+            return scale_up_change(self.hpa, switched) if self.hpa else switch_change(switch, switched, has_map=has_map)
+        if self.is_paused_kind:
+            path = self.kind.replicas_path
+            return FieldChange(path, self.written.annotations.get(path[-1]), paused_at)
+        return replicas_change(self.written.replicas, count, path)
 
     def unchanged(self) -> tuple[FieldChange, ...]:
         """Return the change that only tests that the scale is what was seen; none where it has no place any more."""
@@ -292,28 +311,23 @@ class Subject(Struct, frozen=True):
         return self.record is not None and self.scale.is_at_or_below(self.record.idled_to)
 
     @property
-    def has_target(self) -> bool:
-        """Whether it is a ScaledObject, and what it scales was found."""
-        return self.scale.runs is not self.scale.written and not self.scale.hpa_field
-
-    @property
     def idle_replicas(self) -> int:
         """At how many replicas it counts as idle by its policies."""
-        return 0 if self.scale.hpa_field == "ScaleUp" else self.verdict.idle_replicas
+        return 0 if self.scale.keeps_at_zero else self.verdict.idle_replicas
 
     @property
     def is_down(self) -> bool:
         """Whether it is at or below its idle replicas; what somebody scaled to zero needs no lower minimum, and at a
         minimum of 0 its autoscaler may scale it up.
         """
-        stopped = self.scale.hpa_field == "Minimum" and self.scale.runs.spec_replicas == 0
+        stopped = self.scale.lowers_minimum and self.scale.runs.spec_replicas == 0
         return stopped or self.scale.replicas <= self.idle_replicas
 
     @property
     def is_held_by_rivals(self) -> bool:
         """Whether it has several autoscalers, and more than one would scale up what is idle."""
         autoscaler, at = self.autoscaler, self.idle_replicas
-        if not self.rivals or self.scale.hpa_field:
+        if not self.rivals or self.scale.hpa is not None:
             return bool(self.rivals)
         everyone = (*self.rivals, *(() if autoscaler is None else (autoscaler.hpa,)))
         return at > 0 or any(hpa.minimum == 0 for hpa in everyone)
@@ -321,9 +335,8 @@ class Subject(Struct, frozen=True):
     @property
     def lacks_zero(self) -> bool:
         """Whether its autoscaler takes no minimum of 0, which is what its policies want."""
-        scale = self.scale
-        may_be = scale.hpa_field != "Minimum" or scale.hpa is None or scale.hpa.may_be_zero
-        return self.idle_replicas == 0 and not may_be
+        hpa = self.scale.hpa if self.scale.lowers_minimum else None
+        return hpa is not None and self.idle_replicas == 0 and not hpa.may_be_zero
 
     @property
     def ref(self) -> ObjectRef:
@@ -388,7 +401,7 @@ class Subject(Struct, frozen=True):
     def kept_by(self) -> tuple[Mapping[str, str], ...]:
         """The annotations that may keep it awake: an autoscaler is at times written in place of its workload."""
         written, runs = self.scale.written.annotations, self.scale.runs.annotations
-        if self.scale.hpa_field:
+        if self.scale.hpa is not None:
             return written, runs
         return (written,) if self.autoscaler is None else (written, self.autoscaler.hpa.annotations)
 

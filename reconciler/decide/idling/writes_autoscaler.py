@@ -207,7 +207,7 @@ def target_decision(choice: Choice, own: Decision | None, context: WriteContext)
     The record is written before the ScaledObject is paused, and taken off after it is unpaused.
     """
     subject, state = choice.subject, choice.state
-    if not subject.has_target or subject.target_is_idle:
+    if not subject.scale.has_target or subject.target_is_idle:
         return None
     if choice.action in UNTOUCHED or state in (*NOT_OURS, IdleState.UNREADABLE):
         return None

@@ -123,14 +123,14 @@ def _service_choices(
 ) -> ServiceChoices:
     listed = {target.ref(service.ref): target for target in _listed(service)}
     adds = service.is_selected and service.ref not in context.running
-    listing = [choice for choice in choices if choice.ref in listed or (adds and not choice.subject.scale.hpa_field)]
-    idled = [choice for choice in choices if choice.action is IdleAction.IDLE and not choice.subject.scale.hpa_field]
+    listing = [choice for choice in choices if choice.ref in listed or (adds and choice.subject.scale.stops)]
+    idled = [choice for choice in choices if choice.action is IdleAction.IDLE and choice.subject.scale.stops]
     up = [choice for choice in choices if choice.action in _UP_NOW and choice.ref in listed]
     after = [(choice.ref, record_after(choice, context)) for choice in listing]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.
-    known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.has_target} - {
+    known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.scale.has_target} - {
         choice.ref for choice in choices
     }
     kept = tuple(

@@ -80,8 +80,8 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
     names = {policy.name for policy in verdict.policies}
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
     decided = not (verdict.is_observed or verdict.equal_policies or is_restricted or subject.lacks_zero)
-    if subject.scale.hpa_field or subject.autoscaler is not None:  # in another way it is idled once it was woken
-        decided &= verdict.lowers_minimum is (subject.scale.hpa_field == "Minimum")
+    if subject.scale.hpa is not None or subject.autoscaler is not None:  # in another way it is idled once it was woken
+        decided &= verdict.lowers_minimum is subject.scale.lowers_minimum
     return replace(
         record,
         idled_to=subject.idle_replicas if decided else record.idled_to,
@@ -223,7 +223,7 @@ def _undo_reason(choice: Choice, undo: Undo) -> Reason:
     autoscaler = choice.subject.pinned
     if choice.subject.scale.is_scaled_meanwhile:
         return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.runs.spec_replicas, by=undo.by)
-    if choice.subject.scale.hpa_field:
+    if choice.subject.scale.hpa is not None:
         name = f"HorizontalPodAutoscaler/{choice.ref.name}"
         return reason(ReasonCode.HPA_CHANGED_BY, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)
     if undo.autoscaler and autoscaler is not None:
