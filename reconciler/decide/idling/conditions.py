@@ -33,7 +33,7 @@ from reconciler.policy.types import IdlingPolicy, Writes
 from reconciler.workload_kinds import SCALABLE_KINDS
 
 
-class Conditions:
+class IdlingConditions:
     """The conditions that `subject` meets: `name in conditions`. Each is looked at when a rule asks for it, once."""
 
     __slots__ = ("_known", "guards", "now", "subject")
@@ -69,15 +69,15 @@ class Conditions:
                 return False
         return True
 
-    def adding(self, name: IdlingCondition, found: Fact) -> Conditions:
+    def adding(self, name: IdlingCondition, found: Fact) -> IdlingConditions:
         """Return the conditions with `name` among them, because of `found`."""
-        return Conditions(self.subject, self.guards, self.now, {**self._known, name: found})
+        return IdlingConditions(self.subject, self.guards, self.now, {**self._known, name: found})
 
 
 # What wakes what is idle, or idles it again.
 
 
-def _requested(case: Conditions) -> Fact | None:
+def _requested(case: IdlingConditions) -> Fact | None:
     request = counting_request(case.subject, case.now)
     if request is None:
         return None
@@ -88,7 +88,7 @@ def _requested(case: Conditions) -> Fact | None:
 UNCONTESTED = change_if(ChangeIfCode.UNCONTESTED)
 
 
-def _excluded(case: Conditions) -> Fact | None:
+def _excluded(case: IdlingConditions) -> Fact | None:
     """Every exclusion ends it together; the object that has one is named where it is not the one in question."""
     subject = case.subject
     if subject.verdict.without_policies:
@@ -106,7 +106,7 @@ def _excluded(case: Conditions) -> Fact | None:
     return fact(ReasonCode.CONTESTED, lift, by="" if contest is None else contest.by)
 
 
-def _due(case: Conditions) -> Fact | None:
+def _due(case: IdlingConditions) -> Fact | None:
     record = case.subject.record
     due = None if record is None or case.subject.verdict.wakes_on_requests_only else record.wake_due
     if due is None or due > case.now or not case.subject.is_at_idled_count:
@@ -114,17 +114,17 @@ def _due(case: Conditions) -> Fact | None:
     return fact(ReasonCode.WAKE_DUE, due=due)
 
 
-def _production_due(case: Conditions) -> Fact | None:
+def _production_due(case: IdlingConditions) -> Fact | None:
     """Return that it is due, where none of its policies may idle it again, whatever their criteria say."""
     return _due(case) if case.subject.left_out_by else None
 
 
-def _busy(case: Conditions) -> Fact | None:
+def _busy(case: IdlingConditions) -> Fact | None:
     busy = case.subject.verdict.busy
     return Fact(busy[0].reasons, lambda: all_known(said.change_if(NOT_BUSY) for said in busy)) if busy else None
 
 
-def _wake_when(case: Conditions) -> Fact | None:
+def _wake_when(case: IdlingConditions) -> Fact | None:
     verdict, waking = case.subject.verdict, case.subject.verdict.wake_when
     return None if waking is None else Fact(waking.wake_when.reasons, partial(_wake_when_ends, verdict, wakes=True))
 
@@ -138,7 +138,7 @@ def _wake_when_ends(verdict: Verdict, *, wakes: bool) -> ChangeIf | None:
     return all_known(change_if(code, field="wakeWhen", **bounds) for code, found in codes for bounds in found)
 
 
-def _idle_replicas(case: Conditions) -> Fact | None:
+def _idle_replicas(case: IdlingConditions) -> Fact | None:
     idle_replicas, record = case.subject.idle_replicas, case.subject.record
     if record is None or idle_replicas < record.replicas:
         return None
@@ -147,7 +147,7 @@ def _idle_replicas(case: Conditions) -> Fact | None:
     return fact(code, lift, idleReplicas=idle_replicas, replicas=record.replicas)
 
 
-def _guarded(case: Conditions) -> Fact | None:
+def _guarded(case: IdlingConditions) -> Fact | None:
     guard, record = case.guards.of(case.subject.ref.namespace), case.subject.record
     if record is None or not guard.holds(record.policy, record.orphaned_since, case.now):
         return None
@@ -156,12 +156,12 @@ def _guarded(case: Conditions) -> Fact | None:
     return Fact((case.guards.together.reason,), lift, until)
 
 
-def _protected(case: Conditions) -> Fact | None:
+def _protected(case: IdlingConditions) -> Fact | None:
     why = case.subject.protected
     return None if why is None else Fact((why,), change_if(ChangeIfCode.UNPROTECTED))
 
 
-def _bounds(case: Conditions) -> Fact | None:
+def _bounds(case: IdlingConditions) -> Fact | None:
     """Return that a wake would not last: another Fleet than the one that idled it holds its autoscaler."""
     autoscaler = case.subject.pinned
     if autoscaler is None or not autoscaler.holder or not autoscaler.gets_back:
@@ -171,7 +171,7 @@ def _bounds(case: Conditions) -> Fact | None:
     return fact(ReasonCode.HPA_PINNED_BY_FLEET, lift, fleet=autoscaler.holder, autoscaler=name)
 
 
-def _insists(case: Conditions) -> Fact | None:
+def _insists(case: IdlingConditions) -> Fact | None:
     """Return that what a tool scaled up is idled again.
 
     None where a person did, where a policy yields, or where somebody put the bounds of its autoscaler back: that raises
@@ -188,7 +188,7 @@ def _insists(case: Conditions) -> Fact | None:
     return fact(ReasonCode.INSISTED, lift, by=undo.by, replicas=subject.scale.replicas)
 
 
-def _read_only(case: Conditions) -> Fact | None:
+def _read_only(case: IdlingConditions) -> Fact | None:
     return Fact(()) if case.subject.cluster.writes is Writes.NOTHING else None
 
 
@@ -197,23 +197,23 @@ def _read_only(case: Conditions) -> Fact | None:
 _OUR_NAME = ("app.kubernetes.io/name", "reconciler")
 
 
-def _production(case: Conditions) -> Fact | None:
+def _production(case: IdlingConditions) -> Fact | None:
     policies = case.subject.left_out_by
     return left_out(case.subject.production, policies) if policies else None
 
 
-def _restricted(case: Conditions) -> Fact | None:
+def _restricted(case: IdlingConditions) -> Fact | None:
     return restriction(case.subject.cluster, case.subject.ref.namespace)
 
 
-def _equal_priorities(case: Conditions) -> Fact | None:
+def _equal_priorities(case: IdlingConditions) -> Fact | None:
     policies = case.subject.verdict.equal_policies
     if not policies:
         return None
     return fact(ReasonCode.EQUAL_PRIORITIES, change_if(ChangeIfCode.DIFFERENT_PRIORITIES), policies=policies)
 
 
-def _unreadable(case: Conditions) -> Fact | None:
+def _unreadable(case: IdlingConditions) -> Fact | None:
     unknown = case.subject.unknown
     if unknown and unknown == case.subject.scale.written.no_place:
         return fact(ReasonCode.NOT_SCALABLE, change_if(ChangeIfCode.MANIFEST_CORRECTED), problem=unknown)
@@ -233,7 +233,7 @@ def _unreadable(case: Conditions) -> Fact | None:
     return None
 
 
-def _custom_kind(case: Conditions) -> Fact | None:
+def _custom_kind(case: IdlingConditions) -> Fact | None:
     ref = unnamed_kind(case.subject)
     if ref is None:
         return None
@@ -260,11 +260,11 @@ def kind_selector(ref: ObjectRef) -> str:
     return f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
 
 
-def _itself(case: Conditions) -> Fact | None:
+def _itself(case: IdlingConditions) -> Fact | None:
     return fact(ReasonCode.RECONCILER_ITSELF) if _OUR_NAME in case.subject.scale.runs.labels.items() else None
 
 
-def _autoscaled(case: Conditions) -> Fact | None:
+def _autoscaled(case: IdlingConditions) -> Fact | None:
     subject, policies = case.subject, case.subject.verdict.policies
     if subject.controller:
         return fact(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
@@ -307,7 +307,7 @@ def _names(autoscalers: Iterable[HorizontalPodAutoscaler | Workload]) -> list[st
     return sorted(f"{one.ref.kind}/{one.ref.name}" for one in autoscalers)
 
 
-def _at_idle_replicas(case: Conditions) -> Fact | None:
+def _at_idle_replicas(case: IdlingConditions) -> Fact | None:
     subject = case.subject
     is_down = subject.target_is_idle or subject.is_down
     return Fact((at_rest(subject, ReasonCode.AT_IDLE_REPLICAS),), more_replicas(subject)) if is_down else None
@@ -333,7 +333,7 @@ def more_replicas(subject: Subject) -> ChangeIf | None:
     return change_if(ChangeIfCode.MORE_REPLICAS, replicas=subject.idle_replicas)
 
 
-def _time_unreadable(case: Conditions) -> Fact | None:
+def _time_unreadable(case: IdlingConditions) -> Fact | None:
     annotations = case.subject.scale.written.annotations
     for key in (AWAKE_SINCE, AWAKE_UNTIL):
         if key in annotations and read_time(annotations.get(key)) is None:
@@ -342,12 +342,12 @@ def _time_unreadable(case: Conditions) -> Fact | None:
     return None
 
 
-def _latest(case: Conditions, annotation: str) -> datetime | None:
+def _latest(case: IdlingConditions, annotation: str) -> datetime | None:
     times = (read_time(annotations.get(annotation)) for annotations in case.subject.kept_by)
     return max((at for at in times if at is not None), default=None)
 
 
-def _min_awake(case: Conditions) -> Fact | None:
+def _min_awake(case: IdlingConditions) -> Fact | None:
     since, least = _latest(case, AWAKE_SINCE), case.subject.verdict.min_awake
     if since is None or (since < case.now and since + least <= case.now):
         return None
@@ -355,15 +355,16 @@ def _min_awake(case: Conditions) -> Fact | None:
     return Fact((why,), until=since + least)
 
 
-def _kept_awake(case: Conditions) -> Fact | None:
+def _kept_awake(case: IdlingConditions) -> Fact | None:
     until = _latest(case, AWAKE_UNTIL)
     if until is None or until <= case.now:
         return None
     return Fact((reason(ReasonCode.KEPT_AWAKE, until=until),), after(until, AWAKE_UNTIL), until)
 
 
-def _min_age(case: Conditions) -> Fact | None:
-    scale, least = case.subject.scale, case.subject.verdict.min_age
+def _min_age(case: IdlingConditions) -> Fact | None:
+    scale, policies = case.subject.scale, case.subject.verdict.policies
+    least = max((policy.min_age for policy in policies), default=timedelta())
     times = (scale.written.created_at, scale.runs.created_at)
     created = max((at for at in times if at is not None), default=None)
     if created is None or created + least <= case.now:
@@ -372,49 +373,56 @@ def _min_age(case: Conditions) -> Fact | None:
     return Fact((why,), until=created + least)
 
 
-def _terminating(case: Conditions) -> Fact | None:
+def _terminating(case: IdlingConditions) -> Fact | None:
     scale = case.subject.scale
     return fact(ReasonCode.TERMINATING) if scale.written.terminating or scale.runs.terminating else None
 
 
-def _rollout(case: Conditions) -> Fact | None:
+def _rollout(case: IdlingConditions) -> Fact | None:
     is_rolling = in_rollout(case.subject.scale.runs)
     return fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS)) if is_rolling else None
 
 
-def _may_wake(case: Conditions) -> Fact | None:
+def _may_wake(case: IdlingConditions) -> Fact | None:
     found = case.subject.verdict.wake_when_blocker
     return None if found is None else Fact(found.reasons, partial(_wake_when_ends, case.subject.verdict, wakes=False))
 
 
-def _observed(case: Conditions) -> Fact | None:
+def _observed(case: IdlingConditions) -> Fact | None:
     verdict = case.subject.verdict
     return Fact(verdict.reasons, partial(verdict.change_if, NOT_IDLE)) if verdict.is_observed else None
 
 
+_Check = Callable[[IdlingConditions], Fact | None]
+_NOT_UP = False
+
+
 class IdlingCondition(StrEnum):
-    """A condition, and what looks for it; None: its neighbours say it."""
+    """A condition, and what looks for it; None: its neighbours say it. `keeps_up`: it keeps up what the policies call
+    idle, and of several the first is the reason.
+    """
 
-    check: Callable[[Conditions], Fact | None] | None
+    check: _Check | None
+    keeps_up: bool
 
-    def __new__(cls, name: str, check: Callable[[Conditions], Fact | None] | None = None) -> IdlingCondition:
+    def __new__(cls, name: str, check: _Check | None = None, keeps_up: bool = True) -> IdlingCondition:
         member = str.__new__(cls, name)
         member._value_ = name
-        member.check = check
+        member.check, member.keeps_up = check, keeps_up
         return member
 
     # what becomes of what is idle, or of what is not ours
-    DUE = "due", _due  # its wake-due has passed
-    PRODUCTION_DUE = "production due", _production_due  # the same, of production that its policies leave out
-    BUSY = "busy", _busy  # a policy that wakes automatically calls it busy
-    IDLE_REPLICAS = "idle replicas", _idle_replicas  # idleReplicas is at or above what it had
-    GUARDED = "guarded", _guarded  # its policy was removed, and so are too many others
-    PROTECTED = "protected", _protected  # its namespace is one that the Fleet protects
-    BOUNDS = "bounds", _bounds  # another Fleet than the one that idled it holds its autoscaler at idleReplicas
-    INSISTS = "insists", _insists  # its policy idles again what another tool scales up
-    READ_ONLY = "read-only", _read_only  # nothing may be written on its cluster
+    DUE = "due", _due, _NOT_UP  # its wake-due has passed
+    PRODUCTION_DUE = "production due", _production_due, _NOT_UP  # the same, of production that its policies leave out
+    BUSY = "busy", _busy, _NOT_UP  # a policy that wakes automatically calls it busy
+    IDLE_REPLICAS = "idle replicas", _idle_replicas, _NOT_UP  # idleReplicas is at or above what it had
+    GUARDED = "guarded", _guarded, _NOT_UP  # its policy was removed, and so are too many others
+    PROTECTED = "protected", _protected, _NOT_UP  # its namespace is one that the Fleet protects
+    BOUNDS = "bounds", _bounds, _NOT_UP  # another Fleet than the one that idled it holds its autoscaler at idleReplicas
+    INSISTS = "insists", _insists, _NOT_UP  # its policy idles again what another tool scales up
+    READ_ONLY = "read-only", _read_only, _NOT_UP  # nothing may be written on its cluster
 
-    # what keeps up what its policies call idle: of several the first is the reason
+    # what keeps up what its policies call idle
     PRODUCTION = "production", _production  # it is production, and one of its policies does not say production: true
     REQUESTED = "requested", _requested  # somebody asked for it since it was idled
     EXCLUDED = "excluded", _excluded  # it, its Service, its namespace or its cluster opts out, or it is contested
@@ -439,12 +447,15 @@ class IdlingCondition(StrEnum):
     SERVICE_RUNS = "Service runs"  # something else behind one of its Services stays up
     PODS_UNREAD = "pods unread"  # the pods behind one of its Services were not read yet
 
-    OBSERVED = "observed", _observed  # a policy that only observes has a say, here or for what goes idle with it
+    OBSERVED = (
+        "observed",
+        _observed,
+        _NOT_UP,
+    )  # a policy that only observes has a say, also about what goes idle with it
 
 
-_ALL = tuple(IdlingCondition)
-KEEP_UP = _ALL[_ALL.index(IdlingCondition.PRODUCTION) : _ALL.index(IdlingCondition.OBSERVED)]
-"""What keeps up what the criteria call idle; of several the first is the reason."""
+KEEP_UP = tuple(name for name in IdlingCondition if name.keeps_up)
+"""What keeps up what the criteria call idle, in the order in which it is the reason."""
 
 
 class TimedCondition(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.facts import Fact
-from reconciler.decide.idling.conditions import KEEP_UP, Conditions, IdlingCondition, at_rest
+from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions, at_rest
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
@@ -49,14 +49,14 @@ class Rule(Struct, frozen=True):
     without: tuple[IdlingCondition, ...] = ()
     why: ReasonCode | None = None
 
-    def holds(self, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]) -> bool:
+    def holds(self, result: CriterionResult, conditions: IdlingConditions | Set[IdlingCondition]) -> bool:
         """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
         if result not in self.results:
             return False
         is_met = not self.conditions or self.because(conditions) is not None
         return is_met and conditions.isdisjoint(self.without)
 
-    def because(self, conditions: Conditions | Set[IdlingCondition]) -> IdlingCondition | None:
+    def because(self, conditions: IdlingConditions | Set[IdlingCondition]) -> IdlingCondition | None:
         """Return the condition that is the reason, None where it is another one."""
         return next(filter(conditions.__contains__, self.conditions), None)
 
@@ -127,7 +127,7 @@ _ON_READ_ONLY = {
 
 
 def choose(
-    state: IdleState, result: CriterionResult, conditions: Conditions | Set[IdlingCondition]
+    state: IdleState, result: CriterionResult, conditions: IdlingConditions | Set[IdlingCondition]
 ) -> tuple[Rule, IdleAction, IdlingCondition | None]:
     """Return the first rule that holds, the action, and the condition that is the reason, None where it is another one.
 
@@ -150,7 +150,7 @@ class Choice(Struct, frozen=True):
     """
 
     subject: Subject
-    conditions: Conditions
+    conditions: IdlingConditions
     action: IdleAction
     own_reasons: Reasons = ()
     because: IdlingCondition | None = None
@@ -238,10 +238,10 @@ class Choice(Struct, frozen=True):
 
 def choice_of(subject: Subject, guards: FleetGuards, now: datetime) -> Choice:
     """Return the choice for `subject` by itself, without its neighbours behind a Service or on other clusters."""
-    return _chosen(Conditions(subject, guards, now))
+    return _chosen(IdlingConditions(subject, guards, now))
 
 
-def _chosen(conditions: Conditions) -> Choice:
+def _chosen(conditions: IdlingConditions) -> Choice:
     subject, record = conditions.subject, conditions.subject.record
     rule, action, name = choose(subject.state, subject.verdict.result, conditions)
     because = None if name is None else conditions.get(name)

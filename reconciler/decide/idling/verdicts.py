@@ -375,10 +375,6 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return "LowerMinimum" in said and "Leave" not in said
 
     @cached_property
-    def min_age(self) -> timedelta:
-        return max((verdict.policy.min_age for verdict in self.won), default=timedelta(0))
-
-    @cached_property
     def min_awake(self) -> timedelta:
         return max((verdict.policy.min_awake for verdict in self.won), default=MIN_AWAKE_BY_DEFAULT)
 

@@ -123,12 +123,6 @@ class TestBids:
                 id="the highest floor",
             ),
             pytest.param(
-                lambda verdict: verdict.min_age,
-                (verdict_of(min_age=HOUR), verdict_of("b", min_age=2 * HOUR)),
-                2 * HOUR,
-                id="longest minAge",
-            ),
-            pytest.param(
                 lambda verdict: verdict.min_awake,
                 (verdict_of(min_awake=3 * HOUR), verdict_of("b", min_awake=HOUR)),
                 3 * HOUR,
@@ -157,13 +151,7 @@ class TestBids:
 
     def test_without_any(self):
         none = Verdict()
-        assert (none.until, none.policy, none.idle_replicas, none.min_age, none.window_end(NIGHT)) == (
-            None,
-            None,
-            0,
-            timedelta(0),
-            None,
-        )
+        assert (none.until, none.policy, none.idle_replicas, none.window_end(NIGHT)) == (None, None, 0, None)
         assert none.min_awake == MIN_AWAKE_BY_DEFAULT == 2 * HOUR
 
 
@@ -194,6 +182,15 @@ class TestOneServiceOfTwoWorkloads:
         run_in(world, of_owner("all"))
         run_in(world, of_owner("b"), of_owner("a"))
         assert world.objects[self.fronts].annotations["reconciler/owner"] == "production/IdlingPolicy/a"
+
+
+@pytest.mark.parametrize("ages", [(1, 3), (3, 1)])
+def test_the_longest_min_age_counts(ages):
+    services = [a_service(name, selector={"app": "web"}, labels={"owner": name}) for name in "ab"]
+    policies = [of_owner(name, min_age=hours * HOUR) for name, hours in zip("ab", ages, strict=True)]
+    web = a_workload(created_at=NIGHT - 2 * HOUR)
+    outcome = decided(a_state(a_cluster(services=tuple(services), workloads=(web,))), *policies)
+    assert why_of(outcome) == "created at 2026-11-20T20:00:00Z, younger than minAge of 3h"
 
 
 THEN = "2026-11-19T20:00:00Z"
