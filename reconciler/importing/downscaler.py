@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from reconciler.importing.downscaler_flags import controller_of
 from reconciler.importing.manifests import Imported, Loss, Manifest, policy_name
@@ -30,7 +30,7 @@ from reconciler.importing.periods import (
     paired,
     parse_periods,
 )
-from reconciler.policy.kinds.fields import MOST_DURATION, parse_duration, spelt_duration
+from reconciler.policy.kinds.fields import MOST_DURATION, Labels, parse_duration, spelt_duration
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 
 PREFIX = "downscaler/"
@@ -175,9 +175,8 @@ class _DownscalerImport:
                 self._observed.append(self._lose_flag(flag, words))
         narrowed: dict[str, Any] = {}
         labels = controller.listed("matching-labels")
-        if len(labels) == 1 and re.fullmatch(r"[\w./-]+=[\w.-]+", labels[0], re.ASCII):
-            key, _, value = labels[0].partition("=")
-            narrowed["matchLabels"] = {key: value}
+        if len(labels) == 1 and (label := _label_in(labels[0])):
+            narrowed["matchLabels"] = label
         elif labels:
             self._observed.append(self._lose_flag("matching-labels", f'"{",".join(labels)}": {_WIDER}'))
         names = self._globs("exclude-deployments")
@@ -356,6 +355,15 @@ class _DownscalerImport:
                 self._gathering.lose(manifest, key, _WITHOUT_COUNTERPART[name])
             if self._go and key == f"{PREFIX}exclude" and value.lower() not in ("true", "false", "always", "never"):
                 self._gathering.lose(manifest, key, "is read as a whole: it is excluded at all times")
+
+
+def _label_in(text: str) -> Mapping[str, str]:
+    """Return the label that `text` stands for, none where it is a regular expression."""
+    key, _, value = text.partition("=")
+    try:
+        return convert({key: value}, Labels) if value else {}
+    except ValidationError:
+        return {}
 
 
 def _closest(scopes: Sequence[Scope], keys: Iterable[str]) -> Mapping[str, str]:

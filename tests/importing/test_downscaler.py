@@ -131,7 +131,13 @@ def test_a_tool_that_scales_nothing_that_is_scaled_here_has_no_policies(tmp_path
 
 
 @pytest.mark.parametrize(
-    "flag", ["--exclude-namespaces=(dev|test)-[0-9]+", "--matching-labels=team=a,team=b", "--explicit-include"]
+    "flag",
+    [
+        "--exclude-namespaces=(dev|test)-[0-9]+",
+        "--explicit-include",
+        "--matching-labels=team=a,team=b",
+        "--matching-labels=team=a.",
+    ],
 )
 def test_policies_that_would_select_more_only_observe(tmp_path, flag):
     specs, said = imported(tmp_path, "kube-downscaler", controller("--default-uptime=" + UP, flag))
