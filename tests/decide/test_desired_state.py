@@ -18,9 +18,10 @@ from reconciler.decide.annotations import (
     WAKE_DUE,
     format_time,
 )
-from reconciler.decide.decide import decide, placed_workloads, urgent
+from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
+from reconciler.decide.placement.ownership import placed_workloads
 from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector
 from tests.builders import (
@@ -65,7 +66,7 @@ class TestTenantsWithOneNamespaceInDifferentClusters:
     )
 
     def test_what_is_theirs_is_not_claimed(self):
-        claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(self.placed,)))
+        claimed = placed_workloads(a_policy_set(a_fleet("east", "west"), federated=(self.placed,)), self.state)
         assert [ref.cluster for ref in claimed] == ["east"]
 
     theirs = a_workload("web", replicas=6, cluster="west")

@@ -11,14 +11,16 @@ from reconciler.decide.annotations import (
     PLACED,
     POLICY_DIGEST,
     capacity_owner,
+    fleet_names,
     placement_owner,
     read_placed,
 )
 from reconciler.decide.facts import Fact, fact
 from reconciler.decide.placement.local_replica_sets import label_of
 from reconciler.decide.reasons import ReasonCode
-from reconciler.model import Workload
-from reconciler.policy.types import FederatedReplicaSet
+from reconciler.decide.selectors import local_ref
+from reconciler.model import ObjectRef, ObservedState, Workload
+from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
 
 def owner_of(workload: Workload) -> tuple[str, str] | None:
@@ -62,3 +64,24 @@ def why_not_placed(workload: Workload, federated: FederatedReplicaSet, fleets: f
     if placement_owner(workload.annotations) is not None:
         return fact(ReasonCode.OWNED_BY, owner=workload.annotations[OWNER])
     return fact(ReasonCode.NOT_MANAGED) if federated.on_conflict == "Abort" else None
+
+
+def placed_workloads(policies: PolicySet, state: ObservedState) -> dict[ObjectRef, str]:
+    """Return the policy's name for every workload that placement decides, on every cluster of the Fleet; without what
+    it leaves as it is in `state`.
+    """
+    fleets = fleet_names(policies.fleet)
+    refs = {
+        local_ref(federated, cluster.name): federated
+        for federated in policies.federated
+        for cluster in policies.fleet.clusters
+        if federated.is_on(cluster.name)
+    }
+    unnamed = {ref for ref, federated in refs.items() if federated.preference(ref.cluster) is None}
+    left = {
+        workload.ref
+        for cluster in (state.clusters.values() if unnamed else ())
+        for workload in cluster.workloads
+        if workload.ref in unnamed and not is_about(refs[workload.ref], cluster.name, workload, fleets)
+    }
+    return {ref: federated.name for ref, federated in refs.items() if ref not in left}
