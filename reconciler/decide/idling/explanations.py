@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from itertools import chain
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -121,31 +120,31 @@ def idling_explanations(
 
 def _considered(choice: Choice, change: FindChange | None) -> Iterator[PolicyExplanation]:
     subject, verdict, of_autoscaler = choice.subject, choice.subject.verdict, _of_autoscaler(choice)
-    whole: dict[str, Any] = {
-        "ref": subject.scale.runs.ref,
-        "job": "idling",
-        "outcome": _outcome(choice),
-        "change": change,
-        "until": kept_up_until(choice),
-        "idled": (choice.ref, idled_by(choice)) if choice.subject.is_idle else None,
-        "asleep": _asleep(choice),
-        "idled_at": choice.record.idled_at if choice.record is not None and choice.subject.is_idle else None,
-        "requests": subject.scale.runs.requests,
-        "selected": False,
-        "written": choice.ref,
-        "outranked": _outranked(verdict) if verdict.lost else (),
-        "services": tuple([service.ref for service in subject.services if is_recorded(service)]),
-    }
+    whole = PolicyExplanation(
+        subject.scale.runs.ref,
+        "idling",
+        owner_policy(choice),
+        _outcome(choice),
+        choice.reasons + of_autoscaler,
+        change=change,
+        until=kept_up_until(choice),
+        idled=(choice.ref, idled_by(choice)) if subject.is_idle else None,
+        asleep=_asleep(choice),
+        idled_at=choice.record.idled_at if choice.record is not None and subject.is_idle else None,
+        requests=subject.scale.runs.requests,
+        selected=False,
+        written=choice.ref,
+        outranked=_outranked(verdict) if verdict.lost else (),
+        services=tuple([service.ref for service in subject.services if is_recorded(service)]),
+    )
     for name in dict.fromkeys([own.policy.name for own in verdict.won]):
-        selected = name not in subject.left_out_by
-        of_policy = {"reasons": _reasons_under(choice, name) + of_autoscaler, "selected": selected}
-        yield PolicyExplanation(
-            policy=name, selected_by=_selected_by(subject, name) if selected else (), **(whole | of_policy)
-        )
+        reasons, selected = _reasons_under(choice, name) + of_autoscaler, name not in subject.left_out_by
+        by = _selected_by(subject, name) if selected else ()
+        yield replace(whole, policy=name, reasons=reasons, selected=selected, selected_by=by)
     for why in verdict.excluded:
-        yield PolicyExplanation(policy=why.values["policy"], reasons=(why,), **(whole | {"idled": None}))
-    if not verdict.won and (whole["idled"] or not verdict.excluded):
-        yield PolicyExplanation(policy=owner_policy(choice), reasons=choice.reasons + of_autoscaler, **whole)
+        yield replace(whole, policy=why.values["policy"], reasons=(why,), idled=None)
+    if not verdict.won and (whole.idled or not verdict.excluded):
+        yield whole
 
 
 def _outranked(verdict: Verdict) -> tuple[str, ...]:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
-from reconciler.decide.decisions import Cause, Decision, Phase, Verb, group_name
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, group_name
 from reconciler.decide.idling.idle_groups import groups_of
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, record_annotations
@@ -151,25 +150,23 @@ def decision_on(
     verb: Verb,
     cause: Cause,
     group: str,
-    **fields: Any,
+    changes: tuple[FieldChange, ...] = (),
 ) -> Decision:
-    """Return a repair of `written`, which has no changes yet; `fields` are in place of what it has otherwise."""
-    repair: dict[str, Any] = {
-        "key": decision_key(verb, written.ref),
-        "job": "idling",
-        "verb": verb,
-        "phase": Phase.REPAIR,
-        "ref": written.ref,
-        "api_version": "v1" if isinstance(written, Service | Endpoints) else written.api_version,
-        "uid": written.uid,
-        "changes": (),
-        "cause": cause,
-        "group": group,
-        "has_annotations": written.has_annotations,
-        "has_labels": written.has_labels if isinstance(written, Workload) else True,
-    }
-    repair.update(fields)
-    return Decision(**repair)
+    """Return the decision of idling that does `verb` to `written`, as a repair."""
+    return Decision(
+        key=decision_key(verb, written.ref),
+        job="idling",
+        verb=verb,
+        phase=Phase.REPAIR,
+        ref=written.ref,
+        api_version="v1" if isinstance(written, Service | Endpoints) else written.api_version,
+        uid=written.uid,
+        changes=changes,
+        cause=cause,
+        group=group,
+        has_annotations=written.has_annotations,
+        has_labels=written.has_labels if isinstance(written, Workload) else True,
+    )
 
 
 def following(decision: Decision, own: Decision | None) -> Decision:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -83,11 +82,11 @@ def _woken(choice: Choice, autoscaler: PinnedAutoscaler, context: WriteContext) 
     gone = clear_changes(autoscaler, _begun(autoscaler, context.run.now))
     if back:
         key = decision_key(Verb.CLEAR, autoscaler.hpa.ref, BOUNDS_BACK)
-        order = (tier(choice), 0)
-        yield _decision(choice, autoscaler, Verb.CLEAR, context, key=key, changes=back, phase=Phase.WAKE, order=order)
+        base = _decision(choice, autoscaler, Verb.CLEAR, back, context)
+        yield replace(base, key=key, phase=Phase.WAKE, order=(tier(choice), 0))
     if gone:
-        base = _decision(choice, autoscaler, Verb.CLEAR, context, changes=gone, phase=Phase.WAKE)
-        yield replace(base, order=(tier(choice), 3), needs=(own_decision_key(choice),))
+        base = _decision(choice, autoscaler, Verb.CLEAR, gone, context)
+        yield replace(base, phase=Phase.WAKE, order=(tier(choice), 3), needs=(own_decision_key(choice),))
 
 
 def _pinned(
@@ -99,7 +98,7 @@ def _pinned(
 ) -> Iterator[Decision]:
     """Yield that the autoscaler is held at idleReplicas: after the scalable, or before where it took it from there."""
     if changes:
-        base = _decision(choice, autoscaler, Verb.RECORD, context, changes=changes)
+        base = _decision(choice, autoscaler, Verb.RECORD, changes, context)
         first = own is None or choice.state is IdleState.SCALED_BY_HPA
         yield replace(base, order=(0,)) if first else following(base, own)
 
@@ -110,7 +109,7 @@ def _released(
     """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
     changes = release_changes(autoscaler)
     if changes:
-        yield following(_decision(choice, autoscaler, Verb.CLEAR, context, changes=changes), own)
+        yield following(_decision(choice, autoscaler, Verb.CLEAR, changes, context), own)
 
 
 def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> Decision:
@@ -119,14 +118,14 @@ def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> D
     policy = "" if owner is None else owner[1]
     cause = Cause(policy, context.places.get(policy, ""), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
     changes = release_changes(autoscaler)
-    return decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), changes=changes)
+    return decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), changes)
 
 
 def _decision(
-    choice: Choice, autoscaler: PinnedAutoscaler, verb: Verb, context: WriteContext, **fields: Any
+    choice: Choice, autoscaler: PinnedAutoscaler, verb: Verb, changes: tuple[FieldChange, ...], context: WriteContext
 ) -> Decision:
-    group = context.group(choice.ref)
-    return decision_on(autoscaler.hpa, verb, cause_of(choice, context), group, **({"order": (2,)} | fields))
+    cause, group = cause_of(choice, context), context.group(choice.ref)
+    return replace(decision_on(autoscaler.hpa, verb, cause, group, changes), order=(2,))
 
 
 def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ...]:
@@ -236,15 +235,9 @@ def _recorded(choice: Choice, record: Record, own: Decision | None, context: Wri
     wanted = annotations_of(record, target, cause, at, context.run)
     # What is recorded is tested: KEDA or somebody else may scale the target since it was read.
     tests = (replicas_change(target.replicas, target.spec_replicas, target.replicas_path),) if idles else ()
-    return decision_on(
-        target,
-        Verb.RECORD,
-        cause,
-        context.group(choice.ref, idles=idles),
-        phase=Phase.DECREASE if idles else Phase.REPAIR,
-        changes=(*tests, *annotation_changes(target.annotations, wanted)),
-        order=(0, 1),
-    )
+    changes, group = (*tests, *annotation_changes(target.annotations, wanted)), context.group(choice.ref, idles=idles)
+    base = decision_on(target, Verb.RECORD, cause, group, changes)
+    return replace(base, phase=Phase.DECREASE if idles else Phase.REPAIR, order=(0, 1))
 
 
 def _cleared(choice: Choice, own: Decision | None, context: WriteContext) -> Decision:
@@ -252,5 +245,5 @@ def _cleared(choice: Choice, own: Decision | None, context: WriteContext) -> Dec
     changes = annotation_changes(target.annotations, cleared_annotations(target.annotations))
     order = (tier(choice), 2) if choice.action is IdleAction.WAKE else (2,)
     cause, group = cause_of(choice, context), context.group(choice.ref)
-    base = decision_on(target, Verb.CLEAR, cause, group, changes=changes, order=order)
+    base = replace(decision_on(target, Verb.CLEAR, cause, group, changes), order=order)
     return base if own is None else replace(following(base, own), cause=own.cause)

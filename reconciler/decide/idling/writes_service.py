@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -154,8 +153,8 @@ def _service_writes(behind: ServiceChoices, context: WriteContext) -> Iterator[_
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
         service, cause = behind.service, cause_of(behind.idled[0], context)
-        group, fields = context.group(service.ref, idles=True), {"phase": Phase.DECREASE, "order": (0,)}
-        decision = decision_on(service.service, Verb.RECORD, cause, group, needs=needs, **fields)
+        decision = decision_on(service.service, Verb.RECORD, cause, context.group(service.ref, idles=True))
+        decision = replace(decision, phase=Phase.DECREASE, order=(0,), needs=needs)
         yield _ServiceWrite(decision, _record_after(behind, behind.targets, context))
     elif not behind.up and context.repairs:
         yield _repaired(behind, context)
@@ -172,15 +171,9 @@ def _shortened(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
 
 def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext) -> Decision:
     """Return that a record gets shorter, or goes, once `up` are woken; without its changes."""
-    return decision_on(
-        service.service,
-        Verb.CLEAR,
-        cause_of(up[0], context),
-        context.group(service.ref),
-        phase=Phase.WAKE,
-        order=(max(tier(choice) for choice in up), 2),
-        needs=tuple(own_decision_key(choice) for choice in up),
-    )
+    base = decision_on(service.service, Verb.CLEAR, cause_of(up[0], context), context.group(service.ref))
+    order, needs = (max(tier(choice) for choice in up), 2), tuple(own_decision_key(choice) for choice in up)
+    return replace(base, phase=Phase.WAKE, order=order, needs=needs)
 
 
 def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
@@ -195,10 +188,10 @@ def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
     cause, group = Cause(policy, context.places.get(policy, ""), (reason(code),)), context.group(behind.service.ref)
-    fields: dict[str, Any] = {"order": (2,), "needs": first}
+    decision = replace(decision_on(behind.service.service, verb, cause, group), order=(2,), needs=first)
     if verb is Verb.RECORD and behind.goes_lower:  # what holds that back holds this back too
-        fields |= {"phase": Phase.DECREASE, "order": (2,) if first else (0,)}
-    return _ServiceWrite(decision_on(behind.service.service, verb, cause, group, **fields), after)
+        decision = replace(decision, phase=Phase.DECREASE, order=(2,) if first else (0,))
+    return _ServiceWrite(decision, after)
 
 
 def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, ReasonCode]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,7 +27,7 @@ from reconciler.decide.annotations import (
     json_object,
     quoted,
 )
-from reconciler.decide.decisions import Cause, Decision, Phase, annotation_changes, annotation_tests
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, reason_of_others
@@ -114,12 +113,19 @@ def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
     return None if make is None or record is None else make(choice, record, context)
 
 
-def _decision(choice: Choice, cause: Cause, context: WriteContext, **fields: Any) -> Decision:
-    """Return a repair of the scalable with what is particular in `fields`."""
-    group = context.group(choice.ref, idles=fields.get("idles", False))
-    scale = choice.subject.scale
-    usual = {"order": (1,), "requests": scale.runs.requests}
-    return decision_on(scale.written, verb_of(choice), cause, group, **(usual | fields))
+def _decision(
+    choice: Choice, cause: Cause, changes: tuple[FieldChange, ...], context: WriteContext, replicas: int | None = None
+) -> Decision:
+    """Return the decision on the scalable, as a repair; `replicas` are those it has then, None where none move."""
+    scale, idles = choice.subject.scale, choice.action is IdleAction.IDLE
+    return replace(
+        decision_on(scale.written, verb_of(choice), cause, context.group(choice.ref, idles=idles), changes),
+        order=(1,),
+        replicas_before=None if replicas is None else scale.replicas,
+        replicas_after=replicas,
+        idles=idles,
+        requests=scale.runs.requests,
+    )
 
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
@@ -141,18 +147,8 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
         *annotation_changes(annotations, wanted),
         *annotation_tests(annotations, _TESTED),
     )
-    return _decision(
-        choice,
-        cause,
-        context,
-        changes=changes,
-        phase=Phase.DECREASE,
-        replicas_before=scale.replicas if scale.counts else None,
-        replicas_after=record.idled_to if scale.counts else None,
-        event="Idled",
-        idles=True,
-        known=is_known(hours, annotations, now),
-    )
+    idle = _decision(choice, cause, changes, context, record.idled_to if scale.counts else None)
+    return replace(idle, phase=Phase.DECREASE, event="Idled", known=is_known(hours, annotations, now))
 
 
 def pauses_flux(choice: Choice) -> bool:
@@ -174,21 +170,14 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
         **({} if undo is None else _undone(choice, record, undo, context)),
         **_held_until(context.hold_until),
     }
-    counted = scale.counts and scale.kind.counts
     reasons = choice.reasons if undo is None else (_undo_reason(choice, undo),)
     if count != record.replicas:
         reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
-    return _decision(
-        choice,
-        cause_of(choice, context, reasons),
-        context,
-        changes=(scale.change_back(count, record), *annotation_changes(annotations, wanted)),
-        phase=Phase.WAKE,
-        order=(tier(choice), 1),
-        replicas_before=scale.replicas if counted else None,
-        replicas_after=count if counted else None,
-        event="IdlingContested" if undo is not None and is_contested(choice.subject, undo) else "Woken",
-    )
+    changes = (scale.change_back(count, record), *annotation_changes(annotations, wanted))
+    replicas = count if scale.counts and scale.kind.counts else None
+    event = "IdlingContested" if undo is not None and is_contested(choice.subject, undo) else "Woken"
+    wake = _decision(choice, cause_of(choice, context, reasons), changes, context, replicas)
+    return replace(wake, phase=Phase.WAKE, order=(tier(choice), 1), event=event)
 
 
 _SCALE_WITHOUT_REASON = {SCALE_REASON: None, SCALE_PREVIOUS: None}
@@ -248,13 +237,9 @@ def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:
         **_undone(choice, record, undo, context),
         **_held_until(context.hold_until),
     }
-    return _decision(
-        choice,
-        cause_of(choice, context, (_undo_reason(choice, undo),)),
-        context,
-        changes=(*subject.scale.unchanged(), *annotation_changes(annotations, wanted)),
-        event="IdlingContested" if is_contested(choice.subject, undo) else "",
-    )
+    cause = cause_of(choice, context, (_undo_reason(choice, undo),))
+    released = _decision(choice, cause, (*subject.scale.unchanged(), *annotation_changes(annotations, wanted)), context)
+    return replace(released, event="IdlingContested" if is_contested(subject, undo) else "")
 
 
 def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decision:
@@ -278,8 +263,7 @@ def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decis
     if found:
         changed = reason(ReasonCode.SCALE_REASON_CHANGED, scaleReason=quoted(found), expected=IDLED)
     cause = cause_of(choice, context, (changed, _handed_to(choice, record)))
-    changes = (*scale.unchanged(), *annotation_changes(annotations, wanted))
-    return _decision(choice, cause, context, changes=changes)
+    return _decision(choice, cause, (*scale.unchanged(), *annotation_changes(annotations, wanted)), context)
 
 
 def _handed_to(choice: Choice, record: Record) -> Reason:
@@ -302,7 +286,7 @@ def _clear(choice: Choice, context: WriteContext) -> Decision | None:
     changes = annotation_changes(annotations, wanted)
     if not changes:
         return None
-    return _decision(choice, cause_of(choice, context), context, changes=(*choice.subject.scale.unchanged(), *changes))
+    return _decision(choice, cause_of(choice, context), (*choice.subject.scale.unchanged(), *changes), context)
 
 
 def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision | None:
@@ -320,17 +304,8 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
         del wanted[CAUSE]
     scaled = (scale.change_to(record.idled_to),) if moved else scale.unchanged()
     changes = (*scaled, *annotation_changes(scale.written.annotations, wanted))
-    if not moved:
-        return _decision(choice, cause, context, changes=changes)
-    return _decision(
-        choice,
-        cause,
-        context,
-        changes=changes,
-        phase=Phase.DECREASE if goes_lower(choice, record) else Phase.REPAIR,
-        replicas_before=scale.replicas if scale.counts else None,
-        replicas_after=record.idled_to if scale.counts else None,
-    )
+    repair = _decision(choice, cause, changes, context, record.idled_to if moved and scale.counts else None)
+    return replace(repair, phase=Phase.DECREASE) if goes_lower(choice, record) else repair
 
 
 def stays_idle_as_before(cause: Cause, annotations: Mapping[str, str]) -> bool:
