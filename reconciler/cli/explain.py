@@ -28,7 +28,7 @@ def _lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
 
 
 def _values(plan: Plan, found: Iterable[ObjectExplanation]) -> dict[str, Any]:
-    return document("Explanation", {"objects": [explanation_values(plan, one) for one in found]})
+    return document("Explanation", {"objects": list(explanation_values(plan, found))})
 
 
 FORMATS: Formats = {"text": _lines, "json": _values, "yaml": _values}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,6 +46,7 @@ from reconciler.workload_kinds import SCALABLE_KINDS
 # The policy that comes closest to selecting an object that none selects, and which parts of its selector fail.
 
 
+T = TypeVar("T")
 Policy = IdlingPolicy | DownscalePolicy | FederatedReplicaSet
 
 
@@ -174,48 +175,82 @@ class ObjectExplanation(Struct, frozen=True):
 
 def explanation_lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
     """Yield the explanation of each object, its number first; above all of them when, and in which time zone."""
-    for position, subject in enumerate(found):
+    for position, (subject, part) in enumerate(_parts(plan, found)):
         yield from [""] if position else []
         yield f"{name_of(subject.ref)}{'' if position else f' {source_of(plan)}'}"
-        yield from _explained(plan, subject)
+        yield from _explained(part, subject)
+
+
+def _parts(plan: Plan, found: Iterable[ObjectExplanation]) -> Iterator[tuple[ObjectExplanation, Plan]]:
+    """Yield each object with the part of `plan` about it: what policies say of it, or of what is behind it, and what is
+    written to it, or to its ScaledObject.
+    """
+    every_held = [(limit, decision) for limit in plan.held_back for decision in limit.decisions]
+    explanations = _about(plan.explanations, lambda one: (one.ref, *one.services))
+    actions = _about(plan.actions, lambda one: (one.ref,))
+    observed = _about(plan.observed, lambda one: (one.ref,))
+    overridden = _about(plan.overridden, lambda one: (one.ref,))
+    held = _about(every_held, lambda pair: (pair[1].ref,))
+    for subject in found:
+        explained = explanations({subject.ref})
+        written = {one.written for one in explained if one.ref == subject.ref and one.written is not None}
+        refs = {subject.ref, *written}
+        yield (
+            subject,
+            replace(
+                plan,
+                explanations=tuple(explained),
+                actions=tuple(actions(refs)),
+                held_back=tuple(replace(limit, decisions=(decision,)) for limit, decision in held(refs)),
+                observed=tuple(observed(refs)),
+                overridden=tuple(overridden({subject.ref})),
+            ),
+        )
+
+
+def _about(items: Sequence[T], refs_of: Callable[[T], Iterable[ObjectRef]]) -> Callable[[Iterable[ObjectRef]], list[T]]:
+    """Return what finds those of `items` that are about some objects, in their order."""
+    places: dict[ObjectRef, list[int]] = {}
+    for place, item in enumerate(items):
+        for ref in refs_of(item):
+            places.setdefault(ref, []).append(place)
+    return lambda refs: [items[place] for place in sorted({one for ref in refs for one in places.get(ref, ())})]
 
 
 def _explained(plan: Plan, subject: ObjectExplanation) -> Iterator[str]:
     explanations = [found for found in plan.explanations if found.ref == subject.ref]
-    refs = {subject.ref, *(found.written for found in explanations if found.written is not None)}
     if subject.ref.is_service:
         yield from _behind(plan, subject.ref)
     else:
-        yield _number(plan, subject, refs, selected=bool(explanations))
+        yield _number(plan, subject, selected=bool(explanations))
     yield from _idle_since(plan, subject, explanations)
     yield from _before_placement(subject)
-    yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(refs - {subject.ref}))
+    through = {found.written for found in explanations if found.written is not None} - {subject.ref}
+    yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(through))
     for found in explanations:
         yield ""
         yield from _policy(plan, found)
-    losing = [lost for lost in plan.overridden if lost.ref == subject.ref]
-    yield from (f"  {overridden_words(plan, lost)}" for lost in losing)
+    yield from (f"  {overridden_words(plan, lost)}" for lost in plan.overridden)
     others = set(chain.from_iterable(found.outranked for found in explanations))
-    for name in sorted(others - {lost.policy for lost in losing}):
+    for name in sorted(others - {lost.policy for lost in plan.overridden}):
         yield f"  {name}: selects it too, a policy above decides in its place"
     if subject.closest is not None:
         yield ""
         yield from _closest(subject.closest)
     yield ""
-    yield from _next_run(plan, refs, subject.ref)
+    yield from _next_run(plan, subject.ref)
 
 
-def explanation_values(plan: Plan, subject: ObjectExplanation) -> dict[str, Any]:
-    """Return the explanation of an object as JSON values: what each policy says of it, its reasons as data."""
-    explanations = [found for found in plan.explanations if found.ref == subject.ref]
-    refs = {subject.ref, *(found.written for found in explanations if found.written is not None)}
-    decision, fate = _decided(plan, refs)
-    return {
-        "object": str(subject.ref),
-        "specReplicas": None if subject.workload is None else subject.workload.spec_replicas,
-        "policies": [_policy_values(plan, found) for found in explanations],
-        "change": "" if decision is None else f"{_change(decision, subject.ref)}{fate}",
-    }
+def explanation_values(plan: Plan, found: Iterable[ObjectExplanation]) -> Iterator[dict[str, Any]]:
+    """Yield the explanation of each object as JSON values: what each policy says of it, its reasons as data."""
+    for subject, part in _parts(plan, found):
+        decision, fate = _decided(part)
+        yield {
+            "object": str(subject.ref),
+            "specReplicas": None if subject.workload is None else subject.workload.spec_replicas,
+            "policies": [_policy_values(plan, one) for one in part.explanations if one.ref == subject.ref],
+            "change": "" if decision is None else f"{_change(decision, subject.ref)}{fate}",
+        }
 
 
 def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
@@ -264,8 +299,8 @@ def _idled_by(plan: Plan, owner: tuple[str, str] | None, explanations: Collectio
     return one_line(f" by IdlingPolicy {owner[1]}{fleet}")
 
 
-def _number(plan: Plan, one: ObjectExplanation, refs: Collection[ObjectRef], *, selected: bool) -> str:
-    decision, fate = _decided(plan, refs)
+def _number(plan: Plan, one: ObjectExplanation, *, selected: bool) -> str:
+    decision, fate = _decided(plan)
     if decision is None or is_metadata(decision):
         current = _state(one.workload) if one.workload else "unknown" if one.ref.cluster in plan.unknown else "none"
         words = f"Current {current}, desired {_kept_besides(plan, one.ref) or current}"
@@ -300,12 +335,11 @@ def _state(workload: Workload) -> str:
     return f"{field_name(switch.kind.replicas_path)} {value_text(value) if switch.is_known else 'not known'}"
 
 
-def _decided(plan: Plan, refs: Collection[ObjectRef]) -> tuple[Decision | None, str]:
-    """Return what is decided for an object, and why that is not done, "" where it is."""
-    planned = [action.decision for action in plan.actions if action.ref in refs]
-    held = [decision for limit in plan.held_back for decision in limit.decisions if decision.ref in refs]
-    observed = [decision for decision in plan.observed if decision.ref in refs]
-    for found, fate in ((planned, ""), (held, ", held back"), (observed, ", observed only")):
+def _decided(plan: Plan) -> tuple[Decision | None, str]:
+    """Return what is decided for the object of a part, and why that is not done, "" where it is."""
+    planned = [action.decision for action in plan.actions]
+    held = [decision for limit in plan.held_back for decision in limit.decisions]
+    for found, fate in ((planned, ""), (held, ", held back"), (plan.observed, ", observed only")):
         for decision in sorted(found, key=is_metadata):
             return decision, fate
     return None, ""
@@ -343,24 +377,17 @@ def _behind(plan: Plan, service: ObjectRef) -> Iterator[str]:
         yield f"Behind it: {', '.join(one_line(f'{ref.kind}/{ref.name}') for ref in behind)}."
 
 
-def _next_run(plan: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iterator[str]:
-    """Yield what is done with `refs`, and what is not done although it was decided."""
-    yield from _not_done(plan, refs, about)
-    planned = [action.decision for action in plan.actions if action.ref in refs]
-    for decision in planned:
-        yield f"Next run: {_change(decision, about)}"
-        yield from (f"  {victims}" for victims in [victims_of(decision)] if victims)
-    if not planned:
-        yield "Next run: no change"
-
-
-def _not_done(plan: Plan, refs: Collection[ObjectRef], about: ObjectRef) -> Iterator[str]:
-    held = [(limit, decision) for limit in plan.held_back for decision in limit.decisions if decision.ref in refs]
-    for limit, decision in held:
-        yield f"Held back: {_change(decision, about)}; {one_line(limit.why)}"
+def _next_run(plan: Plan, about: ObjectRef) -> Iterator[str]:
+    """Yield what is done with an object, and what is not done although it was decided."""
+    for limit in plan.held_back:
+        yield from (f"Held back: {_change(decision, about)}; {one_line(limit.why)}" for decision in limit.decisions)
     for decision in plan.observed:
-        if decision.ref in refs:
-            yield f"Observed only, never applied: {_change(decision, about)}"
+        yield f"Observed only, never applied: {_change(decision, about)}"
+    for action in plan.actions:
+        yield f"Next run: {_change(action.decision, about)}"
+        yield from (f"  {victims}" for victims in [victims_of(action.decision)] if victims)
+    if not plan.actions:
+        yield "Next run: no change"
 
 
 def _change(change: Decision, about: ObjectRef) -> str:
