@@ -23,7 +23,7 @@ from reconciler.cli.options import (
     terminal_or,
     verb,
 )
-from reconciler.cli.output import FORMATS, failure_lines, say, say_each
+from reconciler.cli.output import FORMATS, failure_lines, say
 from reconciler.cli.plan_file import is_saved_plan, json_in_file
 from reconciler.cli.policy_source import commit_of
 from reconciler.cli.progress import TrackedRun
@@ -31,8 +31,8 @@ from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, Run
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
 from reconciler.pipeline import Applied, Control, apply, apply_wakes_due
 from reconciler.plan.model import Action, Plan
-from reconciler.policy.load import read_fleet, read_fleet_for_wakes, read_policies
-from reconciler.policy.types import Fleet, PolicySet, own_clusters
+from reconciler.policy.load import read_fleet, read_policies
+from reconciler.policy.types import Fleet, PolicySet
 from reconciler.saved_plan.run import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 
 
@@ -113,14 +113,7 @@ def _due_only(run: TrackedRun[ApplyOptions], control: Control, approval: Approva
     be there.
     """
     options = run.options
-    try:
-        fleet = read_fleet_for_wakes(options.path)[0]
-    except PolicyError:
-        raise problem from None
-    if options.shard is not None:
-        fleet = own_clusters(fleet, *options.shard)
-    lines = failure_lines(problem)
-    say_each("error", lines)
+    fleet, lines = options.fleet_despite(problem), failure_lines(problem)
     say("warning: the policies decide nothing in this run; only what is due or requested is woken")
     applied = apply_wakes_due(fleet, run.world(fleet), options.request(), control)
     approval.options = options.replace(nothing="Nothing is due or requested: no policy was compared.")

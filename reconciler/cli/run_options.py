@@ -30,10 +30,18 @@ from reconciler.cli.options import (
     text_width,
     unread,
 )
-from reconciler.cli.output import FORMATS, say, say_each
+from reconciler.cli.output import FORMATS, failure_lines, say, say_each
 from reconciler.cli.run_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
-from reconciler.errors import ClusterError, FailOn, Problem, UnreadPoliciesError, UsageError, reason_of
+from reconciler.errors import (
+    ClusterError,
+    FailOn,
+    PolicyError,
+    Problem,
+    UnreadPoliciesError,
+    UsageError,
+    reason_of,
+)
 from reconciler.labels import LabelSelector
 from reconciler.model import OUR_LABELS
 from reconciler.observe.needed_objects import EVERYTHING, Scope
@@ -41,7 +49,7 @@ from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_fleet_for_wakes, read_policies
-from reconciler.policy.types import Fleet, PolicySet
+from reconciler.policy.types import Fleet, PolicySet, own_clusters
 from reconciler.report.text import Style
 from reconciler.world import World, open_world
 
@@ -230,6 +238,19 @@ class RunOptions(Options, shared=True):
             return found
         # What is placed where nothing is looked at would seem to be missing there.
         return replace(found, federated=tuple(policy for policy in found.federated if policy.namespace == only))
+
+    def fleet_despite(self, problem: Exception) -> Fleet:
+        """Return what a wake needs of the Fleet, of policies that cannot be used; why is an error on stderr.
+
+        Raises:
+            Exception: `problem` itself, where not even that can be read.
+        """
+        try:
+            fleet = read_fleet_for_wakes(self.path)[0]
+        except PolicyError:
+            raise problem from None
+        say_each("error", failure_lines(problem))
+        return fleet if self.shard is None else own_clusters(fleet, *self.shard)
 
     def _deadline_check(self, path: str) -> Callable[[], None]:
         """Return what ends the reading of policies once it has taken half of the time that is left: wakes that are due

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, date, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.cli.exit_of_run import no_cluster_read
 from reconciler.cli.object_names import ObjectArgument, check_there, known_cluster, object_name
@@ -15,12 +16,15 @@ from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import Formats, document, say, say_each, show
 from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
-from reconciler.errors import ExitCode, reason_of, reason_on
+from reconciler.decide.decide import decide
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.errors import ExitCode, PolicyError, reason_of, reason_on
 from reconciler.history.changes import Change
 from reconciler.history.config_maps import Day, History
 from reconciler.history.files import read_changes
-from reconciler.model import ObjectRef
-from reconciler.pipeline import plan_and_state
+from reconciler.model import ObjectRef, ObservedState, Run
+from reconciler.pipeline import Decide, plan_and_state
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.groups import columns
 from reconciler.report.html import check_wake_form, render_status_page
@@ -75,10 +79,12 @@ class StatusOptions(RunOptions):
 
 @verb("status", StatusOptions, *WORLD)
 def status_command(options: StatusOptions) -> int:
-    """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the last runs.
+    """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the runs since
+    yesterday.
 
     OBJECT is NAMESPACE/NAME of a FederatedReplicaSet, shown cluster by cluster, or CLUSTER, CLUSTER/NAMESPACE or
-    CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON, YAML and HTML always have everything.
+    CLUSTER/NAMESPACE/KIND/NAME: what is idle below it. JSON, YAML and HTML always have everything. Where the policies
+    cannot be used, it shows what is there, and of what would change only the wakes that are due or requested.
 
     # Show the whole Fleet
     status
@@ -87,14 +93,27 @@ def status_command(options: StatusOptions) -> int:
     """
     if options.wake_form is not None:
         check_wake_form(options.wake_form)
-    found = _status(options, options.policies())
+    try:
+        policies, decides = options.policies(partly=True), decide
+    except PolicyError as error:
+        policies, decides = PolicySet(options.fleet_despite(error)), _decide_wakes
+        say("warning: the policies cannot be used: of what would change only wakes are shown")
+    usable = decides is decide and not policies.problems
+    found = _status(options, policies, decides)
     show(FORMATS[options.output](found, options), options.output)
-    return ExitCode.NOTHING_DONE if no_cluster_read(found.plan) else ExitCode.DONE
+    read = ExitCode.NOTHING_DONE if no_cluster_read(found.plan) else ExitCode.DONE
+    return read if usable else ExitCode.MALFORMED
 
 
-def _status(options: StatusOptions, policies: PolicySet) -> FleetStatus:
+def _decide_wakes(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+    """Return the wakes that need no policy; what is idle is explained without what its policy says."""
+    idle = (replace(one, reasons=()) for one in decide(policies, state, run).explanations if one.idled is not None)
+    return replace(decide_wakes_due(policies.fleet, state, run), explanations=tuple(idle))
+
+
+def _status(options: StatusOptions, policies: PolicySet, decides: Decide) -> FleetStatus:
     world = options.world(policies.fleet)
-    state, plan = plan_and_state(policies, world, options.request())
+    state, plan = plan_and_state(policies, world, options.request(), decides)
     changes = _last_changes(policies.fleet, world, options)
     kinds = {"HorizontalPodAutoscaler", *(row.ref.kind for found in state.clusters.values() for row in found.workloads)}
     read = [change for change in changes if change.object.partition("/")[0] in state.clusters]

@@ -65,6 +65,16 @@ def test_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Fo
     assert replicas(folder) == [3, 3]
 
 
+def test_the_status_shows_what_is_idle_although_the_policies_cannot_be_used(folder: Folder) -> None:
+    folder.write("policies/web.yaml", POLICY.replace("replicas: 3", "replicas: three"))
+    said = folder.call("status", "--snapshot", "snapshot", "--now", "2026-11-23T05:00:00Z")
+    assert said.code == 3
+    assert said.err.startswith("error: policies/web.yaml:5:13: spec.replicas: ")
+    assert said.out.splitlines()[0].endswith(": 2 clusters, 2 idle, next wake Mon 2026-11-23 06:00")
+    late = folder.call("status", "--snapshot", "snapshot", "--now", NOW).out
+    assert late.splitlines()[2].split() == ["east", "Active", "1", "1", "-", "1", "0"]
+
+
 @pytest.mark.parametrize(
     "part",
     [
