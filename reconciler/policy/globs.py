@@ -32,6 +32,7 @@ class _Step(Struct, frozen=True):
 
 _Steps = tuple[_Step, ...]
 _TOKEN = r"(?s)\*\*|\*|\?|\[!?\]?[^\]]*\]|."
+_WILDCARD = r"[*?]|\[!?\]?[^\]]*\]?"
 _PATH_TOKEN = r"(?s)/\*\*\Z|\*\*/|\*\*|\*|\?|."
 
 
@@ -121,8 +122,7 @@ def is_within(pattern: str, others: Sequence[str]) -> bool:
 @lru_cache(maxsize=4096)
 def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
     """Return whether some text is matched by both; of what is too complex to be compared some is."""
-    start, twin = _start(pattern), _start(other)
-    if not start.startswith(twin) and not twin.startswith(start):
+    if not all(map(_one_begins_with_the_other, _ends(pattern), _ends(other))):
         return False
     return _reaches((pattern, other), all, path=path) is not False
 
@@ -130,11 +130,12 @@ def overlap(pattern: str, other: str, *, path: bool = False) -> bool:
 class GlobIndex:
     """Numbered lists of globs. Finds those that may have a text in common with others, without comparing all.
 
-    Two globs may have one only where the text before the first `*`, `?` or `[` of one is a prefix of that of the other.
+    Two globs may have one only where what the texts of one begin with is a prefix of what those of the other do, and
+    what they end with a suffix.
     """
 
     def __init__(self, lists: Iterable[Iterable[str]] = ()) -> None:
-        self._by_start: dict[str, list[int]] = {}
+        self._by_start: dict[str, list[tuple[int, str]]] = {}  # each with its end
         self._starts: list[str] = []  # sorted
         self._lengths: set[int] = set()  # of these
         for number, patterns in enumerate(lists):
@@ -142,29 +143,37 @@ class GlobIndex:
 
     def add(self, number: int, patterns: Iterable[str]) -> None:
         """Add a list of globs."""
-        for start in {_start(pattern) for pattern in patterns}:
+        for start, end in {_ends(pattern) for pattern in patterns}:
             if start not in self._by_start:
                 insort(self._starts, start)
                 self._lengths.add(len(start))
-            self._by_start.setdefault(start, []).append(number)
+            self._by_start.setdefault(start, []).append((number, end))
 
     def candidates(self, patterns: Iterable[str]) -> set[int]:
         """Return the numbers of the lists that may have a text in common with one of `patterns`."""
         found: set[int] = set()
         for pattern in patterns:
-            start = _start(pattern)
+            start, end = _ends(pattern)
             starts = {start[:length] for length in self._lengths}
             if is_pattern(pattern):
-                first, end = (bisect_left(self._starts, bound) for bound in (start, start + _LAST))
-                starts.update(self._starts[first:end])
-            for start in starts & self._by_start.keys():
-                found.update(self._by_start[start])
+                first, last = (bisect_left(self._starts, bound) for bound in (start, start + _LAST))
+                starts.update(self._starts[first:last])
+            for one in starts & self._by_start.keys():
+                found.update(number for number, other in self._by_start[one] if _one_begins_with_the_other(end, other))
         return found
 
 
-def _start(pattern: str) -> str:
-    """Return what each text begins with that `pattern` matches, also as one of paths, where "a/**" is "a", too."""
-    return next((pattern[:place].removesuffix("/") for place, char in enumerate(pattern) if char in _GLOB), pattern)
+@lru_cache(maxsize=4096)
+def _ends(pattern: str) -> tuple[str, str]:
+    """Return what each text begins with that `pattern` matches, and what it ends with, read backwards; also as one of
+    paths, where "a/**" is "a", and "**/a" too.
+    """
+    parts = re.split(_WILDCARD, pattern)
+    return parts[0].removesuffix("/"), parts[-1].removeprefix("/")[::-1]
+
+
+def _one_begins_with_the_other(text: str, other: str) -> bool:
+    return text.startswith(other) or other.startswith(text)
 
 
 def _reaches(texts: Sequence[str], wanted: Callable[[list[bool]], bool], *, path: bool = False) -> bool | None:

@@ -183,15 +183,24 @@ class _Reader:
             return int(start + error.mark.index)
         except MarkedYAMLError as error:
             mark: Any = error.problem_mark or error.context_mark
-            problem, at = error.problem, None if mark is None else start + mark.index
-            if at is not None and "cannot start any token" in str(problem) and self._text[at : at + 1] == "\t":
-                problem = "found a tab, expected spaces"
-            self._tell(mark, f"is no YAML: {problem}")
+            self._tell(*self._syntax_fault(error, mark, start))
             return int(start + mark.index) if mark is not None else None
         except ReaderError as error:
             self._tell_unreadable(error)
             return len(self._text)
         return None
+
+    def _syntax_fault(self, error: MarkedYAMLError, mark: Any, start: int) -> tuple[Any, str]:
+        """Return where the text is no YAML, and why: of the commonest mistakes where they begin, in our own words."""
+        problem = str(error.problem)
+        if error.context == "while scanning an alias":
+            return error.context_mark, 'is * without quotes, which begins an alias, expected "*"'
+        if error.context == "while scanning a quoted scalar" and problem.startswith("found unexpected"):
+            return error.context_mark, "is no YAML: a quote begins here and does not end, expected one more"
+        if mark is not None and "cannot start any token" in problem:
+            at = start + mark.index
+            problem = "found a tab, expected spaces" if self._text[at : at + 1] == "\t" else problem
+        return mark, f"is no YAML: {problem}"
 
     def _read_all(self) -> None:
         began = self._start
@@ -363,7 +372,9 @@ class _Reader:
     def _alias(self, event: Any, depth: int) -> Any:
         known = self._anchors.get(event.anchor)
         if known is None:
-            raise _RefusedError(event, f'"*{event.anchor}" names no anchor that ends before it, expected one')
+            raise _RefusedError(
+                event, f'"*{event.anchor}" names no anchor that ends before it, expected one; put a text in quotes'
+            )
         self._nodes += known.nodes
         self._aliased += known.nodes
         if self._aliased > MAX_ALIASED_NODES:

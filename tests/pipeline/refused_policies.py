@@ -241,7 +241,7 @@ REFUSED = [
     case(
         "by an alias of another document",
         "x: &n [team-b-web]\n---\n" + sleep("namespaces: {include: *n}, workloads: {}"),
-        '7:36: "*n" names no anchor that ends before it, expected one',
+        '7:36: "*n" names no anchor that ends before it, expected one; put a text in quotes',
     ),
     case(
         "in a key that is given twice",

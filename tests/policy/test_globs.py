@@ -52,10 +52,11 @@ def test_an_index_finds_paths_with_a_text_in_common(pattern, other):
         assert GlobIndex([[pattern]]).candidates([other]) == {0}
 
 
-def test_an_index_does_not_return_what_begins_otherwise():
-    index = GlobIndex([name] for name in ["team-a-*", "team-b-*", "team-b", "te[a]m-b-*", "*-b"])
-    assert index.candidates(["team-b-web"]) == {1, 2, 3, 4}
-    assert index.candidates(["team-a*"]) == {0, 3, 4}
+def test_an_index_does_not_return_what_begins_or_ends_otherwise():
+    index = GlobIndex([name] for name in ["team-a-*", "team-b-*", "team-b", "te[a]m-b-*", "*-b", "*-web"])
+    assert index.candidates(["team-b-web"]) == {1, 3, 5}
+    assert index.candidates(["team-a*"]) == {0, 3, 4, 5}
+    assert index.candidates(["?-b"]) == {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

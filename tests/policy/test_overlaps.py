@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.selectors import SelectingPolicies, names_kind, selects_kind
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.check import likely_pairs, may_share, undecided_pairs
 from reconciler.policy.load import read_policies
+from reconciler.policy.overlaps import likely_pairs, may_share, undecided_pairs
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_cluster, a_downscale_policy, a_fleet, a_namespace, a_service, a_workload
 from tests.decide.idling.idling_policies import a_policy
@@ -265,6 +265,7 @@ def test_the_first_that_may_share_an_object_is_named(policies):
     "selector",
     [
         pytest.param(lambda n: on(namespaces=ObjectSelector((f"team-{n:03}-*",))), id="patterns of namespaces"),
+        pytest.param(lambda n: on(namespaces=ObjectSelector((f"*-{n:03}",))), id="endings of namespaces"),
         pytest.param(lambda n: on(namespaces=labels("team", n)), id="labels of namespaces"),
         pytest.param(lambda n: on(namespaces=values_of("team", n)), id="values of labels of namespaces"),
         pytest.param(lambda n: on(clusters=ObjectSelector((f"east-{n:03}",))), id="clusters"),

@@ -150,18 +150,24 @@ def test_anchors_aliases_and_merge_keys(text, value):
         pytest.param(
             "a: {<<: 1}", ["p.yaml:1:4: << merges something that is no mapping, expected a mapping"], id="merge"
         ),
-        pytest.param("a: *b", ['p.yaml:1:4: "*b" names no anchor that ends before it, expected one'], id="no anchor"),
         pytest.param(
-            "a: &x [*x]", ['p.yaml:1:8: "*x" names no anchor that ends before it, expected one'], id="a list in itself"
+            "a: *b",
+            ['p.yaml:1:4: "*b" names no anchor that ends before it, expected one; put a text in quotes'],
+            id="no anchor",
+        ),
+        pytest.param(
+            "a: &x [*x]",
+            ['p.yaml:1:8: "*x" names no anchor that ends before it, expected one; put a text in quotes'],
+            id="a list in itself",
         ),
         pytest.param(
             "a: &x {<<: *x}",
-            ['p.yaml:1:12: "*x" names no anchor that ends before it, expected one'],
+            ['p.yaml:1:12: "*x" names no anchor that ends before it, expected one; put a text in quotes'],
             id="merge of itself",
         ),
         pytest.param(
             "a: &x 1\n---\nb: *x",
-            ['p.yaml:3:4: "*x" names no anchor that ends before it, expected one'],
+            ['p.yaml:3:4: "*x" names no anchor that ends before it, expected one; put a text in quotes'],
             id="an anchor of the document before",
         ),
         pytest.param(
@@ -170,7 +176,19 @@ def test_anchors_aliases_and_merge_keys(text, value):
         pytest.param(
             "a: b: c", ["p.yaml:1:5: is no YAML: mapping values are not allowed in this context"], id="two colons"
         ),
-        pytest.param("a: 'b", ["p.yaml:1:6: is no YAML: found unexpected end of stream"], id="an open quote"),
+        pytest.param(
+            "a: 'b\nc: 1\n---\nd: [",
+            [
+                "p.yaml:1:4: is no YAML: a quote begins here and does not end, expected one more",
+                "p.yaml:5:1: is no YAML: did not find expected node content",
+            ],
+            id="an open quote",
+        ),
+        pytest.param(
+            "a: [*]",
+            ['p.yaml:1:5: is * without quotes, which begins an alias, expected "*"'],
+            id="a star",
+        ),
         pytest.param("a: \x00", ["p.yaml:1:4: character #x00 is not allowed in YAML"], id="NUL"),
         pytest.param("é: 1\nb: \x07", ["p.yaml:2:4: character #x07 is not allowed in YAML"], id="BEL after letters"),
         pytest.param(
