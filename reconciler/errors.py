@@ -217,7 +217,10 @@ class StoppedError(ClusterError):
 
 
 class LockLostError(ClusterError):
-    """The lock of the cluster is not ours any more; nothing more is written there."""
+    """The lock of the cluster is not ours any more."""
+
+    def __init__(self, where: object) -> None:
+        super().__init__(f"{where}: the lock was lost, nothing more is written there")
 
 
 class RefusedError(ClusterError):

@@ -50,11 +50,6 @@ class WorkerPool:
         self._threads = 0
         self._idle = 0
 
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether there is work that no thread has begun."""
-        return self._queued > 0
-
     def submit(self, lane: str, work: Callable[[], T], *, urgent: bool = False) -> Future[T]:
         """Return the future result of `work`, which waits for its turn in `lane`.
 

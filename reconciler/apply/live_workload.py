@@ -128,7 +128,7 @@ def check_lock(task: Task) -> None:
         LockLostError: it is not.
     """
     if not task.access.lock.held():
-        raise LockLostError(f"{task.ref}: the lock was lost, nothing more is written there")
+        raise LockLostError(task.ref)
 
 
 def open_journal(task: Task, entry: JournalEntry) -> None:

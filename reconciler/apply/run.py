@@ -22,7 +22,7 @@ from reconciler.apply.waits import WaitingActions
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.decide.freeze import CONFIG_MAP, freeze_reason, freezes_in_force, unreadable
-from reconciler.errors import NotFoundError, ReconcilerError, reason_of
+from reconciler.errors import LockLostError, NotFoundError, ReconcilerError, reason_of
 from reconciler.model import Run
 from reconciler.plan.json_patch import write_of
 from reconciler.plan.model import Action
@@ -96,11 +96,10 @@ class ActionRuns:
 
     def _unfinished(self, action: Action) -> Outcome:
         """Return the outcome of an action that was not over when the run had to end."""
-        why = self.limit.why
         if action.id in self._begun:
-            why = f"{why}; no answer by then, whether it was done is not known"
+            why = f"{self.limit.why}; no answer by then, whether it was done is not known"
             return Outcome(action.id, OutcomeStatus.FAILED, why)
-        return Outcome(action.id, OutcomeStatus.SKIPPED, why)
+        return Outcome(action.id, OutcomeStatus.SKIPPED, self.limit.why)
 
     def _is_over(self, action: Action) -> bool:
         """Carry out an action, and return whether it is over: else it waits."""
@@ -115,30 +114,30 @@ class ActionRuns:
         try:
             if not self.limit.over and any(need not in self._done for need in action.needs):
                 return None
-            why = self._why_not(action)
-            if why is None and self._waiting.must_wait(action):
+            skipped = self._skipped(action)
+            if skipped is None and self._waiting.must_wait(action):
                 return None
-            return why or self._apply_one(action)
+            return skipped or self._apply_one(action)
         except Exception as error:  # noqa: BLE001 - the one place where an action fails unexpectedly: it alone has failed
             return Outcome(action.id, OutcomeStatus.FAILED, reason_of(error))
 
-    def _why_not(self, action: Action) -> Outcome | None:
+    def _skipped(self, action: Action) -> Outcome | None:
         """Return why an action is not even tried, None where it is."""
+        skipped = partial(Outcome, action.id, OutcomeStatus.SKIPPED)
         if self.limit.over:
-            return Outcome(action.id, OutcomeStatus.SKIPPED, self.limit.why)
+            return skipped(self.limit.why)
         barred = self._barred.get(action.decision.group)
         if barred is not None:
-            return Outcome(action.id, OutcomeStatus.SKIPPED, barred.why, locked=barred.held)
-        done = self._done
-        missing = [need for need in action.needs if need not in done or done[need].status is not OutcomeStatus.APPLIED]
-        if missing:
-            why, before = f"needs action {missing[0]}, which was not applied", done.get(missing[0])
-            return Outcome(action.id, OutcomeStatus.SKIPPED, why, tenant="" if before is None else before.tenant)
+            return skipped(barred.why, locked=barred.held)
         if not self.accesses[action.ref.cluster].lock.held():
-            why = f"{action.ref.cluster}: the lock was lost, nothing more is written there"
-            return Outcome(action.id, OutcomeStatus.SKIPPED, why)
+            return skipped(str(LockLostError(action.ref.cluster)))
+        for need in action.needs:
+            before = self._done.get(need)
+            if before is None or before.status is not OutcomeStatus.APPLIED:
+                tenant = "" if before is None else before.tenant
+                return skipped(f"needs action {need}, which was not applied", tenant=tenant)
         frozen = self._freezes.why_not(action.decision)
-        return Outcome(action.id, OutcomeStatus.SKIPPED, frozen) if frozen else None
+        return skipped(frozen) if frozen else None
 
     def _apply_one(self, action: Action) -> Outcome:
         late = self._waiting.remark(action)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.apply.outcomes import Outcome
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import CAUSE
 from reconciler.messages import counted
 from reconciler.model import NOTHING, pointer
@@ -26,6 +27,7 @@ _PAINT = r"\x1b\[[0-9;]*m"
 _COLUMNS = r"((?:.*\S)?)(  +|^ *)(.*)"
 """A line up to its last column, the spaces in front of that, and the column; no column leaves the first empty."""
 _NARROW = 30
+_SEVERAL = 5
 _HANGING = 4
 _FEWER = (Effect.IDLE, Effect.DOWN, Effect.OVERWRITE)
 _MORE = (Effect.UP, Effect.CREATE, Effect.WAKE)
@@ -112,11 +114,16 @@ def _length(text: str) -> int:
 
 
 def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterator[list[str]]:
-    """Yield what did not go as planned, by policy."""
+    """Yield what did not go as planned, by policy; of many that were skipped for one reason how many those are."""
     found = [action for action in plan.actions if not went_well(action, outcomes)]
-    if found:
-        yield [style.paint("1;33", f"Not as planned: {counted(len(found), 'change')}")]
-        yield from _groups(grouped(plan, found, lambda _: True), outcomes, style)
+    if not found:
+        return
+    yield [style.paint("1;33", f"Not as planned: {counted(len(found), 'change')}")]
+    skipped = Counter(one.message for one in outcomes.values() if one.status is OutcomeStatus.SKIPPED)
+    many = {} if style.verbose else {why: number for why, number in skipped.items() if number > _SEVERAL}
+    yield [f"  {number} changes skipped: {one_line(why)} (-v lists them)" for why, number in many.items()]
+    others = [action for action in found if action.id not in outcomes or outcomes[action.id].message not in many]
+    yield from _groups(grouped(plan, others, lambda _: True), outcomes, style)
 
 
 def render_changed(approved: Plan, plan: Plan, chosen: Collection[int], style: Style = Style()) -> str:

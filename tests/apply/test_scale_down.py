@@ -332,7 +332,7 @@ class Losing:
     def write(self, write: Write) -> None:
         if self.writes == self._last:
             self._world.lock.lost = True
-            raise LockLostError(f"{write.ref}: the lock was lost, nothing more is written there")
+            raise LockLostError(write.ref)
         self.writes += 1
         self._world.cluster.write(write)
 

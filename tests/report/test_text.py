@@ -674,3 +674,18 @@ def test_every_outcome_but_a_plain_success_is_said_below_its_change(data, plan):
         if action.id in by_id:
             at = [n for n, line in enumerate(lines) if " ".join(name_of(action.ref).split()) in " ".join(line.split())]
             assert any(by_id[action.id] in "\n".join(lines[n : n + 3]) for n in at)
+
+
+@pytest.mark.parametrize(("skipped", "verbose", "lines"), [(5, False, 10), (6, False, 0), (6, True, 12)])
+def test_of_many_changes_that_were_skipped_for_one_reason_the_report_says_how_many(skipped, verbose, lines):
+    plan = a_plan(*(an_idle(f"web-{number}") for number in range(skipped + 1)))
+    lost = "eu-west: the lock was lost, nothing more is written there"
+    outcomes = [
+        Outcome(action.id, OutcomeStatus.SKIPPED, lost) if number else Outcome(action.id, OutcomeStatus.STALE, "stale")
+        for number, action in enumerate(plan.actions)
+    ]
+    text = text_of(plan, outcomes, changes=False, verbose=verbose)
+    assert f"Not as planned: {skipped + 1} changes" in text
+    assert (f"  {skipped} changes skipped: {lost} (-v lists them)\n" in text) is (not lines)
+    assert text.count("web-0") == 1
+    assert sum("skipped: eu-west" in line or "web-" in line for line in text.splitlines()) - 1 == (lines or 1)

@@ -291,7 +291,7 @@ class ApiClient:
             LockLostError: it is not.
         """
         if self.fence is not None and not self.fence():
-            raise LockLostError(f"{request.operation}: the lock was lost, nothing more is written there")
+            raise LockLostError(request.operation)
 
     @contextmanager
     def _turn(self, request: ApiRequest, waits: _Waits) -> Iterator[None]:
