@@ -29,27 +29,27 @@ from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import started
 
 NAME = "reconciler"
-SECONDS = 15
-"""How long a lease holds without being renewed. A run that stands still for longer has lost it."""
 
-_LONGEST_SECONDS = 25
-"""A lease is waited for at most so long, whatever it says: an apply waits 30 s for a lock, so a longer one that nobody
+# As in the leader election of Kubernetes: how long a Lease holds without being renewed, how long after a renewal its
+# holder may still rely on it, and the pause between two tries to take it, or to renew it after one that failed.
+LEASE_DURATION = 15
+_RENEW_DEADLINE = 10
+"""A renewal that fails takes three seconds at most (`ApiClient`), so that two more can be tried in what is left: one
+finds out that it was done all the same, the next one renews.
+"""
+_RETRY_PERIOD = 0.5
+_RENEW_PERIOD = LEASE_DURATION / 3
+
+_LONGEST_DURATION = 25
+"""A Lease is waited for at most so long, whatever it says: an apply waits 30 s for a lock, so a longer one that nobody
 renews would keep every run away. Nor less than ours, since its holder may be a run.
 """
 
-_FOREIGN_SECONDS = 60
-"""So far the clocks of API servers and holders may differ: what they say counts only beyond."""
+_CLOCK_SKEW = 60
+"""By so much the clocks of API servers and holders may differ: what they say counts only beyond."""
 
-_A_DAY = 86_400
-
-_RENEW_SECONDS = SECONDS / 3
-_SURE_SECONDS = SECONDS - 5
-"""How long a lease is surely ours after a renewal. One that fails takes three seconds at most (`ApiClient`), so that
-what is left after it is enough for two more tries: one finds out that it was done all the same, the next one renews.
-"""
-
-_POLL_SECONDS = 0.5
-"""Between two tries to take it, or to renew it after one that failed."""
+_MOST_CLOCK_SKEW = 86_400
+"""A server whose clock differs from ours by more does not know the time."""
 
 _ANOTHER = "another holder"
 
@@ -67,7 +67,7 @@ class LockManifest(Wire):
     @property
     def seconds(self) -> int:
         """Return how long it holds without being renewed."""
-        return min(max(self.spec.lease_duration_seconds or SECONDS, SECONDS), _LONGEST_SECONDS)
+        return min(max(self.spec.lease_duration_seconds or LEASE_DURATION, LEASE_DURATION), _LONGEST_DURATION)
 
 
 class LeaseLock:
@@ -120,7 +120,7 @@ class LeaseLock:
                     f"{self._client.cluster}: Lease {self._namespace}/{NAME} is held by {holder}, expected it free; "
                     "try again later"
                 )
-            limit.sleep(_POLL_SECONDS)
+            limit.sleep(_RETRY_PERIOD)
         return self._is_undisturbed
 
     def held(self) -> bool:
@@ -155,14 +155,14 @@ class LeaseLock:
 
     def _renew(self) -> None:
         """Runs beside the writing until the lock is given back or lost."""
-        pause = _RENEW_SECONDS
+        pause = _RENEW_PERIOD
         while not self._done.wait(pause):
             if not self.held():
                 return
-            pause = _POLL_SECONDS
+            pause = _RETRY_PERIOD
             try:
                 self._hold(self._version, {})
-                pause = _RENEW_SECONDS
+                pause = _RENEW_PERIOD
             except (ConflictError, InvalidError, NotFoundError):
                 if not self._is_still_ours():
                     self._lose()
@@ -172,16 +172,17 @@ class LeaseLock:
 
     def _is_still_ours(self) -> bool:
         """Look who has it after a renewal that did not fit; one whose answer was lost may have been done."""
-        began = self._client.limit.now()
         try:
             lease = self._lease(self._ask("get"), "get")
-        except ClusterError:
+        except NotFoundError:
             return False
+        except ClusterError:  # nobody knows
+            return True
         if lease.spec.holder_identity != self._holder:
             return False
         with self._guard:
             self._version = lease.metadata.resource_version
-        return self.held() and began < self._sure_until
+        return self.held()
 
     def _lose(self) -> None:
         with self._guard:
@@ -217,13 +218,13 @@ class LeaseLock:
         if self._seen != lease.metadata.resource_version:
             self._seen, self._seen_at = lease.metadata.resource_version, self._client.limit.now()
         age = self._server_now().timestamp() - spec.renew_time / 1e9
-        return began - self._seen_at > lease.seconds or age > lease.seconds + _FOREIGN_SECONDS
+        return began - self._seen_at > lease.seconds or age > lease.seconds + _CLOCK_SKEW
 
     def _taking(self, free: LeaseSpec) -> dict[str, Any]:
         self._acquired_at = micro_time(self._server_now())
         return {
             "holderIdentity": self._holder,
-            "leaseDurationSeconds": SECONDS,
+            "leaseDurationSeconds": LEASE_DURATION,
             "acquireTime": self._acquired_at,
             "leaseTransitions": (free.lease_transitions or 0) + 1,
         }
@@ -254,7 +255,7 @@ class LeaseLock:
         self._set_time(answer)
         with self._guard:
             self._version = lease.metadata.resource_version
-            self._sure_until = began + _SURE_SECONDS
+            self._sure_until = began + _RENEW_DEADLINE
 
     def _change(self, version: str, changes: dict[str, Any], *, last: bool = False) -> HttpResponse:
         """Write fields of the spec, where the Lease is still of that version; `last`: the run ends with it."""
@@ -280,7 +281,7 @@ class LeaseLock:
         """Learn the server's time from an answer; one that does not say it, or is a day off, has ours."""
         ours = datetime.now(UTC).timestamp()
         at = ours if answer.date is None else answer.date.timestamp()
-        self._offset = (at if abs(at - ours) < _A_DAY else ours) - self._client.limit.now()
+        self._offset = (at if abs(at - ours) < _MOST_CLOCK_SKEW else ours) - self._client.limit.now()
 
     def _server_now(self) -> datetime:
         return datetime.fromtimestamp(self._offset + self._client.limit.now(), UTC)

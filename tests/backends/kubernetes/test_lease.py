@@ -14,11 +14,18 @@ from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes import lease
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.lease import NAME, SECONDS, LeaseLock
+from reconciler.backends.kubernetes.lease import LEASE_DURATION, NAME, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import InvalidError, LockHeldError, LockLostError, NotFoundError, UnreachableError
+from reconciler.errors import (
+    InvalidError,
+    LockHeldError,
+    LockLostError,
+    NotFoundError,
+    ThrottledError,
+    UnreachableError,
+)
 from reconciler.http.client import HttpResponse
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.time_limit import Clock, TimeLimit
@@ -63,7 +70,7 @@ def test_a_lease_says_who_holds_it_and_is_empty_afterwards(api_server: ControlPl
     holder = Holder(api_server, api_namespace, "run 3f2c")
     holder.lock.acquire(TimeLimit(0))
     spec = a_lease(api_server, api_namespace)
-    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("run 3f2c", SECONDS)
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("run 3f2c", LEASE_DURATION)
     holder.lock.release()
     assert a_lease(api_server, api_namespace)["holderIdentity"] == ""
 
@@ -104,7 +111,7 @@ def test_without_a_thread_to_renew_it_nothing_is_locked_and_the_error_says_why(
     assert not holder.lock.held()
 
 
-def held_by_the_dead(plane: ControlPlane, namespace: str, renewed: datetime, seconds: int = SECONDS) -> None:
+def held_by_the_dead(plane: ControlPlane, namespace: str, renewed: datetime, seconds: int = LEASE_DURATION) -> None:
     """Make a lease of somebody who died without giving it back."""
     stamp = renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "dead", "leaseDurationSeconds": seconds, "renewTime": stamp, "leaseTransitions": 4}
@@ -113,7 +120,7 @@ def held_by_the_dead(plane: ControlPlane, namespace: str, renewed: datetime, sec
 
 
 def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server: ControlPlane, api_namespace: str) -> None:
-    held_by_the_dead(api_server, api_namespace, datetime.now(UTC) - timedelta(seconds=SECONDS + 65))
+    held_by_the_dead(api_server, api_namespace, datetime.now(UTC) - timedelta(seconds=LEASE_DURATION + 65))
     holder = Holder(api_server, api_namespace, "next")
     holder.lock.acquire(TimeLimit(0))
     found = a_lease(api_server, api_namespace)
@@ -124,9 +131,9 @@ def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server: ControlPla
 @pytest.mark.parametrize(
     ("renewed", "seconds", "waited"),
     [
-        pytest.param(timedelta(seconds=-SECONDS - 3), SECONDS, SECONDS, id="just now"),
+        pytest.param(timedelta(seconds=-LEASE_DURATION - 3), LEASE_DURATION, LEASE_DURATION, id="just now"),
         pytest.param(datetime(9999, 12, 31, tzinfo=UTC), 2147483647, 25, id="for ever"),
-        pytest.param(timedelta(hours=1), 1, SECONDS, id="in an hour, for a second"),
+        pytest.param(timedelta(hours=1), 1, LEASE_DURATION, id="in an hour, for a second"),
     ],
 )
 def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_long_as_it_holds(
@@ -195,7 +202,7 @@ def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(
     api_server.api.create(f"/api/v1/namespaces/{api_namespace}/configmaps", settings)
     holder = Holder(api_server, api_namespace, "slow")
     holder.lock.acquire(TimeLimit(0))
-    holder.clock.shift = SECONDS + 1.0
+    holder.clock.shift = LEASE_DURATION + 1.0
     assert holder.lock.held() is False
     ref = ObjectRef("east", api_namespace, "ConfigMap", "settings")
     with pytest.raises(LockLostError, match="the lock was lost, nothing more is written there"):
@@ -207,7 +214,7 @@ def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(
 def test_a_lease_that_somebody_took_is_not_given_back(
     api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(lease, "_RENEW_PERIOD", 0.1)
     holder = Holder(api_server, api_namespace, "first")
     holder.lock.acquire(TimeLimit(0))
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
@@ -222,7 +229,7 @@ def test_a_lease_that_somebody_took_is_not_given_back(
 def test_somebody_else_who_only_touches_the_lease_does_not_take_it(
     api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.2)
+    monkeypatch.setattr(lease, "_RENEW_PERIOD", 0.2)
     holder = Holder(api_server, api_namespace, "first")
     holder.lock.acquire(TimeLimit(0))
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
@@ -254,6 +261,14 @@ class Passing(threading.Event):
         pytest.param(
             [UnreachableError("east: no answer in 3 s, expected one"), InvalidError("east: a test failed"), None],
             id="done, and the answer was lost",
+        ),
+        pytest.param(
+            [
+                UnreachableError("east: no answer in 3 s, expected one"),
+                InvalidError("east: a test failed"),
+                ThrottledError("east: too many requests, expected to be let in"),
+            ],
+            id="done, the answer was lost, and who has it is not said at once",
         ),
     ],
 )
