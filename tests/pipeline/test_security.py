@@ -1,4 +1,4 @@
-"""SECURITY.md names, for each sentence and each attack, tests that are there."""
+"""docs/reference/trust.md names, for each sentence and each attack, tests that are there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE_YET = "none yet: "
 
 def rows(repository: Path) -> dict[str, str]:
     """The last column of the table of attacks, by their numbers."""
-    lines = (repository / "SECURITY.md").read_text().splitlines()
+    lines = (repository / "docs/reference/trust.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     return {found[0]: found[-1] for found in cells if re.fullmatch(r"[CHR]\d+", found[0])}
 
@@ -64,8 +64,8 @@ def names_in(part: ast.Module | ast.ClassDef) -> Iterator[str]:
 
 
 def sentences(repository: Path) -> dict[str, list[str]]:
-    """What SECURITY.md says that holds: each sentence and the tests that it names."""
-    text = (repository / "SECURITY.md").read_text()
+    """What the page says that holds: each sentence and the tests that it names."""
+    text = (repository / "docs/reference/trust.md").read_text()
     part = text.partition("## Who is trusted with what")[2].partition("\n## ")[0]
     found = {}
     for item in re.findall(r"^- (.*(?:\n  .*)*)", part, re.M):
