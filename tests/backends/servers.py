@@ -105,7 +105,7 @@ def _received(request: bytes) -> Received:
 
 
 def hang(_: socket.socket) -> None:
-    time.sleep(30)
+    time.sleep(120)
 
 
 def raw(data: bytes) -> Answer:

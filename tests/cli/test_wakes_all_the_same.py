@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from reconciler.policy.load import read_fleet_for_wakes
 from reconciler.policy.types import PolicySet
 from reconciler.yaml import reader
+from tests.fakes import FakeClock
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, service, workload
 
@@ -108,18 +108,20 @@ def test_policies_that_take_too_long_to_read_leave_time_for_the_wakes(
 ) -> None:
     """Half of `--timeout` is theirs: the Fleet alone is read for what is due."""
     judged: list[str] = []
+    clock = FakeClock()
     inside = reader.read_documents
 
     def slow(file: str, text: str, **named: Any) -> Any:
         judged.append(file)
         if not file.endswith("fleet.yaml"):
-            time.sleep(0.4)
+            clock.sleep(400)
         return inside(file, text, **named)
 
+    monkeypatch.setattr("reconciler.time_limit.Clock", lambda: clock)
     monkeypatch.setattr("reconciler.policy.policy_files.read_documents", slow)
     for number in range(100):
         folder.write(f"policies/{number}.yaml", "# nothing\n")
-    said = folder.apply(NOW, "--timeout", "4")
+    said = folder.apply(NOW, "--timeout", "4000")
     assert (said.code, replicas(folder)) == (3, [3, 3])
     assert "error: policies: reading takes more than half of --timeout" in said.err
     assert len(judged) < 15

@@ -40,6 +40,7 @@ from reconciler.http.errors import (
 from reconciler.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
 from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, hang, headers_in
+from tests.fakes import FakeClock
 from tests.real.cluster import wait_until
 from tests.real.faults import gzipped_zeros
 
@@ -53,7 +54,7 @@ def cut(client: socket.socket) -> None:
 def dripping(start: bytes, piece: bytes = b"x") -> Answer:
     def drip(client: socket.socket) -> None:
         client.sendall(start)
-        for _ in range(300):
+        for _ in range(2400):
             time.sleep(0.05)
             client.sendall(piece)
 
@@ -118,7 +119,7 @@ def unresolved() -> Iterator[str]:
 
     def blocking(host: str, *args: Any, **more: Any) -> Any:
         if host.endswith(".hanging"):
-            go_on.wait(30)
+            go_on.wait(120)
         return known(host, *args, **more)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -167,7 +168,7 @@ def test_whatever_hangs_ends_at_the_deadline(phase: str) -> None:
             began = time.monotonic()
             with pytest.raises(HttpError) as refused:
                 asked(url, seconds, "PATCH")
-            assert time.monotonic() - began < 12  # dripping takes fifteen seconds, the others thirty or more
+            assert time.monotonic() - began < 60  # they hang for two minutes or more
         if re.search(words, str(refused.value)):
             return
     raise refused.value
@@ -183,7 +184,7 @@ def test_whatever_hangs_ends_once_the_run_stops(phase: str) -> None:
     with opened() as url:
         with pytest.raises(TimedOutError):
             a_client().exchange(HttpRequest("GET", url), limit)
-        assert time.monotonic() - stopped_at < 12
+        assert time.monotonic() - stopped_at < 60
 
 
 def test_no_exchange_makes_a_thread_and_names_are_looked_up_once() -> None:
@@ -199,7 +200,7 @@ def test_no_exchange_makes_a_thread_and_names_are_looked_up_once() -> None:
         askers = [threading.Thread(target=time_out, args=(url,), name="test") for _ in range(20)]
         for asker in askers:
             asker.start()
-        time.sleep(0.4)
+        wait_until(made, "the lookup")
         assert made() == ["resolver"]
         for asker in askers:
             asker.join()
@@ -565,10 +566,10 @@ def test_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried()
         with_retries(refused, RetryPolicy(), wait)
     assert len(waits) == 7
     assert 6 < sum(waits) < 20
-    began = time.monotonic()
+    clock = FakeClock()
     with pytest.raises(HttpError, match="refused"):
-        asked_again("http://127.0.0.1:1", TimeLimit(0.8), RetryPolicy())
-    assert time.monotonic() - began < 5  # eight attempts take more than 6 s
+        asked_again("http://127.0.0.1:1", TimeLimit(0.8, clock), RetryPolicy())
+    assert 0 < clock.now < 0.8
 
 
 def test_an_attempt_that_only_the_deadline_ended_hides_nothing_of_the_one_before() -> None:

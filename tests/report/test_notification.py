@@ -122,9 +122,9 @@ def test_what_is_held_back_elsewhere_or_of_another_kind_is_told_too() -> None:
 
 
 def test_long_words_of_a_failure_take_no_time() -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     assert Fact("Failed", "east", "a.:" * 20_000).key
-    assert time.monotonic() - began < 1.0
+    assert time.thread_time() - began < 1.0
 
 
 def test_a_change_that_nobody_chose_is_no_fact_and_the_most_pressing_is_first() -> None:

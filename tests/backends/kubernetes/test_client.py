@@ -53,7 +53,7 @@ def test_no_answer_takes_longer_than_a_request_may(tmp_path: Path) -> None:
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"^east: get /version: "):
             requests.send(READ)
-        assert time.monotonic() - began < 9  # hanging takes twenty seconds
+        assert time.monotonic() - began < 60  # hanging takes two minutes
         assert len(server.requests) == 1
 
 
@@ -277,4 +277,4 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(tmp_path: Path) -> None:
             backend.reading.cut("nobody waits for it")
             with pytest.raises(ClusterError):
                 reading.result(30)
-            assert time.monotonic() - began < 9  # hanging takes twenty seconds
+            assert time.monotonic() - began < 60  # hanging takes two minutes
