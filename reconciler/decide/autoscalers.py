@@ -4,9 +4,6 @@ A workload that is idled to 1 or more would be scaled up again by its autoscaler
 autoscaler are that number, and the wake gives it its bounds back. At 0 the autoscaler does nothing, unless its
 minimum is 0 too: then that is 1 while the workload is idle.
 
-Where it scaled its workload to zero itself, it scales it up at any minimum: then it is kept from scaling up at all, and
-the workload is left as it is. So it is where only its minimum is lowered.
-
 Source: kubernetes pkg/controller/podautoscaler/horizontal.go, reconcileAutoscaler (scaling is disabled at zero replicas
 where minReplicas is not 0, and since 1.36 wherever the condition ScaledToZero is not True); KEP-2021.
 """
@@ -15,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +28,6 @@ from reconciler.decide.annotations import (
     parsed,
     whole_number,
 )
-from reconciler.decide.decisions import FieldChange
 from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.errors import AnnotationError
 from reconciler.model import (
@@ -40,11 +36,10 @@ from reconciler.model import (
     HorizontalPodAutoscaler,
     ObjectRef,
     ObservedCluster,
-    Switch,
     Workload,
 )
 from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import PREVIOUS_SCALE_UP, SCALE_UP, Scalar
+from reconciler.workload_kinds import PREVIOUS_SCALE_UP
 
 A = TypeVar("A", bound=HorizontalPodAutoscaler | Workload)
 
@@ -251,71 +246,10 @@ def _previous_bounds(value: Any) -> Bounds:
     raise AnnotationError(f"{PREVIOUS_BOUNDS} is {compact(value)[:60]}, expected minReplicas and maxReplicas")
 
 
-# What is written on an autoscaler in place of its workload, which it goes on to scale, or left at zero.
-
-HpaField = Literal["", "Minimum", "ScaleUp"]
-"""What of its HorizontalPodAutoscaler is changed in place of a workload: its minimum is lowered, or it is kept from
-scaling up; "" for nothing.
-"""
-
 MINIMUM = ("spec", "minReplicas")
-_BEHAVIOR = ("spec", "behavior")
-_DEFAULT_UP = {
-    "stabilizationWindowSeconds": 0,
-    "policies": [
-        {"type": "Pods", "value": 4, "periodSeconds": 15},
-        {"type": "Percent", "value": 100, "periodSeconds": 15},
-    ],
-}
-_DEFAULT_DOWN = {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
-"""What the API server puts into a behavior that states nothing.
-
-Source: kubernetes pkg/apis/autoscaling/v2/defaults.go.
-"""
-
-
-def as_workload(hpa: HorizontalPodAutoscaler, field: HpaField) -> Workload:
-    """Return `hpa` as what is scaled: its minimum stands for replicas, or scaling up for what can be suspended."""
-    return Workload(
-        ref=hpa.ref,
-        uid=hpa.uid,
-        api_version=hpa.api_version,
-        replicas=hpa.minimum if field == "Minimum" else None,
-        labels=hpa.labels,
-        annotations=hpa.annotations,
-        replicas_writer=hpa.bounds_writer if field == "Minimum" else None,
-        replicas_path=MINIMUM,
-        switch=Switch(SCALE_UP, _scale_up_policy(hpa)) if field == "ScaleUp" else None,
-        scale_target=hpa.target,
-        has_annotations=hpa.has_annotations,
-    )
 
 
 def lowered_by(hpa: HorizontalPodAutoscaler) -> int:
     """Return how much lower its minimum is than what our record on it says, 0 where it is not lowered."""
     had = whole_number_in(hpa.annotations.get(PREVIOUS_SCALE, ""))
     return 0 if had is None else max(0, had - (1 if hpa.minimum is None else hpa.minimum))
-
-
-def _scale_up_policy(hpa: HorizontalPodAutoscaler) -> str | None:
-    found = (hpa.behavior.get("scaleUp") or NOTHING).get("selectPolicy")
-    return found if isinstance(found, str) else None
-
-
-def scale_up_change(hpa: HorizontalPodAutoscaler, after: Scalar) -> FieldChange:
-    """Return the change of the selectPolicy by which `hpa` scales up; None: it was absent.
-
-    What was absent goes again, with what the API server put beside it, unless somebody stated more meanwhile.
-    """
-    up, down = hpa.behavior.get("scaleUp"), hpa.behavior.get("scaleDown")
-    leaf = SCALE_UP.replicas_path
-    if after == SCALE_UP.off:
-        if not hpa.behavior:
-            return FieldChange(_BEHAVIOR, None, {"scaleUp": {"selectPolicy": after}})
-        if not up:
-            return FieldChange(leaf[:-1], None, {"selectPolicy": after})
-        return FieldChange(leaf, up.get("selectPolicy"), after)
-    held = {"selectPolicy": SCALE_UP.off}
-    if after is None and up in (held, _DEFAULT_UP | held) and down in (None, _DEFAULT_DOWN):
-        return FieldChange(_BEHAVIOR, dict(hpa.behavior), None)
-    return FieldChange(leaf, _scale_up_policy(hpa), after or "Max")

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import IDLED_AT, PREVIOUS_BOUNDS, PREVIOUS_SCALE, WAKE_REQUESTED_AT, fleet_names
+from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
 from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
     ClusterAutoscalers,
-    HpaField,
     PinnedAutoscaler,
-    as_workload,
     autoscalers_of,
     first_unread,
     pinned_autoscaler,
@@ -27,11 +25,12 @@ from reconciler.decide.idling.records import (
     most_by_owner,
     read_record,
 )
+from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
 from reconciler.decide.idling.selection import ClusterVerdicts, without
 from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.state import classify
-from reconciler.decide.idling.subjects import Scale, ServiceState, Subject, WakeRequest
+from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.verdicts import Verdict
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
@@ -48,7 +47,6 @@ from reconciler.model import (
     Workload,
 )
 from reconciler.policy.types import Fleet, FleetCluster, IdlingPolicy
-from reconciler.workload_kinds import PREVIOUS_SCALE_UP
 
 _NEEDED = {
     "namespaces": "Namespaces",
@@ -221,7 +219,7 @@ class _Observer:
         hpa = self._autoscalers.horizontal.get(key)
         if key in self._autoscalers.keda or hpa is None:
             return self._scale(self._autoscalers.keda.get(key, workload))
-        field = _recorded_field(hpa)
+        field = recorded_field(hpa)
         idled = PREVIOUS_BOUNDS in hpa.annotations or workload.ref in self._readings or workload.ref in listed
         if not (field or idled):  # what was idled in another way is woken in that way
             before = [service for service, is_behind in behind.get(workload.ref, {}).values() if is_behind]
@@ -229,14 +227,12 @@ class _Observer:
         return self._through_hpa(hpa, field) if field else self._scale(workload)
 
     def _through_hpa(self, hpa: HorizontalPodAutoscaler, field: HpaField) -> Scale:
-        written = as_workload(hpa, field)
-        target = self._inventory.owners.by_name.get((hpa.ref.namespace, *hpa.target))
-        return Scale(written, target or written, hpa)
+        return scale_through(hpa, field, self._inventory.owners.by_name.get((hpa.ref.namespace, *hpa.target)))
 
     def _recorded_autoscalers(self) -> Iterator[Scale]:
         """Yield the autoscalers with a record; where nobody knows whether the target is there, they stay."""
         for hpa in self._cluster.autoscalers:
-            field = _recorded_field(hpa)
+            field = recorded_field(hpa)
             if field:
                 scale = self._through_hpa(hpa, field)
                 if scale.runs is not scale.written or self._is_listed(hpa.target[0]):
@@ -375,15 +371,6 @@ class _Observer:
             if texts:
                 for found in exclusions(texts, now, kube_downscaler=kube_downscaler):
                     yield replace(found, on=f"{kind}/{name}")
-
-
-def _recorded_field(hpa: HorizontalPodAutoscaler) -> HpaField:
-    """Return what of `hpa` its idle record is about, "" where it has none."""
-    if PREVIOUS_BOUNDS in hpa.annotations:
-        return ""
-    if PREVIOUS_SCALE_UP in hpa.annotations:
-        return "ScaleUp"
-    return "Minimum" if IDLED_AT in hpa.annotations or PREVIOUS_SCALE in hpa.annotations else ""
 
 
 def _field_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict) -> HpaField:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 
-from reconciler.decide.idling.subjects import Scale, ServiceState
+from reconciler.decide.idling.scale import Scale
+from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.idling.verdicts import Evaluator, Exclusions, PolicyVerdict, Verdict, evaluator_of
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason

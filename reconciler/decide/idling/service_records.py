@@ -26,7 +26,7 @@ from reconciler.decide.annotations import (
     read_time,
     whole_number,
 )
-from reconciler.decide.idling.records import Reading, reading_of
+from reconciler.decide.idling.records import Reading, Record, reading_of
 from reconciler.errors import AnnotationError
 from reconciler.model import ObjectRef
 from reconciler.untrusted_text import MOST_REPLICAS
@@ -62,6 +62,21 @@ class ServiceRecord(Struct, frozen=True):
     policy: str = ""
     wake_due: datetime | None = None
     cause: str = ""
+
+
+def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
+    """Return what the record of a Service says of one of its scalables, as it stands there."""
+    # A Service has one idled count for all that it lists, the highest; each was idled to less than it had.
+    return Record(
+        record.idled_at,
+        target.replicas,
+        min(record.idled_to, target.replicas - 1),
+        record.fleet,
+        record.policy,
+        record.wake_due,
+        None,
+        record.cause,
+    )
 
 
 def read_service_record(

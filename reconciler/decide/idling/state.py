@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, reason_of_others
-from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject, record_of
+from reconciler.decide.idling.service_records import record_of
+from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject
 
 Classified = tuple[IdleState, Record | None]
 """A state, and what it goes back to: see `Subject`."""

@@ -9,19 +9,16 @@ from enum import StrEnum, auto
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import PAUSED
-from reconciler.decide.autoscalers import PinnedAutoscaler, scale_up_change
-from reconciler.decide.decisions import FieldChange, replicas_change
+from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.records import Evidence, Reading, Record, awake_since
-from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
+from reconciler.decide.idling.scale import Scale
+from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.idling.service_targets import DiscoveredTargets
 from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion
-from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Switch, Workload
+from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Workload
 from reconciler.policy.types import FleetCluster
-from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import PAUSED_REPLICAS, Scalar, WorkloadKind
 
 
 class IdleState(StrEnum):
@@ -52,128 +49,6 @@ IDLE_BY_US = (
 LEFTOVERS = (IdleState.IDLE_INCOMPLETE, IdleState.WAKE_INCOMPLETE, IdleState.RECORD_STALE)
 NOT_OURS = frozenset({IdleState.FOREIGN, IdleState.UNPROVEN})
 """What is idle by somebody's word, and not by ours."""
-
-
-_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
-"""Source: kedacore/keda apis/keda/v1alpha1 scaledobject_types.go, getBoolAnnotation: strconv.ParseBool, and any other
-text is true.
-"""
-
-
-class Scale(Struct, frozen=True):
-    """`written` is the object that is changed, `runs` the one whose pods it governs: the target of a ScaledObject, or
-    of `hpa`, the HorizontalPodAutoscaler that is changed in place of its target. None: none is.
-    """
-
-    written: Workload
-    runs: Workload
-    hpa: HorizontalPodAutoscaler | None = None
-
-    @property
-    def ref(self) -> ObjectRef:
-        return self.written.ref
-
-    @property
-    def kind(self) -> WorkloadKind:
-        return self.written.kind
-
-    @property
-    def is_paused_kind(self) -> bool:
-        """Whether it is idled by pausing KEDA; its target is then left to KEDA."""
-        return self.kind.scaled_by == "Pause"
-
-    @property
-    def lowers_minimum(self) -> bool:
-        """Whether the minimum of its autoscaler is lowered: how many replicas that leaves nobody knows."""
-        return self.hpa is not None and self.written.switch is None
-
-    @property
-    def keeps_at_zero(self) -> bool:
-        """Whether its autoscaler, which scaled it to zero, is kept from scaling up: that is a switch."""
-        return self.hpa is not None and self.written.switch is not None
-
-    @property
-    def switch(self) -> Switch | None:
-        """What it is switched off by itself, None for nothing."""
-        return None if self.hpa is not None else self.written.switch
-
-    @property
-    def stops(self) -> bool:
-        """Whether its pods go where it is idled, so that its Services list it."""
-        return self.hpa is None
-
-    @property
-    def counts(self) -> bool:
-        """Whether its replicas are what is changed."""
-        return self.hpa is None and not self.kind.is_switch
-
-    @property
-    def replicas(self) -> int:
-        """Replicas asked for now, or the minimum of its autoscaler; of a switch 0 while it is off, else 1."""
-        return self.runs.spec_replicas if self.hpa is None else self.written.spec_replicas
-
-    @property
-    def has_target(self) -> bool:
-        """Whether it is a ScaledObject, and what it scales was found."""
-        return self.hpa is None and self.runs is not self.written
-
-    @property
-    def paused_by(self) -> str:
-        """What pauses a ScaledObject, "" for nothing."""
-        annotations = self.written.annotations if self.is_paused_kind else NOTHING
-        if PAUSED_REPLICAS in annotations:
-            return PAUSED_REPLICAS
-        return "" if annotations.get(PAUSED, "false") in _FALSE else PAUSED
-
-    @property
-    def is_scaled_meanwhile(self) -> bool:
-        """Whether it runs, although its autoscaler scaled it to zero and is kept from scaling it up."""
-        return self.keeps_at_zero and self.written is not self.runs and self.runs.spec_replicas > 0
-
-    def is_at_or_below(self, count: int) -> bool:
-        """Return whether it is at or below `count`, so that a scalable with a record is idle."""
-        if not self.is_paused_kind:
-            return self.replicas <= count
-        paused = whole_number_in(self.written.annotations.get(PAUSED_REPLICAS, ""))
-        return paused is not None and paused <= count
-
-    def change_to(self, count: int) -> FieldChange:
-        """Return the change that idles it to `count`."""
-        return self._change(count, str(count), self.kind.off)
-
-    def change_back(self, count: int, record: Record) -> FieldChange:
-        """Return the change that wakes it: to `count` replicas; a ScaledObject goes back to KEDA, a switch to what
-        `record` says.
-        """
-        return self._change(count, None, record.value, has_map=record.has_map)
-
-    def _change(self, count: int, paused_at: str | None, switched: Scalar, *, has_map: bool = True) -> FieldChange:
-        path, switch = self.written.replicas_path, self.written.switch
-        if switch is not None:
-            return scale_up_change(self.hpa, switched) if self.hpa else switch_change(switch, switched, has_map=has_map)
-        if self.is_paused_kind:
-            path = self.kind.replicas_path
-            return FieldChange(path, self.written.annotations.get(path[-1]), paused_at)
-        return replicas_change(self.written.replicas, count, path)
-
-    def unchanged(self) -> tuple[FieldChange, ...]:
-        """Return the change that only tests that the scale is what was seen; none where it has no place any more."""
-        seen = self.change_to(0)
-        return () if self.written.no_place else (FieldChange(seen.path, seen.before, seen.before),)
-
-
-def switch_change(switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
-    """Return the change of a switch to `after`; without `has_map` the map that holds it goes too, if it holds no more.
-
-    What a missing value means is written out where the kind says that.
-    """
-    path, wanted = switch.kind.replicas_path, switch.kind.absent if after is None else after
-    if switch.kind.in_map and path[0] == "spec":
-        if not switch.has_map:
-            return FieldChange(path[:-1], None, {path[-1]: wanted})
-        if not has_map and switch.alone:
-            return FieldChange(path[:-1], {path[-1]: switch.value}, None)
-    return FieldChange(path, switch.value, wanted)
 
 
 class WakeRequest(Struct, frozen=True, order=True):
@@ -404,21 +279,6 @@ class Subject(Struct, frozen=True):
         if self.scale.hpa is not None:
             return written, runs
         return (written,) if self.autoscaler is None else (written, self.autoscaler.hpa.annotations)
-
-
-def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
-    """Return what the record of a Service says of one of its scalables, as it stands there."""
-    # A Service has one idled count for all that it lists, the highest; each was idled to less than it had.
-    return Record(
-        record.idled_at,
-        target.replicas,
-        min(record.idled_to, target.replicas - 1),
-        record.fleet,
-        record.policy,
-        record.wake_due,
-        None,
-        record.cause,
-    )
 
 
 def is_recorded(service: ServiceState) -> bool:

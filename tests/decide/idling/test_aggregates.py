@@ -13,8 +13,7 @@ import pytest
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget
-from reconciler.decide.idling.subjects import record_of
+from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget, record_of
 from reconciler.decide.idling.verdicts import (
     MIN_AWAKE_BY_DEFAULT,
     CriterionResult,
