@@ -29,10 +29,11 @@ from reconciler.cli.policy_source import commit_of
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.run_options import FILTERS, PROGRESS, RUN, STYLE, WORLD, RunOptions
 from reconciler.errors import ExitCode, PolicyError, ReconcilerError, UsageError, first_exit_code
-from reconciler.pipeline import Applied, Control, apply, apply_wakes_due
+from reconciler.pipeline import Applied, Control, Stage, apply, apply_wakes_due
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet
+from reconciler.saved_plan.differences import Compared
 from reconciler.saved_plan.run import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 
 
@@ -131,7 +132,13 @@ def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) 
     saved = SavedPlan(plan, file, fleet, policies, world, then.request())
     not_doable = saved.not_doable(live=options.live)
     differences = SavedPlanDifferences(plan, file, everything=options.approve_differences)
-    differences.ask(saved.compared, ask=not options.auto_approve, known=policies is not None)
+
+    def compared() -> Compared:
+        found = saved.compared()
+        run.progress.stage(Stage.APPROVE)
+        return found
+
+    differences.ask(compared, ask=not options.auto_approve, known=policies is not None)
     saved.check_policies()
     not_doable |= saved.ended(control.clock() if control.clock else options.now)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -68,6 +69,7 @@ def workflow_command(command: str, properties: dict[str, object], message: str) 
 
 def _print(text: str, *, nl: bool = True, color: bool = False) -> None:
     """Print `text` on stdout. A reader who has enough, like head, changes neither what a run does nor its exit code."""
+    draw("")
     with suppress(BrokenPipeError):
         click.echo(printable_without_credentials(text), nl=nl, color=color)
 
@@ -93,7 +95,23 @@ def say_text(text: str, *, color: bool = False) -> None:
     _say(_text(text, color=color), nl=False, color=color)
 
 
+_drawn: list[str] = []  # the line that was drawn last, where there is one
+
+
+def draw(line: str) -> None:
+    """Draw `line` on the terminal that stderr is, in place of the one that was drawn before; "" draws none. What is
+    printed or said takes its place too.
+    """
+    if _drawn or line:
+        _drawn[:] = [line] if line else []
+        with suppress(OSError):
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            shown = printable_without_credentials(_text(one_line(line)))[: width - 1]
+            click.echo(f"\r\x1b[2K{shown}", err=True, nl=False, color=True)
+
+
 def _say(text: str, *, nl: bool, color: bool = False) -> None:
+    draw("")
     with suppress(OSError):
         click.echo(printable_without_credentials(text), err=True, nl=nl, color=color)
 

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, otherwise a line now and then; JSON lines where they are asked for."""
+"""Progress on stderr: a line on a terminal, otherwise one now and then; JSON lines where they are asked for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.cli.output import say, say_json
+from reconciler.cli.output import draw, say, say_json
 from reconciler.cli.run_options import RunOptions
 from reconciler.errors import ExitCode
 from reconciler.messages import counted
@@ -22,22 +22,14 @@ from reconciler.observe.clusters import ReadStep, no_progress
 from reconciler.pipeline import Applied, ProgressCallbacks, Stage, plan
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.types import Fleet
-from reconciler.redaction import printable_without_credentials
-from reconciler.report.change_words import is_metadata, name_of, verb_of
-from reconciler.report.summary import outcome_word
-from reconciler.untrusted_text import one_line
 from reconciler.worker_pool import started
 from reconciler.world import World
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Drawing
-
 
 _BAR = 24
 """How many characters wide the bar is."""
 
-_EVERY = 10.0
-"""Seconds between two lines of plain progress."""
+_EVERY, _IN_PLACE = 10.0, 0.25
+"""Seconds between two lines of plain progress, and until the one on a terminal is drawn again."""
 
 Choose = Callable[[Plan], tuple[Action, ...]]
 O = TypeVar("O", bound=RunOptions)  # noqa: E741
@@ -73,7 +65,6 @@ class Progress:
             self._stage = stage
             self._read = {}
             self._since = time.monotonic()
-            self.show_stage(stage)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -91,14 +82,12 @@ class Progress:
             if step.what:
                 found = replace(found, lists=found.lists + 1, objects=found.objects + step.objects)
             self._read[step.cluster] = found
-            self.show_reading(tuple(self._read.values()))
+            self.show_reading(found)
 
     def counted(self, choose: Choose) -> Choose:
         """Return `choose`; how many actions it chooses is how many are to come."""
 
         def chosen(plan: Plan) -> tuple[Action, ...]:
-            with self._lock:
-                self.hide()
             actions = choose(plan)
             with self._lock:
                 self._chosen, self._written, self._applied = len(actions), 0, 0
@@ -113,17 +102,11 @@ class Progress:
             self._applied += outcome.status is OutcomeStatus.APPLIED
             self.show_writing(action, outcome)
 
-    def show_stage(self, stage: Stage) -> None:
-        """Show that a stage begins."""
-
-    def show_reading(self, read: Sequence[ClusterRead]) -> None:
-        """Show what was read of each cluster; the last one is the newest."""
+    def show_reading(self, found: ClusterRead) -> None:
+        """Show what was read of one cluster."""
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
         """Show one action."""
-
-    def hide(self) -> None:
-        """Make room for text."""
 
     def close(self) -> None:
         """Show no more."""
@@ -144,8 +127,7 @@ class Progress:
 class JsonLines(Progress):
     """One line for each cluster that was read, one for each action."""
 
-    def show_reading(self, read: Sequence[ClusterRead]) -> None:
-        found = read[-1]
+    def show_reading(self, found: ClusterRead) -> None:
         if not found.over:
             return
         status = {"status": "unknown", "message": found.error} if found.error else {"status": "read"}
@@ -160,11 +142,12 @@ class JsonLines(Progress):
 
 
 class PlainLines(Progress):
-    """One line every ten seconds, for logs."""
+    """One line every ten seconds, for logs; or `in_place` of the one before, with a bar where changes are written."""
 
-    def __init__(self, every: float = _EVERY) -> None:
+    def __init__(self, every: float = _EVERY, *, in_place: bool = False) -> None:
         super().__init__()
         self._every = every
+        self._in_place = in_place
         self._over = threading.Event()
         started(threading.Thread(target=self._tell, daemon=True))  # without one, a log has fewer lines
 
@@ -173,12 +156,22 @@ class PlainLines(Progress):
         while not self._over.wait(self._every):
             seconds += self._every
             with self._lock:
-                if self.words and not self._over.is_set():
+                if not self.words or self._over.is_set():
+                    continue
+                if self._in_place:
+                    draw(f"{self._bar}{self.words} ({seconds:.0f}s)")
+                else:
                     say(f"{self.words} ({seconds:.0f}s)")
+
+    @property
+    def _bar(self) -> str:
+        full = _BAR * self._written // self._chosen if self._chosen else 0
+        return f"[{'#' * full}{'-' * (_BAR - full)}] " if self._chosen else ""
 
     def close(self) -> None:
         with self._lock:
             self._over.set()
+        draw("")
 
 
 def reading_words(read: Sequence[ClusterRead]) -> str:
@@ -213,65 +206,8 @@ def _chosen(form: str) -> Progress:
     if form == "json":
         return JsonLines()
     only_lines = os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR") or os.environ.get("CI")
-    return ProgressBar() if form == "auto" and sys.stderr.isatty() and not only_lines else PlainLines()
-
-
-class ProgressBar(Progress):
-    """Draws on stderr while something is read or written, and wipes it off again.
-
-    rich is slow to load, so that it is imported only where something is drawn.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._drawing: Drawing | None = None
-
-    def show_stage(self, stage: Stage) -> None:
-        if stage is not Stage.OBSERVE:
-            self.hide()
-
-    def show_reading(self, read: Sequence[ClusterRead]) -> None:
-        self._update(reading_words(read))
-
-    def show_writing(self, action: Action, outcome: Outcome) -> None:
-        done = "metadata update of" if is_metadata(action.decision) else verb_of(action.decision)
-        self._update(f"{done} {name_of(action.ref)}: {outcome_word(outcome)}")
-
-    def close(self) -> None:
-        with self._lock:
-            self.hide()
-
-    def _drawn(self) -> Drawing:
-        """Draw a bar where the number of changes is known, else a spinner."""
-        from rich.console import Console
-        from rich.progress import MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Drawing
-        from rich.table import Column
-
-        bar = TextColumn("{task.fields[bar]}", markup=False, table_column=Column(no_wrap=True))
-        first = (bar, MofNCompleteColumn()) if self._chosen else (SpinnerColumn("line"),)
-        words = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
-        columns = (*first, words, TimeElapsedColumn())
-        drawing = Drawing(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-        drawing.start()
-        drawing.add_task("", total=self._chosen or None, bar=self._bar)
-        return drawing
-
-    def _update(self, words: str) -> None:
-        self._drawing = self._drawing or self._drawn()
-        shown = printable_without_credentials(one_line(words))
-        self._drawing.update(self._drawing.task_ids[0], description=shown, completed=self._written, bar=self._bar)
-
-    @property
-    def _bar(self) -> str:
-        """The bar in ASCII, like all characters of our own."""
-        full = _BAR * min(self._written, self._chosen) // max(1, self._chosen)
-        return f"[{'#' * full}{'-' * (_BAR - full)}]"
-
-    def hide(self) -> None:
-        if self._drawing is not None:
-            self._drawing.stop()
-        self._drawing = None
+    in_place = form == "auto" and sys.stderr.isatty() and not only_lines
+    return PlainLines(_IN_PLACE if in_place else _EVERY, in_place=in_place)
 
 
 class TrackedRun(Generic[O]):

@@ -10,7 +10,7 @@ import pytest
 from reconciler.cli.verbs import help_text
 from tests.pipeline.calls import Folder
 
-HEAVY = ("kubernetes", "urllib3", "jinja2", "rich", "jsonschema")
+HEAVY = ("kubernetes", "urllib3", "jinja2", "jsonschema")
 
 
 def names_after(found: str, *arguments: str) -> set[str]:
@@ -51,7 +51,7 @@ def test_a_run_over_a_snapshot_loads_nothing_that_only_live_clusters_need(reposi
     example = repository / "examples" / "quickstart"
     loaded = modules_after("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"), "-o", "json")
     assert "reconciler.backends.snapshot.cluster" in loaded
-    assert not loaded & {"kubernetes", "urllib3", "rich", "ssl", "http.client", "email"}
+    assert not loaded & {"kubernetes", "urllib3", "ssl", "http.client", "email"}
     assert not {name for name in loaded if name.startswith(("reconciler.backends.kubernetes", "reconciler.http"))}
 
 

@@ -11,11 +11,11 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        pytest.param("reconciler.report.text", {"jinja2", "rich", "yaml", "kubernetes", "jsonschema"}, id="text"),
-        pytest.param("reconciler.report.json", {"jinja2", "rich", "yaml", "kubernetes", "jsonschema"}, id="JSON"),
-        pytest.param("reconciler.report.markdown", {"jinja2", "rich", "kubernetes", "jsonschema"}, id="Markdown"),
-        pytest.param("reconciler.report.html", {"jinja2", "rich", "kubernetes", "jsonschema"}, id="HTML, not rendered"),
-        pytest.param("reconciler.plan.model", {"jinja2", "rich", "yaml", "kubernetes", "jsonschema"}, id="no form"),
+        pytest.param("reconciler.report.text", {"jinja2", "yaml", "kubernetes", "jsonschema"}, id="text"),
+        pytest.param("reconciler.report.json", {"jinja2", "yaml", "kubernetes", "jsonschema"}, id="JSON"),
+        pytest.param("reconciler.report.markdown", {"jinja2", "kubernetes", "jsonschema"}, id="Markdown"),
+        pytest.param("reconciler.report.html", {"jinja2", "kubernetes", "jsonschema"}, id="HTML, not rendered"),
+        pytest.param("reconciler.plan.model", {"jinja2", "yaml", "kubernetes", "jsonschema"}, id="no form"),
     ],
 )
 def test_a_form_imports_no_more_than_it_needs(module, absent):
