@@ -28,6 +28,9 @@ from reconciler.version import VERSION
 _RETRIES = RetryPolicy()
 _ONCE = RetryPolicy(attempts=1)
 _SUCCESS = range(200, 300)
+_FAILURES = (500, 504)
+"""What an API server answers where something that it asks fails: a webhook, or etcd."""
+
 _LONGEST_PAUSE = 60.0
 _AT_ONCE_SECONDS = 3.0
 """How long a request that is sent at once may take with all its attempts: while it hangs the lock runs out."""
@@ -88,8 +91,8 @@ class RequestFields(TypedDict, total=False):
 
 
 class _Waits(Struct, frozen=True):
-    """What a request waits for: its `turn` among those in flight, None: it needs none, and an `answer`, for which all
-    attempts have so many `seconds` together, as long as nothing answers.
+    """How long a request waits: for its `turn` among those in flight, None: it needs none, and for an `answer`, for
+    which all attempts have so many `seconds` together, as long as nothing answers.
     """
 
     turn: TimeLimit | None
@@ -136,21 +139,16 @@ class ApiClient:
     What may pass by itself (no connection, 429, 5xx) is tried again as long as there is time, eight times at most, with
     pauses that double, of random length, or as long as the server asks for. A request that is not answered within its
     time limit is not tried again. An outage is waited out once: after that each request has one attempt, until one is
-    answered. While `fence` is set the lock is ours, and writes go out only as long as it says so.
-
-    | request | waits for its turn | for an answer |
-    |---|---|---|
-    | read without the lock | while somebody waits for what is read, `reading` | the same |
-    | read with the lock | until the run ends, and some seconds after it is cut | the same |
-    | write | as fast as `qps` lets it, until the run ends | until then, and some seconds after it is cut |
-    | at once, as to keep the lock | needs none | the same, for three seconds with all its attempts |
-    | at the end, to give the lock back | needs none | for at least a moment, whatever has ended, once |
+    answered. So is what the server fails at, as where an admission webhook does not answer: what is asked for in the
+    same way in the same namespace has one attempt then. While `fence` is set the lock is ours, and writes go out only
+    as long as it says so.
     """
 
     def __init__(self, connection: Connection, settings: RequestSettings) -> None:
         self.cluster = connection.cluster
         self.fence: Callable[[], bool] | None = None
         self.is_unreachable = False
+        self._failing: set[tuple[str, str, str]] = set()  # verb, resource, namespace: what the server fails at
         self.limit = settings.limit
         self.reading = settings.limit.within()
         self._written = settings.limit.for_what_is_in_flight()
@@ -203,38 +201,51 @@ class ApiClient:
                 raise
             noted.unsure += answer.status >= 500
             limit = None if request.when == "in turn" else limit
-            self.is_unreachable = False
-            self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
+            self._note(request, answer)
             return answer
 
         try:
-            policy = _ONCE if request.when == "at the end" else _RETRIES
-            answer = with_retries(attempt, policy, lambda seconds: self._wait(request, limit, seconds))
+            answer = with_retries(
+                attempt,
+                _ONCE if request.when == "at the end" else _RETRIES,
+                lambda seconds: self._wait(request, limit, seconds),
+            )
         except HttpError as error:
             self.is_unreachable |= error.passes and request.when == "in turn"
             raise no_answer(request.operation, error) from error
-        if answer.status not in _SUCCESS:
-            raise error_of(request.operation, answer)
-        return answer
+        if answer.status in _SUCCESS:
+            return answer
+        if answer.status in _FAILURES:
+            self._failing.add(request.operation.kind)
+        raise error_of(request.operation, answer)
+
+    def _note(self, request: ApiRequest, answer: HttpResponse) -> None:
+        """Note what an answer says of the server: that it is there, what time it is there, that it can do this."""
+        self.is_unreachable = False
+        self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
+        if answer.status not in _FAILURES:
+            self._failing.discard(request.operation.kind)
 
     def _wait(self, request: ApiRequest, limit: TimeLimit | None, seconds: float) -> bool:
         """Wait before the next attempt; return False at once where that would take longer than there is time: that of
         `limit`, None where the last attempt was answered.
         """
-        if limit is not None and self.is_unreachable and request.when == "in turn":
+        is_known = request.operation.kind in self._failing if limit is None else self.is_unreachable
+        if is_known and request.when == "in turn":
             return False
         left = inf if limit is None else limit.left()
         return seconds < min(left, _LONGEST_PAUSE) and self.limit.wait(seconds)
 
     def _waits(self, request: ApiRequest) -> _Waits:
-        if request.when == "at the end":
-            seconds = min(self._timeout, _AT_ONCE_SECONDS, self._written.left())
-            return _Waits(None, TimeLimit(), max(_LAST_SECONDS, seconds))
-        is_reading = request.method == "GET" and self.fence is None
-        if request.when == "at once":
-            return _Waits(None, self.limit if is_reading else self._written, min(self._timeout, _AT_ONCE_SECONDS))
-        answer = self.reading if is_reading else self._written
-        return _Waits(self.limit if request.writes else answer, answer, self._timeout)
+        seconds = self._timeout if request.when == "in turn" else min(self._timeout, _AT_ONCE_SECONDS)
+        if request.when == "at the end":  # gives the lock back: for a moment at least, whatever has ended
+            return _Waits(None, TimeLimit(), max(_LAST_SECONDS, min(seconds, self._written.left())))
+        is_unlocked = request.method == "GET" and self.fence is None
+        if request.when == "at once":  # takes the lock, or keeps it: what holds it is answered also after the run
+            return _Waits(None, self.limit if is_unlocked else self._written, seconds)
+        if is_unlocked:  # as long as somebody waits for what is read
+            return _Waits(self.reading, self.reading, seconds)
+        return _Waits(self.limit if request.writes else self._written, self._written, seconds)
 
     @contextmanager
     def watched(self, request: ApiRequest, seconds: float) -> Iterator[Iterator[bytes]]:

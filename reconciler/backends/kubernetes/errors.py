@@ -55,6 +55,11 @@ class Operation(Struct, frozen=True):
         return f"{self.cluster}: {self.verb} {self.resource}{name}{where}"
 
     @property
+    def kind(self) -> tuple[str, str, str]:
+        """What it has in common with others that fail together: verb, resource, namespace."""
+        return self.verb, self.resource, self.namespace
+
+    @property
     def rule(self) -> str:
         """The role that gives the right to this, in words: "a Role in shop with {apiGroups: [apps], ...}"."""
         if self.resource.startswith("/"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import kubernetes.client.rest  # the first import takes longer than a request may here
 import pytest
+from msgspec.structs import replace
 
 from reconciler.backends.credentials.connection import Connection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate
@@ -89,6 +91,27 @@ def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
         assert requests.send(READ).status == 200
         assert len(server.requests) == 1
         assert not requests.is_unreachable
+
+
+def test_a_webhook_that_fails_is_waited_out_once_by_what_it_is_asked_about(tmp_path: Path) -> None:
+    """Else each of a thousand writes waits for a minute, and the wakes of the cluster behind them."""
+    failed = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n{}"
+    answers = [failed]
+    with Server(lambda client: client.sendall(answers[0])) as server:
+        settings = RequestSettings(qps=0, limit=TimeLimit(clock=FakeClock()))
+        requests = requests_to(server.url, tmp_path, settings)
+
+        def attempts(namespace: str) -> int:
+            before = len(server.requests)
+            with contextlib.suppress(UnreachableError):
+                requests.send(replace(WRITE, operation=replace(WRITE.operation, namespace=namespace)))
+            return len(server.requests) - before
+
+        assert [attempts(namespace) for namespace in ("shop", "shop", "shop", "other")] == [8, 1, 1, 8]
+        answers[0] = HELLO
+        assert attempts("shop") == 1
+        answers[0] = failed
+        assert [attempts(namespace) for namespace in ("shop", "shop", "other")] == [8, 1, 1]
 
 
 def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
