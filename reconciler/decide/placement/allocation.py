@@ -250,7 +250,7 @@ def _kubefed(served: Candidates, demand: Demand, kept: _Dealt, ceilings: Sequenc
     return replace(kept, replicas=rounds.replicas, overflow=cut)
 
 
-def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed: Iterable[str]) -> Allocation:
+def with_overflow(given: Allocation, demand: Demand, probed: Iterable[str]) -> Allocation:
     """Return `given` with the overflow of each cluster of `probed` that is full: what it would get without its own
     limit of capacity, minus what it gets.
     """
@@ -258,7 +258,7 @@ def with_overflow(given: Allocation, served: Candidates, demand: Demand, probed:
     for name in probed:
         if given.replicas[name] >= demand.capacity.get(name, UNBOUNDED):
             others = {other: limit for other, limit in demand.capacity.items() if other != name}
-            free = allocate(served, replace(demand, capacity=others)).replicas[name]
+            free = allocate(given.served, replace(demand, capacity=others)).replicas[name]
             if free > given.replicas[name]:
                 overflow[name] = free - given.replicas[name]
     return dataclasses.replace(given, overflow=overflow) if overflow else given
@@ -302,7 +302,7 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
     kept, limits = _inside(current, "current", served), _inside(capacity, "capacity", served)
     demand = Demand(wanted, rebalance, _ROUNDINGS[rounding], key, kept, limits)
     given = allocate(served, demand)
-    return with_overflow(given, served, demand, sorted(limits)) if limits else given
+    return with_overflow(given, demand, sorted(limits)) if limits else given
 
 
 def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[str, Any]]:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import ObservedCapacity, placement_owner_text
 from reconciler.decide.placement.allocation import (
     Allocation,
-    Candidates,
     Demand,
     allocate,
     candidates,
@@ -33,9 +32,9 @@ class PlacementResult(Struct, frozen=True):
     """One federated ReplicaSet, decided. Held clusters are in none of the mappings by cluster.
 
     `replicas` is what each placed cluster should run, `keeping` what draining clusters keep of that because it has no
-    room anywhere else. `taken_off` are the replicas of clusters that are held. `lagging` are the clusters that would
-    run more if they did not lag. `target` is what a cluster should ask for, waiting replicas included; `next_replicas`
-    what it asks for after this run; `memory` what is known of its room then.
+    room anywhere else. `taken_off` are the replicas of clusters that are held. `target` is what a cluster should ask
+    for, waiting replicas included; `next_replicas` what it asks for after this run; `memory` what is known of its room
+    then.
     """
 
     federated: FederatedReplicaSet
@@ -44,8 +43,6 @@ class PlacementResult(Struct, frozen=True):
     replicas: Mapping[str, int]
     keeping: Mapping[str, int]
     taken_off: int
-    weight: int  # of all clusters that take replicas, together
-    lagging: frozenset[str]
     overflow: Mapping[str, int]  # how much more full clusters would get without what was observed of their room
     target: Mapping[str, int]
     next_replicas: Mapping[str, int]
@@ -78,27 +75,25 @@ def placement_result(
         kept={local.cluster: local.kept for local in placed},
         capacity=_capacities(placed),
     )
-    served = candidates(federated.clusters, [local.cluster for local in placed])
-    allocation = allocate(served, demand)
-    overflow: Mapping[str, int] = NOTHING
-    if learned := [local.cluster for local in placed if local.limit == "learned"]:
-        # By preferences alone, with `rebalance: false` too: what is kept elsewhere must not hide that here is no room.
-        overflow = with_overflow(allocation, served, replace(demand, rebalance=True), learned).overflow
-    allocation = _with_raise(allocation, placed, _raised(federated, locals_, status, readable))
-    keeping = _keeping(served, demand, allocation, placed)
+    given = allocate(candidates(federated.clusters, [local.cluster for local in placed]), demand)
+    overflow = _overflow(given, placed)
+    allocation = _with_raise(given, placed, _raised(federated, locals_, status, readable))
+    keeping = _keeping(given, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     settled = all(replicas[local.cluster] <= local.current for local in placed)
-    memory: dict[str, ObservedCapacity | None] = {}
-    target: dict[str, int] = {}
+    memory = {
+        local.cluster: _capacity_after(local, settled and local.cluster not in overflow, federated, inputs)
+        for local in placed
+    }
+    target = dict(replicas)
     for local in placed:
-        more, cluster = overflow.get(local.cluster, 0), local.cluster
-        memory[cluster] = known = _capacity_after(local, settled and not more, federated, inputs)
+        more, waits = overflow.get(local.cluster, 0), _waits(federated, memory[local.cluster], inputs.run.now)
         if not settled and local.limit == "learned":
             # Those that wait already may go on: what is on its way elsewhere may find no room there, and is missed.
-            more = max(more, (local.spec_replicas or 0) - replicas[cluster])
-        target[cluster] = replicas[cluster] + min(more, _waits(federated, known, inputs.run.now))
+            more = max(more, (local.spec_replicas or 0) - replicas[local.cluster])
+        target[local.cluster] += min(more, waits)
     # What the whole federated ReplicaSet can run if every cluster has room must not be lost on the way.
-    wanted = taken_off + _placeable(served, demand, sum(replicas.values()))
+    wanted = taken_off + _placeable(given, sum(replicas.values()))
     available = sum(local.available for local in locals_ if local.part != "out")
     return PlacementResult(
         federated=federated,
@@ -107,8 +102,6 @@ def placement_result(
         replicas=replicas,
         keeping=keeping,
         taken_off=taken_off,
-        weight=_weight_in_use(served, placed),
-        lagging=_lagging(allocation, placed),
         overflow=overflow,
         target=target,
         next_replicas=next_step(placed, target, available, wanted),
@@ -116,10 +109,13 @@ def placement_result(
     )
 
 
-def _weight_in_use(served: Candidates, placed: Iterable[LocalWorkload]) -> int:
-    """Return the weights of the clusters that take replicas, together: those that drain or leave take none."""
-    out = {local.cluster for local in placed if local.limit in ("draining", "leaving")}
-    return sum(weight for name, weight in zip(served.names, served.weights, strict=True) if name not in out)
+def _overflow(given: Allocation, placed: Iterable[LocalWorkload]) -> Mapping[str, int]:
+    """Return how much more each cluster would get that was found to be full.
+
+    By preferences alone, with `rebalance: false` too: what is kept elsewhere must not hide that here is no room.
+    """
+    learned = [local.cluster for local in placed if local.limit == "learned"]
+    return with_overflow(given, replace(given.demand, rebalance=True), learned).overflow if learned else NOTHING
 
 
 def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[str, int]:
@@ -159,7 +155,7 @@ def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int)
     return allocate(given.served, demand)
 
 
-def _lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[str]:
+def lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[str]:
     """Return the clusters that would get more if they did not lag."""
     late = [local.cluster for local in placed if local.late and local.cluster in given.served.names]
     if not late:
@@ -168,20 +164,19 @@ def _lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[st
     return frozenset(name for name in late if free[name] > given.replicas[name])
 
 
-def _placeable(served: Candidates, demand: Demand, given: int) -> int:
-    """Return how many replicas the preferences alone let run."""
-    if given >= demand.total or not demand.capacity:
-        return given
-    return max(given, sum(allocate(served, replace(demand, capacity={})).replicas.values()))
+def _placeable(given: Allocation, running: int) -> int:
+    """Return how many replicas the preferences alone let run, at least those `running`."""
+    if running >= given.demand.total or not given.demand.capacity:
+        return running
+    return max(running, sum(allocate(given.served, replace(given.demand, capacity={})).replicas.values()))
 
 
-def _keeping(
-    served: Candidates, demand: Demand, allocation: Allocation, placed: Sequence[LocalWorkload]
-) -> dict[str, int]:
-    """Return the replicas that draining clusters keep: of those that fit nowhere, what they would get if they stayed
-    as full as they are.
+def _keeping(given: Allocation, allocation: Allocation, placed: Sequence[LocalWorkload]) -> dict[str, int]:
+    """Return the replicas that draining clusters keep: of those that `allocation` finds no place for, what they would
+    get of `given` if they stayed as full as they are.
     """
-    leaving = {local.cluster: local.current for local in placed if local.limit in ("draining", "leaving")}
+    served, demand = given.served, given.demand
+    leaving = {local.cluster: local.current for local in placed if local.limit == "draining"}
     left = demand.total - sum(allocation.replicas.values())
     if left <= 0 or not any(leaving.values()):
         return {}
@@ -241,7 +236,7 @@ def _own_part(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
     on its way out.
     """
     own = federated.preference(local.cluster)
-    if own is None or local.limit in ("draining", "leaving", "missing", "no namespace"):
+    if own is None or local.limit in ("draining", "missing"):
         return 0
     limits = [own.max_replicas, None if local.remembered is None else local.remembered.replicas]
     return min([local.spec_replicas or 0, *(limit for limit in limits if limit is not None)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates
-from reconciler.decide.placement.desired_replicas import PlacementResult
+from reconciler.decide.placement.desired_replicas import PlacementResult, lagging
 from reconciler.decide.placement.local_workloads import LocalWorkload
-from reconciler.decide.placement.status import ClusterStatus, Rejection
+from reconciler.decide.placement.status import ClusterStatus
 from reconciler.decide.reasons import Reason, ReasonCode, reason, shared_reason
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
@@ -24,59 +24,54 @@ from reconciler.untrusted_text import LARGEST
 
 def with_reasons(result: PlacementResult) -> PlacementResult:
     """Return `result` with its reasons: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
-    placed = {local.cluster: (*_grounds(local, result), *_lasting(local, result)) for local in result.placed}
+    late, served = lagging(result.allocation, result.placed), result.allocation.served
+    # Those that drain take no replicas, so that their weights do not count.
+    draining = {local.cluster for local in result.placed if local.limit == "draining"}
+    weights = sum(weight for name, weight in zip(served.names, served.weights, strict=True) if name not in draining)
+    placed = {
+        local.cluster: (*_grounds(local, result, weights, late), *_lasting(local, result)) for local in result.placed
+    }
     return replace(result, reasons={local.cluster: placed.get(local.cluster, local.reasons) for local in result.locals})
 
 
-def _grounds(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
+def _grounds(local: LocalWorkload, result: PlacementResult, weights: int, late: Container[str]) -> Iterator[Reason]:
     cluster = local.cluster
-    if local.limit in ("draining", "leaving"):
-        yield reason(ReasonCode.DRAINING if local.limit == "draining" else ReasonCode.LEAVING)
-        keeps = result.keeping.get(cluster, 0)
-        if keeps:
-            yield reason(ReasonCode.FITS_NOWHERE_ELSE, replicas=keeps)
-    elif local.limit in ("missing", "no namespace"):
+    if local.limit in ("draining", "missing"):
         yield from local.reasons
+        if keeps := result.keeping.get(cluster):
+            yield reason(ReasonCode.FITS_NOWHERE_ELSE, replicas=keeps)
     elif cluster not in result.allocation.served.names:
         yield reason(ReasonCode.NO_PREFERENCE)
     else:
-        yield from _preferences(_preference(local, result), result, cluster)
-        yield from _limits(local, result)
+        yield from _preferences(_preference(local, result), weights, result.replicas[cluster])
+        yield from _limits(local, result, late)
 
 
 def _preference(local: LocalWorkload, result: PlacementResult) -> ClusterPreference:
     return result.federated.preference(local.cluster) or ClusterPreference()
 
 
-def _preferences(own: ClusterPreference, result: PlacementResult, cluster: str) -> Iterator[Reason]:
+def _preferences(own: ClusterPreference, weights: int, replicas: int) -> Iterator[Reason]:
     if own.weight:
-        yield shared_reason(ReasonCode.WEIGHT, weight=own.weight, weights=result.weight)
+        yield shared_reason(ReasonCode.WEIGHT, weight=own.weight, weights=weights)
     else:
         yield shared_reason(ReasonCode.NO_WEIGHT)
     if own.min_replicas:
         yield shared_reason(ReasonCode.MIN_REPLICAS, minReplicas=own.min_replicas)
-    if own.max_replicas is not None and result.replicas[cluster] >= own.max_replicas:
+    if own.max_replicas is not None and replicas >= own.max_replicas:
         yield shared_reason(ReasonCode.MAX_REPLICAS, maxReplicas=own.max_replicas)
 
 
-def _limits(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
+def _limits(local: LocalWorkload, result: PlacementResult, late: Container[str]) -> Iterator[Reason]:
     if local.rejection is not None:
-        yield _refused(local, local.rejection)
+        yield from local.reasons
     elif local.cluster in result.overflow:
         yield reason(ReasonCode.CAPACITY, capacity=local.capacity)
         waiting = result.target[local.cluster] - result.replicas[local.cluster]
         if waiting:
             yield reason(ReasonCode.WAITING, waitingReplicas=waiting)
-    elif local.cluster in result.lagging:
+    elif local.cluster in late:
         yield reason(ReasonCode.LAGGING)
-
-
-def _refused(local: LocalWorkload, rejection: Rejection) -> Reason:
-    """Return how often a write was refused, and why. The number lets the status change with each refusal."""
-    if rejection.count == 1:
-        return reason(ReasonCode.WRITE_REFUSED_ONCE, error=rejection.why)
-    again = rejection.retry_after if local.limit == "refused" else None
-    return reason(ReasonCode.WRITE_REFUSED, count=rejection.count, retryAfter=again, error=rejection.why)
 
 
 def _lasting(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
@@ -198,15 +193,9 @@ def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None
     total.
     """
     if result.keeping.get(local.cluster):
-        return joint_change(ChangeIfCode.ANY, (field_is("state", "Active in the Fleet"), *_larger_elsewhere(result)))
-    if local.limit in ("draining", "leaving"):
-        return field_is("state", "Active in the Fleet")
-    if local.limit == "refused":
-        return change_if(ChangeIfCode.WRITE_ACCEPTED)
-    if local.limit in ("missing", "no namespace"):
-        is_missing = local.limit == "missing"
-        missing = f"{local.ref.kind} {local.ref.name}" if is_missing else f"namespace {local.ref.namespace}"
-        return change_if(ChangeIfCode.OBJECT_EXISTS, object=missing)
+        return joint_change(ChangeIfCode.ANY, (local.why.change_if, *_larger_elsewhere(result)))
+    if local.why.change_if is not None:
+        return local.why.change_if
     if local.cluster in result.overflow:
         return field_is("its capacity", f"above {local.capacity}")
     if local.cluster not in result.allocation.served.names:
@@ -217,7 +206,7 @@ def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None
 def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
     """Yield what would let the clusters that are not drained run more: what has no capacity elsewhere goes there."""
     for local in result.placed:
-        if local.limit in ("draining", "leaving") or local.cluster not in result.allocation.served.names:
+        if local.limit == "draining" or local.cluster not in result.allocation.served.names:
             continue
         most, given = _preference(local, result).max_replicas, result.replicas[local.cluster]
         if most is not None and given >= most:

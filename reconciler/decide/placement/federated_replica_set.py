@@ -170,7 +170,11 @@ def _paused(
     """Status only: everything is left as it is."""
     paused = fact(ReasonCode.PAUSED)
     held = [
-        local if local.part == "out" else replace(local, part="held", why=local.why if local.reasons else paused)
+        replace(
+            local,
+            part="out" if local.part == "out" else "held",
+            why=paused if local.part == "placed" and local.problem is None else local.why,
+        )
         for local in locals_
     ]
     resumed = field_is("paused", "false")
@@ -223,7 +227,7 @@ def _notices(result: PlacementResult, status: PlacementStatus | None, inputs: Pl
             stay = (
                 f"{keeps} replicas fit nowhere else and stay" if keeps > 1 else "1 replica fits nowhere else and stays"
             )
-            yield Notice("drainKeeps", str(local.ref), f"{local.limit}, but {stay}", name)
+            yield Notice("drainKeeps", str(local.ref), f"{text_of(local.reasons)}, but {stay}", name)
     yield from _drains_left_alone(result, inputs)
     yield from _above_share(result, status, inputs)
     yield from _clusters_left(result.federated, status, inputs)

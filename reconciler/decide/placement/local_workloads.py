@@ -10,21 +10,21 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
-from reconciler.decide.change_codes import after
+from reconciler.decide.change_codes import ChangeIfCode, after, change_if, field_is
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.facts import Fact, fact
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.ownership import why_not_placed
 from reconciler.decide.placement.pod_counts import PodCounts, available_replicas, is_calm, pod_counts
-from reconciler.decide.placement.status import IN_A_ROW, PlacementStatus, Rejection
+from reconciler.decide.placement.status import PlacementStatus, Rejection
 from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_of
 from reconciler.decide.selectors import left_out, local_ref
 from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
 from reconciler.policy.types import FederatedReplicaSet
 
-CapacityLimit = Literal["", "learned", "refused", "draining", "leaving", "missing", "no namespace"]
+CapacityLimit = Literal["", "learned", "refused", "draining", "missing"]
 
 
 class LocalWorkload(Struct, frozen=True):
@@ -231,11 +231,13 @@ def _missing(case: _Case) -> LocalWorkload | None:
     if case.workload is not None:
         return None
     if not _has_namespace(case):
-        why = fact(ReasonCode.NO_NAMESPACE, namespace=case.ref.namespace)
-        return case.undecided(case.local(capacity=0, limit="no namespace", why=why))
+        exists = change_if(ChangeIfCode.OBJECT_EXISTS, object=f"namespace {case.ref.namespace}")
+        why = fact(ReasonCode.NO_NAMESPACE, exists, namespace=case.ref.namespace)
+        return case.undecided(case.local(capacity=0, limit="missing", why=why))
     if case.federated.target is None:
         return _with_room(case, PodCounts(0, 0), None)
-    why = fact(ReasonCode.NO_OBJECT, kind=case.ref.kind, name=case.ref.name)
+    exists = change_if(ChangeIfCode.OBJECT_EXISTS, object=f"{case.ref.kind} {case.ref.name}")
+    why = fact(ReasonCode.NO_OBJECT, exists, kind=case.ref.kind, name=case.ref.name)
     return case.undecided(case.local(capacity=0, limit="missing", why=why))
 
 
@@ -270,28 +272,29 @@ def _placed(case: _Case) -> LocalWorkload:
 
 def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | None) -> LocalWorkload:
     """Return the `LocalWorkload` of a cluster that takes part, with what is known of the room there."""
-    capacity, limit, rejection = _room(case, counts, remembered)
-    return case.local(
-        **structs.asdict(counts), capacity=capacity, limit=limit, remembered=remembered, rejection=rejection
-    )
-
-
-def _room(
-    case: _Case, counts: PodCounts, remembered: ObservedCapacity | None
-) -> tuple[int | None, CapacityLimit, Rejection | None]:
-    """Return the known capacity, where it comes from, and what is remembered about refusals."""
-    state = case.placement.cluster.state
+    local = case.local(**structs.asdict(counts), remembered=remembered)
+    state, rejection = case.placement.cluster.state, case.inputs.rejection(case.ref)
     if state in ("Draining", "Leaving"):
-        return 0, "draining" if state == "Draining" else "leaving", None
-    rejection = case.inputs.rejection(case.ref)
-    retry = None if rejection is None or rejection.count < IN_A_ROW else rejection.retry_after
-    if retry is not None and case.inputs.run.now < retry:
-        return counts.current, "refused", rejection
+        code = ReasonCode.DRAINING if state == "Draining" else ReasonCode.LEAVING
+        return replace(local, capacity=0, limit="draining", why=fact(code, field_is("state", "Active in the Fleet")))
+    if rejection is not None:
+        again = rejection.not_before(case.inputs.run.now)
+        local = replace(local, rejection=rejection, why=_refusals(rejection, again))
+        if again is not None:
+            return replace(local, capacity=counts.current, limit="refused")
     if counts.unschedulable > 0:
-        return counts.current, "learned", rejection
+        return replace(local, capacity=counts.current, limit="learned")
     if remembered is not None and counts.current <= remembered.replicas:
-        return remembered.replicas, "learned", rejection
-    return None, "", rejection
+        return replace(local, capacity=remembered.replicas, limit="learned")
+    return local
+
+
+def _refusals(rejection: Rejection, again: datetime | None) -> Fact:
+    """Return how often a write was refused, and why. The number lets the status change with each refusal."""
+    if rejection.count == 1:
+        return fact(ReasonCode.WRITE_REFUSED_ONCE, error=rejection.why)
+    lift = None if again is None else change_if(ChangeIfCode.WRITE_ACCEPTED)
+    return fact(ReasonCode.WRITE_REFUSED, lift, count=rejection.count, retryAfter=again, error=rejection.why)
 
 
 _GUARDS: tuple[Callable[[_Case], LocalWorkload | None], ...] = (

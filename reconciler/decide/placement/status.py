@@ -54,6 +54,11 @@ class Rejection(Struct, frozen=True):
     retry_after: datetime | None
     why: str
 
+    def not_before(self, now: datetime) -> datetime | None:
+        """Return when it may be tried again, None where it may be `now`."""
+        again = self.retry_after if self.count >= IN_A_ROW else None
+        return again if again is not None and now < again else None
+
 
 def rejection_key(ref: ObjectRef) -> str:
     """Return the key under which refusals of `ref` are kept; a valid key of a ConfigMap."""
