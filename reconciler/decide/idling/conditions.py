@@ -174,17 +174,16 @@ def _bounds(case: IdlingConditions) -> Fact | None:
 def _insists(case: IdlingConditions) -> Fact | None:
     """Return that what a tool scaled up is idled again.
 
-    None where a person did, where a policy yields, or where somebody put the bounds of its autoscaler back: that raises
-    it again within seconds.
+    None where a person or traffic did, where a policy yields, or where somebody put the bounds of its autoscaler back:
+    that raises it again within seconds.
     """
     subject, record = case.subject, case.subject.record
-    policies = subject.verdict.policies
-    if record is None or not policies:
+    if record is None or not subject.verdict.insists:
         return None
     undo = undo_of(subject, record, case.now)
-    if undo.autoscaler or not is_by_tool(undo) or any(policy.on_revert == "Yield" for policy in policies):
+    if undo.autoscaler or not is_by_tool(undo):
         return None
-    lift = field_is("onRevert", f"Yield in {policies[0].name}")
+    lift = field_is("onRevert", f"Yield in {subject.verdict.policies[0].name}")
     return fact(ReasonCode.INSISTED, lift, by=undo.by, replicas=subject.scale.replicas)
 
 

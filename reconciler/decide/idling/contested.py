@@ -29,7 +29,12 @@ from reconciler.workload_kinds import workload_kind
 EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
 
-_PERSON = r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?"  # User-Agents of browsers begin with Mozilla
+_NO_TOOL = r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?|openshift-controller-manager"
+"""Who scales up what people use: they themselves, in a browser as Mozilla, or traffic, by the unidling of OpenShift.
+
+Source: openshift/openshift-controller-manager pkg/unidling/controller/unidling_controller.go.
+"""
+
 _ADVICE = (
     (
         "argocd",
@@ -107,8 +112,7 @@ def _undone_by(manager: str, annotations: Mapping[str, str]) -> int:
 
 
 def is_contested(subject: Subject, undo: Undo) -> bool:
-    """Return whether `undo` is one too many, so that `subject` is left alone: not by a person's tool, and not the
-    first in a row.
+    """Return whether `undo` is one too many, so that `subject` is left alone: by a tool, and not the first in a row.
 
     Where no policy decides about it, nobody knows when that would end, nor whether its policy insists: it only counts.
     """
@@ -116,19 +120,21 @@ def is_contested(subject: Subject, undo: Undo) -> bool:
 
 
 def is_by_tool(undo: Undo) -> bool:
-    """Return whether it is known that no person did it, nor a tool that people use."""
-    return undo.by != "unknown" and not re.fullmatch(_PERSON, undo.by)
+    """Return whether it is known that no person did it, nor traffic."""
+    return undo.by != "unknown" and not re.fullmatch(_NO_TOOL, undo.by)
 
 
-def insisted(workload: Workload) -> Undo | None:
+def insisted(subject: Subject) -> Undo | None:
     """Return the last of several undos in a row that we did not yield to, None where there are not several."""
-    if UNDONE not in workload.annotations:
+    annotations = subject.scale.written.annotations
+    if UNDONE not in annotations or not subject.verdict.insists:
         return None
-    found = json_object(workload.annotations[UNDONE])
+    found = json_object(annotations[UNDONE])
     by, at, count = found.get("by"), read_time(found.get("at")), found.get("count")
     if not isinstance(by, str) or at is None or not isinstance(count, int) or count < EPISODES:
         return None
-    return Undo(by, at, count)
+    undo = Undo(by, at, count)
+    return undo if is_by_tool(undo) else None
 
 
 def contest_text(undo: Undo, policy: IdlingPolicy | None) -> str:

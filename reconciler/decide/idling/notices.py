@@ -156,7 +156,7 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
         why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
         words = f" is {why}; {_advice(choice, contest.by, contest.autoscaler)}"
         yield _about(choice.ref, "contested", words, owner_policy(choice), (why,))
-    last, insists = insisted(written), choice.because is IdlingCondition.INSISTS
+    last, insists = insisted(choice.subject), choice.because is IdlingCondition.INSISTS
     if last is not None and choice.stays_idle and not insists:
         words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))

@@ -350,6 +350,11 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return tuple([verdict for verdict in self.won if verdict.wakes and verdict.result is CriterionResult.BUSY])
 
     @cached_property
+    def insists(self) -> bool:
+        """Whether policies select it, and all of them idle again what another tool scales up."""
+        return bool(self.won) and all(verdict.policy.on_revert == "Insist" for verdict in self.won)
+
+    @cached_property
     def wake_when(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and whose `wakeWhen` holds, None for none."""
         return next((verdict for verdict in self.won if verdict.wakes and verdict.wake_when.holds), None)

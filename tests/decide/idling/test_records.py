@@ -20,7 +20,7 @@ from reconciler.decide.idling.service_records import LONG_AGO, read_service_reco
 from reconciler.decide.last_idled import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, run_in, written
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, notices_of, run_in, written
 from tests.decide.idling.world import a_world
 
 OURS = frozenset({"production", "prod"})
@@ -198,20 +198,24 @@ def test_a_platform_sees_what_is_idle_as_oc_idle_writes_it(endpoints):
     assert (of_oc_idle(world, service), of_oc_idle(world, ends), world.replicas(a_ref())) == ({}, {}, 3)
 
 
-def test_what_a_platform_woke_counts_as_scaled_by_hand_and_its_marks_go():
-    policy = a_policy(mark_prefix="openshift")
+@pytest.mark.parametrize("on_revert", ["Yield", "Insist"])
+def test_what_a_platform_woke_counts_as_scaled_by_hand_and_its_marks_go(on_revert):
+    policy = a_policy(mark_prefix="openshift", on_revert=on_revert)
     world = a_world(a_service(), a_workload(), now=NIGHT)
-    run_in(world, policy)
     service = a_service().ref
-    for key in OC_IDLE:  # as its unidling does, which knows no others
-        world.annotate(service, key, None)
-    world.scale(a_ref(), 3, "openshift-controller-manager")
-    world.now += timedelta(minutes=5)
-    run_in(world, policy)
-    run_in(world, policy)
-    assert world.replicas(a_ref()) == 3
-    assert of_oc_idle(world, service) == {}
-    assert "idling.kubernetes.io/idled-at" not in world.objects[service].annotations
+    for _ in range(3):  # traffic on several nights is no contest
+        assert notices_of(run_in(world, policy), "contested") == []
+        assert world.replicas(a_ref()) == 0
+        for key in OC_IDLE:  # as its unidling does, which knows no others
+            world.annotate(service, key, None)
+        world.scale(a_ref(), 3, "openshift-controller-manager")
+        world.now += timedelta(minutes=5)
+        run_in(world, policy)
+        run_in(world, policy)
+        assert world.replicas(a_ref()) == 3
+        assert of_oc_idle(world, service) == {}
+        assert "idling.kubernetes.io/idled-at" not in world.objects[service].annotations
+        world.now += timedelta(days=7)
 
 
 def test_a_policy_that_wants_them_no_longer_takes_them_off_with_the_wake():

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
 from reconciler.decide.idling.contested import remedy
 from reconciler.model import FieldWriter
-from reconciler.policy.types import GitOps
+from reconciler.policy.types import GitOps, IdlingPolicy
 from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -61,6 +61,19 @@ class TestInsist:
         run_in(world, INSISTS)
         assert world.replicas(WEB) == 5
         assert UNDONE not in world.objects[WEB].annotations
+
+    @pytest.mark.parametrize(("by", "policy"), [("kubectl", INSISTS), (GIT, YIELDS)])
+    def test_what_was_yielded_to_is_not_told_as_insisted_on(self, by: str, policy: IdlingPolicy):
+        world = an_idle_world(policy)
+        for _ in range(2):
+            reverted(world, by)
+            run_in(world, policy)
+            world.annotate(WEB, "reconciler/contested", None)
+            world.now += timedelta(days=7)
+            outcome = run_in(world, policy)
+            assert world.replicas(WEB) == 0
+        assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == 2
+        assert notices_of(outcome, "contested") == []
 
     @pytest.mark.parametrize("through", ["Service", "Deployment"])
     def test_one_policy_that_yields_is_enough(self, through: str):
