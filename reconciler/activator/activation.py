@@ -16,15 +16,15 @@ from msgspec import Struct
 
 from reconciler.activator.context import ActivatorContext
 from reconciler.activator.held_connection import HeldConnection, connected
-from reconciler.activator.listener import Listener, PortsTakenError, open_listener
 from reconciler.activator.objects import (
     EndpointAddress,
     NamespacedName,
     ServiceEndpoints,
     WatchedPort,
     WatchedService,
-    slice_manifests,
 )
+from reconciler.activator.service_listeners import ListenedPorts, ServiceListeners
+from reconciler.activator.slices import PublishedSlices, slice_manifests
 
 
 class Phase(Enum):
@@ -95,14 +95,15 @@ class Activation:
 
     def __init__(self, name: NamespacedName, context: ActivatorContext) -> None:
         self.name = name
-        self.published: dict[str, Mapping[str, Any]] = {}
-        """Our slices as they were written last, by their names; kept by whoever writes them."""
+        self.published = PublishedSlices()
+        """Our slices that are there; kept by whoever writes and watches them."""
 
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._observed = ObservedService(None)
-        self._listeners: list[Listener] = []
-        self._made: dict[str, Mapping[str, Any]] | None = None  # the manifests, None where they are to be made
+        self._listeners = ServiceListeners(name, context, self._connected, self._datagrams)
+        # The manifests, and the ports that they are made of; None where they are to be made.
+        self._made: tuple[ListenedPorts, dict[str, Mapping[str, Any]]] | None = None
         self._held: dict[HeldConnection, None] = {}
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
@@ -128,7 +129,7 @@ class Activation:
     def lacks_listeners(self) -> bool:
         """Return whether connections to it are to be held, and some of its ports have no listener."""
         service = self._observed.service
-        return self._is_idle and service is not None and len(self._listeners) < len(service.ports)
+        return self._is_idle and service is not None and len(self._listeners.ports) < len(service.ports)
 
     @property
     def is_over(self) -> bool:
@@ -150,7 +151,7 @@ class Activation:
         They should from the record on, before the first pod goes: else connections would be refused. And until pods
         answer, which comes a moment after they are ready.
         """
-        if self._observed.service is None or not self._listeners:
+        if self._observed.service is None or not self._listeners.ports:
             return False
         if self._phase in (Phase.AT_ZERO, Phase.STARTING) and self._is_idle:
             return True
@@ -170,12 +171,11 @@ class Activation:
         service = self._observed.service
         if service is None or not self.wants_slices:
             return {}
-        if self._made is None:
-            pod = self._context.pod
-            ports = [(listener.port, listener.number) for listener in self._listeners]
+        pod, ports = self._context.pod, self._listeners.ports
+        if self._made is None or self._made[0] is not ports:
             made = slice_manifests(service, (pod.name, pod.uid), pod.addresses, ports)
-            self._made = {manifest["metadata"]["name"]: manifest for manifest in made}
-        return self._made
+            self._made = ports, {manifest["metadata"]["name"]: manifest for manifest in made}
+        return self._made[1]
 
     def observe(self, observed: ObservedService) -> None:
         """Take in how the Service and its pods are now.
@@ -190,7 +190,8 @@ class Activation:
             self._record_changed_at = self._loop.time()
             self._signals_at = 0.0
         try:
-            self._listen(observed.ports)
+            if self._is_idle or self._listeners.ports:
+                self._listeners.listen(observed.ports)
         finally:  # the ports that there are listeners for are handed over and given up all the same
             self._use_backends(observed.backends)
             self._context.changed(self.name)
@@ -255,7 +256,7 @@ class Activation:
 
     def close(self) -> None:
         """Accept no more connections."""
-        self._keep_listeners([])
+        self._listeners.close()
 
     def end(self, reason: str) -> None:
         """End all connections with a reset."""
@@ -265,53 +266,6 @@ class Activation:
     def _refuse_held(self, reason: str) -> None:
         for connection in tuple(self._held):
             connection.refuse(reason)
-
-    def _listen(self, ports: Collection[WatchedPort]) -> None:
-        """Have one listener for each port of the Service, as long as it is, or was, idle."""
-        if not self._is_idle and not self._listeners:
-            return
-        kept = [listener for listener in self._listeners if listener.port in ports]
-        self._keep_listeners(kept)
-        known = [listener.port for listener in kept]
-        missing = [port for port in ports if port not in known]
-        self._make_room(len(missing))
-        addresses, ports_of_ours = self._context.pod.addresses, self._context.ports
-        opened: list[Listener] = []
-        try:
-            opened.extend(
-                open_listener(port, addresses, ports_of_ours, self._connected, self._datagrams) for port in missing
-            )
-        finally:
-            self._listeners = [*kept, *opened]
-            self._keep_listeners(self._listeners if len(opened) == len(missing) else kept)
-
-    def _make_room(self, count: int) -> None:
-        """Let activations of the namespaces with the most listeners give up theirs, until `count` more are free.
-
-        Raises:
-            PortsTakenError: the namespace of this one would then have the most.
-        """
-        listeners, namespace = self._context.listeners, self.name[0]
-        while not listeners.has_room(count):
-            other = listeners.holder_to_evict(namespace, count)
-            if other is None:
-                raise PortsTakenError(
-                    f"its ports are {count} more than the share of its namespace in --port-range, "
-                    "expected free ones; widen the range"
-                )
-            other.close()
-            self._context.changed(other.name)
-
-    def _keep_listeners(self, kept: list[Listener]) -> None:
-        """Close all listeners but `kept`."""
-        for listener in [listener for listener in self._listeners if listener not in kept]:
-            listener.close()
-            self._context.ports.give_back()
-        self._listeners, self._made = kept, None
-        if kept:
-            self._context.listeners.take(self.name[0], self, len(kept))
-        else:
-            self._context.listeners.give_back(self.name[0], self)
 
     def _connected(self, client: socket.socket, port: WatchedPort) -> None:
         context, namespace = self._context, self.name[0]

@@ -211,7 +211,7 @@ class Activator:
                 continue
             activation, (namespace, name) = self._activations.get(watched.service), watched.name
             if activation is not None:
-                activation.published.setdefault(name, {})
+                activation.published.found(name)
             else:
                 self._publisher.withdraw(namespace, name)
 
@@ -235,8 +235,7 @@ class Activator:
         objects.replace(listed)
         self._unsynced.discard(objects.resource.plural)
         for name, activation in self._activations.items() if objects is self._slices else ():
-            there = {watched.name[1] for watched in self._slices.of(name)}
-            activation.published = {key: manifest for key, manifest in activation.published.items() if key in there}
+            activation.published.listed({watched.name[1] for watched in self._slices.of(name)})
         if not self._unsynced:
             self._refresh(names | self._services.keys())
 
@@ -247,7 +246,7 @@ class Activator:
             keys = {service for service in self._activations if service[0] in keys}
         if objects is self._slices and changed is None:
             for activation in [self._activations[key] for key in keys if key in self._activations]:
-                if activation.published.pop(name[1], None) is not None:
+                if activation.published.gone(name[1]):
                     self._publisher.publish(activation)  # somebody took us for dead
         if not self._unsynced:
             self._refresh(keys)

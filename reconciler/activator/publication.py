@@ -221,12 +221,9 @@ class SlicePublisher:
     async def _publish(self, activation: Activation) -> None:
         """Write and delete slices until they are as they should be."""
         while (wanted := self._lacking(activation)) is not None:
-            # A write that fails may have been done all the same, or in part: it counts from here on.
-            activation.published = {**{name: {} for name in wanted}, **activation.published}
-            write = partial(self._write, activation.name[0], wanted, tuple(activation.published))
+            write = partial(self._write, activation.name[0], wanted, activation.published.begin(wanted))
             await asyncio.get_running_loop().run_in_executor(self._threads, write)
-            # What another activator deleted meanwhile may have been written before that: it is written again.
-            activation.published = {name: made for name, made in wanted.items() if name in activation.published}
+            activation.published.end(wanted)
             if not wanted:
                 activation.withdrawn()
 

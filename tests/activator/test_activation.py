@@ -48,8 +48,9 @@ class Stage:
     def _changed(self, _: NamespacedName) -> None:
         """What the writer of slices does, at once."""
         activation = self.activation
-        had = bool(activation.published)
-        activation.published = dict(activation.manifests())
+        had, wanted = bool(activation.published), activation.manifests()
+        activation.published.begin(wanted)
+        activation.published.end(wanted)
         if had and not activation.published:
             activation.withdrawn()
 

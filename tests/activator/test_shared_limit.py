@@ -82,7 +82,7 @@ async def connect(activation: Activation, count: int) -> list[socket.socket]:
     for _ in range(count):
         client = socket.socket()
         client.setblocking(False)
-        await loop.sock_connect(client, ("127.0.0.1", activation._listeners[0].number))
+        await loop.sock_connect(client, ("127.0.0.1", activation._listeners.ports[0][1]))
         clients.append(client)
     counters = activation._context.metrics.counters
     expected = counters["expected"] = counters["expected"] + count

@@ -1,0 +1,97 @@
+"""Our EndpointSlices for one Service: what they say, and which of them are there."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.activator.objects import WatchedPort, WatchedService
+from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL
+
+
+class PublishedSlices(Mapping[str, Mapping[str, Any]]):
+    """Our slices as they were written last, by their names. What may be there counts, with nothing in it where it is
+    not known how: a write that failed may have been done all the same, or in part.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[str, Mapping[str, Any]] = {}
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        return self._written[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._written)
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+    def begin(self, wanted: Iterable[str]) -> tuple[str, ...]:
+        """Note that those of the names `wanted` are about to be written; return all that may be there then."""
+        self._written = {**{name: {} for name in wanted}, **self._written}
+        return tuple(self._written)
+
+    def end(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+        """Note that `wanted` were written, and the others deleted.
+
+        What another activator deleted meanwhile may have been written before that: it is to be written again.
+        """
+        self._written = {name: made for name, made in wanted.items() if name in self._written}
+
+    def found(self, name: str) -> None:
+        """Note that there is one of that name."""
+        self._written.setdefault(name, {})
+
+    def gone(self, name: str) -> bool:
+        """Note that there is none of that name; return whether there was."""
+        return self._written.pop(name, None) is not None
+
+    def listed(self, names: Collection[str]) -> None:
+        """Note that there are only those of `names`."""
+        self._written = {name: made for name, made in self._written.items() if name in names}
+
+
+def slice_name(service: str, pod: str, family: str) -> str:
+    """Return the name of our slice for one address family; an object's name has 253 characters at most."""
+    begin, end = f"{service}-activator-", f"-{family.lower()}"
+    return f"{begin}{pod[: 253 - len(begin) - len(end)].rstrip('-.')}{end}"
+
+
+def slice_manifests(
+    service: WatchedService, pod: tuple[str, str], addresses: Collection[str], ports: Iterable[tuple[WatchedPort, int]]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield our slices for `service`: one for each of its address families that the activator's Pod has.
+
+    `pod` is (name, uid); `ports` are those of the Service, and those of ours where their traffic arrives.
+    The Service owns them, so that they go with it.
+    """
+    listed = [_port_fields(port, number) for port, number in ports]
+    for family in service.spec.ip_families or ("IPv4",):
+        version = 6 if family == "IPv6" else 4
+        own = [address for address in addresses if ipaddress.ip_address(address).version == version]
+        if own:
+            yield {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": _slice_metadata(service, pod, family),
+                "addressType": family,
+                "endpoints": [{"addresses": [own[0]], "conditions": {"ready": True}}],
+                "ports": listed,
+            }
+
+
+def _slice_metadata(service: WatchedService, pod: tuple[str, str], family: str) -> Mapping[str, Any]:
+    namespace, name = service.name
+    owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": service.metadata.uid}
+    return {
+        "name": slice_name(name, pod[0], family),
+        "namespace": namespace,
+        "labels": {SERVICE_LABEL: name, MANAGED_BY_LABEL: ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL: pod[1]},
+        "ownerReferences": [owner],
+    }
+
+
+def _port_fields(port: WatchedPort, number: int) -> Mapping[str, Any]:
+    application = {} if port.app_protocol is None else {"appProtocol": port.app_protocol}
+    return {"name": port.label, "port": number, "protocol": port.transport, **application}
