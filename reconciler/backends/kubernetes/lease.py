@@ -21,6 +21,7 @@ from reconciler.errors import (
     InvalidError,
     LockHeldError,
     NotFoundError,
+    ThrottledError,
     UnreachableError,
 )
 from reconciler.http.client import HttpResponse
@@ -108,10 +109,17 @@ class LeaseLock:
         """Take the lease, at least try once; nothing happens when it is ours already; see `Lock.acquire`.
 
         Raises:
-            LockHeldError: somebody else held it all that time. ClusterError: it cannot be read or written.
+            LockHeldError: somebody else held it all that time. ThrottledError: the server was busy at its end.
+            ClusterError: it cannot be read or written.
         """
         while not self.held():
-            holder = self._try()
+            try:
+                holder = self._try()
+            except ThrottledError:
+                if limit.over:
+                    raise
+                limit.sleep(_RETRY_PERIOD)
+                continue
             if not holder:
                 self._begin()
                 return self._is_undisturbed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -295,6 +296,31 @@ def test_one_renewal_without_an_answer_loses_no_lock(answers: list[Exception | N
     assert clock.now >= 60.0
     assert lock.held()
     assert not answers
+
+
+@pytest.mark.parametrize(
+    ("busy", "expected"), [(12.0, nullcontext()), (40.0, pytest.raises(ThrottledError))], ids=["a while", "too long"]
+)
+def test_a_lock_of_a_server_that_is_busy_is_waited_for_as_one_that_is_held(
+    busy: float, expected: AbstractContextManager[object]
+) -> None:
+    clock = FakeClock()
+    free = b'{"metadata": {"resourceVersion": "1"}, "spec": {}}'
+
+    class Client:
+        cluster, fence, limit = "east", None, TimeLimit(clock=clock)
+
+        def send(self, _: ApiRequest) -> HttpResponse:
+            if clock.now < busy:
+                clock.sleep(3.0)
+                raise ThrottledError("east: too many requests, expected to be let in")
+            return HttpResponse(200, {}, free)
+
+    lock = LeaseLock(cast(ApiClient, Client()), "reconciler", "run")
+    with expected:
+        lock.acquire(TimeLimit(30.0, clock))
+    assert lock.held() is (busy < 30.0)
+    lock.release()
 
 
 def test_without_our_namespace_there_is_no_lock_and_the_message_says_how_to_make_it(api_server: ControlPlane) -> None:
