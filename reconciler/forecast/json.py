@@ -22,26 +22,26 @@ FORECAST_VERSION = "reconciler/forecast/v1alpha1"
 REVIEW_VERSION = "reconciler/review/v1alpha1"
 
 
-def forecast_to_dict(made: Forecast, by: str, prices: Prices) -> dict[str, Any]:
+def forecast_to_dict(forecast: Forecast, by: str, prices: Prices) -> dict[str, Any]:
     """Return the forecast as JSON values; times are in UTC, hours and requests are numbers."""
     return {
         "schemaVersion": FORECAST_VERSION,
         "kind": "Forecast",
-        "fleet": made.first.fleet,
-        "start": format_time(made.start),
-        "end": format_time(made.end),
-        "tickSeconds": int(made.tick.total_seconds()),
-        "runs": made.runs,
-        "savings": _savings(savings_of(made.selected), prices),
+        "fleet": forecast.first.fleet,
+        "start": format_time(forecast.start),
+        "end": format_time(forecast.end),
+        "tickSeconds": int(forecast.tick.total_seconds()),
+        "runs": forecast.runs,
+        "savings": _savings(savings_of(forecast.selected), prices),
         "groupedBy": by,
-        "groups": [{"name": name, **_savings(found, prices)} for name, found in grouped_savings(made, by)],
-        "workloads": [_timeline(timeline) for timeline in made.timelines],
-        "heldBack": [_held_back(period) for period in made.held_back],
-        "wakes": [_wake(wake) for wake in made.wakes],
-        "undecided": dict(made.undecided),
-        "unknown": dict(made.first.unknown),
-        "unanswered": [_query(key) for key in made.first.unanswered],
-        **({} if made.replay is None else {"replay": replay_to_dict(made.replay)}),
+        "groups": [{"name": name, **_savings(found, prices)} for name, found in grouped_savings(forecast, by)],
+        "workloads": [_timeline(timeline) for timeline in forecast.timelines],
+        "heldBack": [_held_back(period) for period in forecast.held_back],
+        "wakes": [_wake(wake) for wake in forecast.wakes],
+        "undecided": dict(forecast.undecided),
+        "unknown": dict(forecast.first.unknown),
+        "unanswered": [_query(key) for key in forecast.first.unanswered],
+        **({} if forecast.replay is None else {"replay": replay_to_dict(forecast.replay)}),
     }
 
 
@@ -161,12 +161,12 @@ def _replayed(base: Forecast | None, head: Forecast) -> dict[str, Any]:
     return {"base": None if base is None else _past(base), "head": _past(head)}
 
 
-def _past(made: Forecast) -> dict[str, Any]:
-    found = {} if made.replay is None else replay_to_dict(made.replay)
+def _past(forecast: Forecast) -> dict[str, Any]:
+    found = {} if forecast.replay is None else replay_to_dict(forecast.replay)
     return {
-        "start": format_time(made.start),
-        "end": format_time(made.end),
-        "savedReplicaHours": round(savings_of(made.selected).saved.replicas, 4),
+        "start": format_time(forecast.start),
+        "end": format_time(forecast.end),
+        "savedReplicaHours": round(savings_of(forecast.selected).saved.replicas, 4),
         **found,
     }
 

@@ -109,9 +109,9 @@ def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) ->
         for one in TIMED_CONDITIONS
     ]
     labels = namespace_labels(cluster)
-    made: list[Workload | Service] = [*cluster.workloads, *cluster.services]
+    objects: list[Workload | Service] = [*cluster.workloads, *cluster.services]
     waiting: dict[str, set[datetime]] = {}
-    for one in made:
+    for one in objects:
         moments = waiting.setdefault(one.ref.namespace, set())
         for since, durations in waits:
             recorded = _times_in(one.annotations.get(since, "")) if since else (one.created_at,)

@@ -38,17 +38,17 @@ def _row_words(row: Row) -> str:
     return one_line(f"{place}/{ref.kind}/{ref.name}" if len(row) == 1 else f"{place} ({len(row)})")
 
 
-def week(made: Forecast, *, blocks: bool, most: int = sys.maxsize) -> list[str]:
+def week(forecast: Forecast, *, blocks: bool, most: int = sys.maxsize) -> list[str]:
     """Return the picture below its ruler; names are given room for `most` characters."""
-    rows = rows_of(made.selected)
+    rows = rows_of(forecast.selected)
     names = list(map(_row_words, rows))
     width = min(max(map(len, names), default=0), most)
     signs = _BLOCKS if blocks else _PLAIN
     lines = []
     for name, row in zip(names, rows, strict=True):
-        cells = (_sign(row[0], _segment_at(row[0], at), signs) for at in _middles(made))
+        cells = (_sign(row[0], _segment_at(row[0], at), signs) for at in _middles(forecast))
         lines.append(f"{name:{width}}  {''.join(cells)}")
-    return [f"{'':{width}}  {ruler(made, made.zone)}".rstrip(), *lines] if rows else []
+    return [f"{'':{width}}  {ruler(forecast, forecast.zone)}".rstrip(), *lines] if rows else []
 
 
 def state_of(timeline: WorkloadTimeline, segment: Segment) -> str:
@@ -64,14 +64,14 @@ def _sign(timeline: WorkloadTimeline, segment: Segment | None, signs: Mapping[st
     return signs["absent" if segment is None else state_of(timeline, segment)]
 
 
-def numbered_cells(timeline: WorkloadTimeline | None, made: Forecast) -> str:
+def numbered_cells(timeline: WorkloadTimeline | None, forecast: Forecast) -> str:
     """Return the cells of one workload, with the number of replicas where they change, if there is room for it.
 
     None: it is not there, and has none.
     """
     if timeline is None:
         return ""
-    at_cells = [_segment_at(timeline, at) for at in _middles(made)]
+    at_cells = [_segment_at(timeline, at) for at in _middles(forecast)]
     shown = ""
     for position, segment in enumerate(at_cells):
         replicas = None if segment is None else segment.replicas
@@ -85,16 +85,16 @@ def numbered_cells(timeline: WorkloadTimeline | None, made: Forecast) -> str:
     return shown
 
 
-def cell_hours(made: Forecast) -> int:
+def cell_hours(forecast: Forecast) -> int:
     """Return how many hours a cell has: a week has cells of 2 hours, and more days longer ones."""
-    hours = (made.end - made.start) / timedelta(hours=1)
+    hours = (forecast.end - forecast.start) / timedelta(hours=1)
     return next((length for length in _HOURS if hours / length <= _CELLS), _HOURS[-1])
 
 
-def _middles(made: Forecast) -> Iterable[datetime]:
-    length = timedelta(hours=cell_hours(made))
-    at = made.start + length / 2
-    while at < made.end:
+def _middles(forecast: Forecast) -> Iterable[datetime]:
+    length = timedelta(hours=cell_hours(forecast))
+    at = forecast.start + length / 2
+    while at < forecast.end:
         yield at
         at += length
 
@@ -103,21 +103,21 @@ def _segment_at(timeline: WorkloadTimeline, at: datetime) -> Segment | None:
     return next((segment for segment in timeline.segments if segment.start <= at < segment.end), None)
 
 
-def ruler(made: Forecast, zone: tzinfo) -> str:
+def ruler(forecast: Forecast, zone: tzinfo) -> str:
     """Return the days above the cells: the name of each where it begins."""
-    cells, length = sum(1 for _ in _middles(made)), timedelta(hours=cell_hours(made))
+    cells, length = sum(1 for _ in _middles(forecast)), timedelta(hours=cell_hours(forecast))
     line = ""
     for position in range(cells - 2):
-        here, before = ((made.start + place * length).astimezone(zone).date() for place in (position, position - 1))
+        here, before = ((forecast.start + place * length).astimezone(zone).date() for place in (position, position - 1))
         if here != before and len(line) <= max(0, position - 1):
             line = f"{line:{position}}{DAYS[here.weekday()]}"
     return line
 
 
-def legend(made: Forecast, *, blocks: bool) -> str:
+def legend(forecast: Forecast, *, blocks: bool) -> str:
     """Return what the signs of a picture mean, and how long a cell is."""
     signs = _BLOCKS if blocks else _PLAIN
     words = {"all": "all replicas", "some": "fewer", "none": "none", "perhaps": "fewer, if metrics stay as recorded"}
-    shown = [state for state in words if state != "perhaps" or made.replay is None]
+    shown = [state for state in words if state != "perhaps" or forecast.replay is None]
     meanings = ", ".join(f"{signs[state]} {words[state]}" for state in shown)
-    return f"{meanings}; {cell_hours(made)} hours each"
+    return f"{meanings}; {cell_hours(forecast)} hours each"

@@ -167,9 +167,9 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
     return replace(found, places=places, left_out=left_out, warnings=tuple(warnings))
 
 
-def _wide_limits(policies: PolicySet, made: Plan) -> Iterator[str]:
+def _wide_limits(policies: PolicySet, plan: Plan) -> Iterator[str]:
     """Yield which limits are so far above what is selected that they hold nothing back."""
-    selected = {(one.policy, one.ref) for one in made.explanations if one.job == "idling" and one.selected}
+    selected = {(one.policy, one.ref) for one in plan.explanations if one.job == "idling" and one.selected}
     counts = Counter(policy for policy, _ in selected)
     for policy in policies.idling:
         stated, number = policy.limits.of("workloads"), counts[policy.name]
@@ -198,8 +198,8 @@ def _of(steps: Sequence[Step]) -> FirstNight:
     )
 
 
-def _idles(made: Plan) -> dict[str, str]:
-    return {str(action.ref): f"IdlingPolicy {action.policy}" for action in made.actions if action.decision.idles}
+def _idles(plan: Plan) -> dict[str, str]:
+    return {str(action.ref): f"IdlingPolicy {action.policy}" for action in plan.actions if action.decision.idles}
 
 
 def night_lines(night: FirstNight) -> Iterator[str]:

@@ -87,13 +87,13 @@ class _Simulation(Simulation):
     def forget(self, now: datetime) -> None:
         """Wake what is idle at `now`, the time of the snapshot, and take off what runs noted since the past."""
         fleet, restored = self._policies.fleet, Restoration(any_fleet=True, adopt=True)
-        made = plan_and_state(
+        plan = plan_and_state(
             self._policies,
             self.world,
             RunRequest(now),
             lambda _, state, run: decide_restore(fleet, state, run, restored),
         )[1]
-        carry_out(made, fleet, self.world, EVERYTHING, {})
+        carry_out(plan, fleet, self.world, EVERYTHING, {})
         for name, cluster in self.clusters.items():
             for entry in cluster.entries():
                 noted = noted_on(entry)
@@ -293,12 +293,12 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
     simulation = part.simulation()
     if any(noted_on(entry) for entry in part.entries):
         simulation.forget(part.source.now())
-    made = Recording(part.policies, simulation, end, measured=True)
+    recording = Recording(part.policies, simulation, end, measured=True)
     services: dict[ObjectRef, tuple[ObjectRef, ...]] = {}
     young: set[ObjectRef] = set()
     by_traffic: dict[ObjectRef, set[datetime]] = {}
     for step in simulation.past(start, end):
-        made.take(step)
+        recording.take(step)
         if step.at == start:
             found = scalable_workloads(step.state)
             young = {one.ref for one in found if one.created_at is not None and one.created_at > start}
@@ -306,7 +306,7 @@ def played(part: Part, start: datetime, end: datetime) -> Played:
         woken = (one.ref for one in step.plan.actions if _is_woken_by_traffic(one.decision, part.policies, step.at))
         for ref in woken:
             by_traffic.setdefault(step.targets.get(ref, ref), set()).add(step.at)
-    result = made.result(start)
+    result = recording.result(start)
     behind = {(one.namespace, one.name) for found in services.values() for one in found}
     places = range(*map(part.metrics.history.index, (start, end)))
     return Played(

@@ -20,9 +20,9 @@ _NAMED = 3
 _MOST_NIGHTS = 5
 
 
-def replay_lines(made: Replay, tick: timedelta) -> Iterator[str]:
+def replay_lines(replay: Replay, tick: timedelta) -> Iterator[str]:
     """Yield what each policy did to those who called: a line for each, and what belongs to it below."""
-    for one in made.policies:
+    for one in replay.policies:
         nothing = _not_known(one) if one.unknown else "nothing was scaled to zero"
         yield f"{one_line(one.policy)}: {', '.join(night_words(one)) if one.nights else nothing}"
         if one.nights and one.unknown:
@@ -39,9 +39,9 @@ def _lacking_in(clusters: Iterable[str], of: str) -> str:
     return f"not known in {', '.join(clusters)}, whose history lacks a query of {of}"
 
 
-def not_known_in_all(made: Replay | None) -> str:
+def not_known_in_all(replay: Replay | None) -> str:
     """Return where which part of a replay is not known, "" where all of it is."""
-    lacking = () if made is None else made.lacking
+    lacking = () if replay is None else replay.lacking
     clusters = dict.fromkeys(name for one in lacking for name in one.unknown)
     of = f"{len(lacking)} policies" if len(lacking) > 1 else "".join(one_line(one.policy) for one in lacking)
     return _lacking_in(clusters, of) if lacking else ""
@@ -105,13 +105,13 @@ def compared_replays(base: Forecast | None, head: Forecast) -> Iterator[str]:
             yield f"{one_line(name)}: {there}{'; '.join(parts)}"
 
 
-def _by_policy(made: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
-    saved, policies = savings_of(made.selected), () if made.replay is None else made.replay.policies
-    unknown = not_known_in_all(made.replay)
+def _by_policy(forecast: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
+    saved, policies = savings_of(forecast.selected), () if forecast.replay is None else forecast.replay.policies
+    unknown = not_known_in_all(forecast.replay)
     hours = f"{saved.saved.replicas:z,.0f} replica-hours saved ({saved.percent(saved.saved):z.0f} %)"
     parts = ([hours] if round(saved.saved.replicas) or not unknown else []) + ([unknown] if unknown else [])
     yield ALL, (", ".join(parts),)
-    by_policy = dict(grouped_savings(made, "policy"))
+    by_policy = dict(grouped_savings(forecast, "policy"))
     for one in policies:
         if one.unknown:
             yield one.policy, (_not_known(one),)
@@ -121,9 +121,9 @@ def _by_policy(made: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield one.policy, (f"{own:z,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
 
 
-def replay_to_dict(made: Replay) -> dict[str, Any]:
+def replay_to_dict(replay: Replay) -> dict[str, Any]:
     """Return the same as JSON values; times are in seconds, `requests` null where no query counts them."""
-    return {"policies": [_policy(one) for one in made.policies], "notes": list(made.notes)}
+    return {"policies": [_policy(one) for one in replay.policies], "notes": list(replay.notes)}
 
 
 def _policy(one: PolicyReplay) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def review_of(
     """
     base, head = policies
     zones = tuple(sorted({zone for plan in plans for zone in plan.time_zones}))
-    without, made = (replace(plan, time_zones=zones) for plan in plans)
+    without, plan = (replace(plan, time_zones=zones) for plan in plans)
     before, after = (
         None if one is None else replace(one, first=replace(one.first, time_zones=zones)) for one in played
     )
@@ -187,11 +187,11 @@ def review_of(
     found = Review(
         head=after,
         base=before,
-        next_head=made,
+        next_head=plan,
         next_base=without,
         changes=changes,
         selection={
-            **_selection_changes(policies, without, made),
+            **_selection_changes(policies, without, plan),
             SelectionChange.NEWLY_PRODUCTION: now - was,
             SelectionChange.NO_LONGER_PRODUCTION: was - now,
         },
@@ -210,23 +210,23 @@ def review_of(
 
 
 def _selection_changes(
-    policies: tuple[PolicySet, PolicySet], without: Plan, made: Plan
+    policies: tuple[PolicySet, PolicySet], without: Plan, plan: Plan
 ) -> dict[SelectionChange, frozenset[ObjectRef]]:
     base, head = policies
-    before, after = _selected_in(without), _selected_in(made)
+    before, after = _selected_in(without), _selected_in(plan)
     namespaces = head.fleet.protected - base.fleet.protected
     pairs = {
         SelectionChange.NEWLY_SELECTED: after - before,
         SelectionChange.NO_LONGER_SELECTED: before - after,
         SelectionChange.NEWLY_PROTECTED: {pair for pair in before if pair[1].namespace in namespaces},
-        SelectionChange.LEFT_OUT: _left_out_in(made) - _left_out_in(without),
+        SelectionChange.LEFT_OUT: _left_out_in(plan) - _left_out_in(without),
     }
     return {change: frozenset(ref for _, ref in some) for change, some in pairs.items()}
 
 
-def _selected_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
+def _selected_in(plan: Plan) -> frozenset[tuple[str, ObjectRef]]:
     """Return the workloads that some policy selects, by job."""
-    return frozenset((one.job, one.ref) for one in made.explanations if one.selected and not one.ref.is_service)
+    return frozenset((one.job, one.ref) for one in plan.explanations if one.selected and not one.ref.is_service)
 
 
 def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Fleet) -> bool:
@@ -235,19 +235,19 @@ def _is_production(ref: ObjectRef, labels: Mapping[str, str] | None, fleet: Flee
     return cluster is not None and bool(fleet.production.why(cluster, ref.namespace, labels, labels or NOTHING))
 
 
-def _left_out_in(made: Plan) -> frozenset[tuple[str, ObjectRef]]:
+def _left_out_in(plan: Plan) -> frozenset[tuple[str, ObjectRef]]:
     """Return the workloads that policies leave out because they are production, by job."""
     return frozenset(
         (explanation.job, explanation.ref)
-        for explanation in made.explanations
+        for explanation in plan.explanations
         if not explanation.ref.is_service and any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
     )
 
 
-def _held_back(made: Forecast | None, plan: Plan | None) -> tuple[HeldBackPeriod, ...]:
+def _held_back(forecast: Forecast | None, plan: Plan | None) -> tuple[HeldBackPeriod, ...]:
     """Return what is held back in the days to come; without a forecast in the next run, which counts a second."""
-    if made is not None or plan is None:
-        return () if made is None else made.held_back
+    if forecast is not None or plan is None:
+        return () if forecast is None else forecast.held_back
     return tuple(held_back_in(plan, plan.made_at, plan.made_at + timedelta(seconds=1)).values())
 
 
@@ -268,9 +268,9 @@ def hours_of(timeline: WorkloadTimeline | None, *, certain: bool = False) -> flo
     )
 
 
-def idle_in(made: Forecast) -> frozenset[ObjectRef]:
+def idle_in(forecast: Forecast) -> frozenset[ObjectRef]:
     """Return the workloads that a policy keeps idle at the start."""
-    return frozenset(one.ref for one in made.first.explanations if one.idled is not None)
+    return frozenset(one.ref for one in forecast.first.explanations if one.idled is not None)
 
 
 def _with_idle_left(base: Forecast, head: Forecast) -> Forecast:
@@ -286,7 +286,7 @@ def _with_idle_left(base: Forecast, head: Forecast) -> Forecast:
 
 def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[ChangedWorkload, ...]:
     """Return every workload that runs in another way: production first, then those that change most."""
-    before, after = ({timeline.ref: timeline for timeline in made.timelines} for made in (base, head))
+    before, after = ({timeline.ref: timeline for timeline in forecast.timelines} for forecast in (base, head))
     named, idle = frozenset(production), idle_in(base)
     found = [
         ChangedWorkload(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
@@ -363,7 +363,7 @@ def _owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterat
     for explanation in base.first.explanations:
         if explanation.idled is not None:
             owners.setdefault(f"IdlingPolicy {explanation.idled[1]}", []).append(explanation.ref)
-    before, after = ({timeline.ref: timeline for timeline in made.timelines} for made in (base, head))
+    before, after = ({timeline.ref: timeline for timeline in forecast.timelines} for forecast in (base, head))
     for policy in policies:
         refs = sorted(set(owners.get(policy, ())))
         changed = [ref for ref in refs if _first_difference(before.get(ref), after.get(ref), head.start) is not None]
@@ -405,13 +405,15 @@ def narrowed(review: Review, filters: Filters, labels: LabelsByRef) -> Review:
     )
 
 
-def _narrowed(made: Forecast | None, kept: frozenset[ObjectRef], filters: Filters) -> Forecast | None:
-    if made is None:
+def _narrowed(forecast: Forecast | None, kept: frozenset[ObjectRef], filters: Filters) -> Forecast | None:
+    if forecast is None:
         return None
     held = [
         period
-        for period in made.held_back
+        for period in forecast.held_back
         if matches_any(filters.policies, period.policy)
         and (not period.clusters or any(matches_any(filters.clusters, name) for name in period.clusters))
     ]
-    return replace(made, timelines=tuple(one for one in made.timelines if one.ref in kept), held_back=tuple(held))
+    return replace(
+        forecast, timelines=tuple(one for one in forecast.timelines if one.ref in kept), held_back=tuple(held)
+    )

@@ -183,7 +183,7 @@ def _capacity(review: Review) -> ReviewPart:
     title = "Capacity needed again with this change"
     if review.head is None or review.base is None:
         return ReviewPart(title)
-    before, lines = (wake_lines(made) for made in (review.base, review.head))
+    before, lines = (wake_lines(forecast) for forecast in (review.base, review.head))
     return ReviewPart(title, (), (LineList("", tuple(lines)),) if lines and lines != before else ())
 
 
@@ -206,11 +206,11 @@ def _now(review: Review) -> ReviewPart:
     return ReviewPart(title, (), (*listings, *_said(review.next_head)))
 
 
-def _said(made: Plan) -> Iterator[LineList]:
+def _said(plan: Plan) -> Iterator[LineList]:
     """Yield what else the next run says."""
-    for held in held_of(made):
+    for held in held_of(plan):
         yield LineList(f"Held back: {held.what}", (held.where,) if held.where else ())
-    for block in blocks_of(made):
+    for block in blocks_of(plan):
         yield LineList(block.title, (*block_entries(block), *_lines(block.groups)))
 
 

@@ -94,23 +94,23 @@ def grouping(by: str) -> Callable[[WorkloadTimeline], str]:
     return known.get(by, lambda timeline: timeline.labels.get(key, _NONE))
 
 
-def check_grouping(made: Forecast, by: str) -> None:
+def check_grouping(forecast: Forecast, by: str) -> None:
     """Refuse a label that no selected workload has: a typo must not pass for one group.
 
     Raises:
         UsageError: with the nearest name.
     """
-    known = sorted({key for timeline in made.selected for key in timeline.labels})
-    if by in GROUPS or by.removeprefix(_LABEL) in known or not made.selected:
+    known = sorted({key for timeline in forecast.selected for key in timeline.labels})
+    if by in GROUPS or by.removeprefix(_LABEL) in known or not forecast.selected:
         return
     some = f"{', '.join(GROUPS)} or a label of theirs{nearest(by, [*GROUPS, *known])}"
     raise UsageError(f'--by: "{by}" is no label of the selected workloads or their namespaces, expected {some}')
 
 
-def grouped_savings(made: Forecast, by: str) -> tuple[tuple[str, Savings], ...]:
+def grouped_savings(forecast: Forecast, by: str) -> tuple[tuple[str, Savings], ...]:
     """Return the savings of each group of the selected workloads, those that save most first."""
     group = grouping(by)
     found: dict[str, Savings] = {}
-    for timeline in made.selected:
+    for timeline in forecast.selected:
         found[group(timeline)] = found.get(group(timeline), Savings()).plus(_of_one(timeline))
     return tuple(sorted(found.items(), key=lambda pair: (-pair[1].possible.replicas, pair[0])))

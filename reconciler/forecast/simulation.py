@@ -106,15 +106,15 @@ class Simulation:
         """Return what a run at `at` does, done."""
         self._now = at
         request = RunRequest(at, allow_exceed=self._lifted, is_simulated=True)
-        state, made = plan_and_state(self._policies, self.world, request)
-        applied = carry_out(made, self._policies.fleet, self.world, EVERYTHING, {})
+        state, plan = plan_and_state(self._policies, self.world, request)
+        applied = carry_out(plan, self._policies.fleet, self.world, EVERYTHING, {})
         workloads = {workload.ref: workload for found in state.clusters.values() for workload in found.workloads}
         autoscalers = {one.ref: one for found in state.clusters.values() for one in found.autoscalers}
         targets = _targets_of(workloads.values(), autoscalers.values())
         self._had |= _had_of(workloads, targets, at)
         replicas = _replicas_of(workloads, targets)
         if applied.outcomes:
-            written = [action.ref for action in made.actions]
+            written = [action.ref for action in plan.actions]
             started = self._started_by_keda((ref, targets[ref]) for ref in written if ref in targets)
             now = {ref: self.clusters[ref.cluster].workload(ref) for ref in (*written, *started)}
             again = {**workloads, **now}
@@ -125,7 +125,7 @@ class Simulation:
         lowered = ((targets[one.ref], lowered_by(one)) for one in autoscalers.values() if one.ref in targets)
         return Step(
             at=at,
-            plan=made,
+            plan=plan,
             state=state,
             outcomes=applied.outcomes,
             before=replicas,
@@ -268,7 +268,7 @@ class Simulation:
 
 
 _HERE = WorkerPool(0)
-EVERYTHING = Control(choose=lambda made: made.actions, keeps_history=False)
+EVERYTHING = Control(choose=lambda plan: plan.actions, keeps_history=False)
 
 
 class HeldMetrics(Struct, frozen=True):

@@ -234,15 +234,15 @@ def suggestion_of(windows: Mapping[ObjectRef, Window | None]) -> Suggestion | No
     )
 
 
-def documents_of(made: Suggestion, every: Iterable[ObjectRef], zone: str, metric: Mapping[str, Any]) -> list[Any]:
+def documents_of(suggestion: Suggestion, every: Iterable[ObjectRef], zone: str, metric: Mapping[str, Any]) -> list[Any]:
     """Return the Calendar and the IdlingPolicy, which is also idle only while `metric` is met.
 
     `every` is all Services: one that is called like a suggested one elsewhere is excluded by name.
     """
-    names = sorted({ref.name for ref in made.services})
-    parts = {part: sorted({getattr(ref, part) for ref in made.services}) for part in ("cluster", "namespace")}
+    names = sorted({ref.name for ref in suggestion.services})
+    parts = {part: sorted({getattr(ref, part) for ref in suggestion.services}) for part in ("cluster", "namespace")}
     alike = [ref for ref in every if ref.name in names and ref.namespace in parts["namespace"]]
-    others = sorted({ref for ref in alike if ref.cluster in parts["cluster"]} - set(made.services))
+    others = sorted({ref for ref in alike if ref.cluster in parts["cluster"]} - set(suggestion.services))
     spec: dict[str, Any] = {
         "selector": {
             "clusters": {"include": parts["cluster"]},
@@ -252,7 +252,7 @@ def documents_of(made: Suggestion, every: Iterable[ObjectRef], zone: str, metric
         **({"exclude": list(_exclusions(others))} if others else {}),
         "idleWhen": [{"schedule": {"calendar": NAME}}, {"name": "calls", "metric": dict(metric)}],
     }
-    calendar = {"timeZone": zone, "downtime": list(made.window.downtime)}
+    calendar = {"timeZone": zone, "downtime": list(suggestion.window.downtime)}
     return [_document("Calendar", calendar), _document("IdlingPolicy", spec)]
 
 

@@ -64,32 +64,33 @@ class ForecastStyle(Struct, frozen=True):
     verbose: bool = False
 
 
-def render_text(made: Forecast, style: ForecastStyle) -> str:
+def render_text(forecast: Forecast, style: ForecastStyle) -> str:
     """Return the forecast as text."""
     blocks = [
-        [title(made), *summary(made, style.prices)],
-        _table(made, style),
-        _picture(made, style),
-        _steps(made) if style.verbose else [],
-        *(found.text() for found in _lists(made)),
+        [title(forecast), *summary(forecast, style.prices)],
+        _table(forecast, style),
+        _picture(forecast, style),
+        _steps(forecast) if style.verbose else [],
+        *(found.text() for found in _lists(forecast)),
     ]
     return "\n".join("\n".join(block) + "\n" for block in blocks if block)
 
 
-def title(made: Forecast) -> str:
-    what = "Forecast" if made.replay is None else "Replay"
-    return f"{what} for Fleet {one_line(made.first.fleet)}, {made.length} from {time_and_zone(made.start, made.zone)}"
+def title(forecast: Forecast) -> str:
+    what = "Forecast" if forecast.replay is None else "Replay"
+    start = time_and_zone(forecast.start, forecast.zone)
+    return f"{what} for Fleet {one_line(forecast.first.fleet)}, {forecast.length} from {start}"
 
 
-def summary(made: Forecast, prices: Prices) -> list[str]:
+def summary(forecast: Forecast, prices: Prices) -> list[str]:
     """Return the headline: what the policies save for certain, and below it what they save if metrics stay so."""
-    found = savings_of(made.selected)
-    others = len(made.timelines) - found.workloads
+    found = savings_of(forecast.selected)
+    others = len(forecast.timelines) - found.workloads
     selected = f"{counted(found.workloads, 'workload')} selected by policies, {others} by none."
     if not found.workloads:
         return ["No policy selects a workload."]
-    measured = "" if made.replay is None else " with what was measured"
-    unknown = not_known_in_all(made.replay)
+    measured = "" if forecast.replay is None else " with what was measured"
+    unknown = not_known_in_all(forecast.replay)
     if unknown and not round(found.saved.replicas):
         return [f"What would have been saved is {unknown}. {selected}"]
     lines = [f"{_change(found, found.saved)} replica-hours{_money(found.saved, prices)}{measured}. {selected}"]
@@ -118,29 +119,29 @@ _HEAD = ("workloads", "replica-hours", "without", "saved")
 _RESOURCES = {"CPU-hours": "cpu", "GiB-hours": "memory"}
 
 
-def table_rows(made: Forecast, style: ForecastStyle) -> list[tuple[str, ...]]:
+def table_rows(forecast: Forecast, style: ForecastStyle) -> list[tuple[str, ...]]:
     """Return the table of savings by group, its head first, the sum last; of resources those that are requested."""
-    in_all = savings_of(made.selected)
+    in_all = savings_of(forecast.selected)
     stated = [name for name, field in _RESOURCES.items() if getattr(in_all.without.requests, field)]
     head = (style.by, *_HEAD, *(word for name in stated for word in (name, "saved")))
-    groups = [*grouped_savings(made, style.by), ("all", in_all)]
+    groups = [*grouped_savings(forecast, style.by), ("all", in_all)]
     body = [(*_group(name, found), *_resources(found, stated)) for name, found in groups]
     if style.prices.known:
         head = (*head, "money saved")
         costs = ((style.prices.cost(found.saved), style.prices.cost(found.possible)) for _, found in groups)
         body = [(*row, _range(*cost, digits=2)) for row, cost in zip(body, costs, strict=True)]
-    unknown = _not_known(made, style.by)
+    unknown = _not_known(forecast, style.by)
     rows = zip(groups, body, strict=True)
     return [head, *(_without_numbers(row) if name in unknown else row for (name, _), row in rows)]
 
 
-def _not_known(made: Forecast, by: str) -> set[str]:
+def _not_known(forecast: Forecast, by: str) -> set[str]:
     """Return the groups in which nothing was saved that is known, because the history lacks queries of policies."""
-    lacking = () if made.replay is None else made.replay.lacking
+    lacking = () if forecast.replay is None else forecast.replay.lacking
     unknown = {(one.policy, cluster) for one in lacking for cluster in one.unknown}
     group = grouping(by)
-    found = {group(one) for one in made.selected if (one.policy, one.ref.cluster) in unknown}
-    groups = [*grouped_savings(made, by), ("all", savings_of(made.selected))] if found else []
+    found = {group(one) for one in forecast.selected if (one.policy, one.ref.cluster) in unknown}
+    groups = [*grouped_savings(forecast, by), ("all", savings_of(forecast.selected))] if found else []
     return {name for name, saved in groups if name in {*found, "all"} and not round(saved.saved.replicas)}
 
 
@@ -168,21 +169,21 @@ def _range(low: float, high: float, *, digits: int = 0) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _table(made: Forecast, style: ForecastStyle) -> list[str]:
-    head, *rows = table_rows(made, style)
-    return [f"  {line}" for line in columns(head, rows, numbers=True)] if made.selected else []
+def _table(forecast: Forecast, style: ForecastStyle) -> list[str]:
+    head, *rows = table_rows(forecast, style)
+    return [f"  {line}" for line in columns(head, rows, numbers=True)] if forecast.selected else []
 
 
-def _picture(made: Forecast, style: ForecastStyle) -> list[str]:
-    lines = week(made, blocks=style.blocks)
-    return [*(f"  {line}" for line in lines), f"  ({legend(made, blocks=style.blocks)})"] if lines else []
+def _picture(forecast: Forecast, style: ForecastStyle) -> list[str]:
+    lines = week(forecast, blocks=style.blocks)
+    return [*(f"  {line}" for line in lines), f"  ({legend(forecast, blocks=style.blocks)})"] if lines else []
 
 
-def _steps(made: Forecast) -> list[str]:
+def _steps(forecast: Forecast) -> list[str]:
     lines = ["Steps"]
-    for timeline in made.selected:
+    for timeline in forecast.selected:
         lines.append(f"  {name_of(timeline.ref)}  without policies {timeline.without}, {one_line(timeline.policy)}")
-        lines += [f"    {words}" for words in step_words(timeline, made.zone)]
+        lines += [f"    {words}" for words in step_words(timeline, forecast.zone)]
     return lines
 
 
@@ -197,32 +198,32 @@ def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
         before = segment.replicas
 
 
-def _lists(made: Forecast) -> Iterator[LineList]:
+def _lists(forecast: Forecast) -> Iterator[LineList]:
     """Yield what stands below the picture, where there is any of it."""
-    replay = made.replay
+    replay = forecast.replay
     lists = {
-        "Wakes and waiting": [] if replay is None else list(replay_lines(replay, made.tick)),
+        "Wakes and waiting": [] if replay is None else list(replay_lines(replay, forecast.tick)),
         "Measured": [] if replay is None else list(map(one_line, replay.notes)),
-        "Held back by limits": [line for lines in held_lines(made.held_back, made) for line in lines],
-        "Capacity needed again": wake_lines(made),
-        "Could not be judged": list(unknown_words(made)),
+        "Held back by limits": [line for lines in held_lines(forecast.held_back, forecast) for line in lines],
+        "Capacity needed again": wake_lines(forecast),
+        "Could not be judged": list(unknown_words(forecast)),
     }
     yield from (LineList(words, tuple(lines)) for words, lines in lists.items() if lines)
 
 
-def when(spans: Iterable[Span], made: Forecast) -> str:
+def when(spans: Iterable[Span], forecast: Forecast) -> str:
     """Return `spans` of a forecast in words: "each weekday 20:00-07:00"."""
-    return ", ".join(recurring(spans, (made.start, made.end), made.zone))
+    return ", ".join(recurring(spans, (forecast.start, forecast.end), forecast.zone))
 
 
-def held_lines(periods: Iterable[HeldBackPeriod], made: Forecast) -> Iterator[tuple[str, ...]]:
+def held_lines(periods: Iterable[HeldBackPeriod], forecast: Forecast) -> Iterator[tuple[str, ...]]:
     """Yield for each policy, or guard, how much limits hold back and when, and below it what would let it through."""
     by_name: dict[str, list[HeldBackPeriod]] = {}
     for period in periods:
         by_name.setdefault(period.policy, []).append(period)
     for name, some in by_name.items():
         objects = objects_words([ref for period in some for ref in period.refs])
-        spans = when({(period.start, period.end) for period in some}, made)
+        spans = when({(period.start, period.end) for period in some}, forecast)
         why = list(dict.fromkeys(one_line(period.why) for period in some))
         more = len(why) - (MOST_CLUSTERS if len(why) <= MOST_CLUSTERS else 1)
         yield (
@@ -244,12 +245,12 @@ def objects_words(refs: Collection[ObjectRef]) -> str:
     return f"{counted(number, 'workload')} in {where}"
 
 
-def wake_lines(made: Forecast) -> list[str]:
+def wake_lines(forecast: Forecast) -> list[str]:
     """Return the moments at which most pods wake, the largest first; those that are alike are one."""
     moments: dict[str, list[Span]] = {}
-    for wake in total(made.wakes, WITHIN):
+    for wake in total(forecast.wakes, WITHIN):
         moments.setdefault(_wake_words(wake), []).append((wake.at, wake.at))
-    return [f"{when(spans, made)}: {words}" for words, spans in list(moments.items())[:WAKES]]
+    return [f"{when(spans, forecast)}: {words}" for words, spans in list(moments.items())[:WAKES]]
 
 
 def _wake_words(wake: Wake) -> str:
@@ -261,24 +262,24 @@ def _wake_words(wake: Wake) -> str:
     return f"{counted(wake.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
 
 
-def undecided_words(made: Forecast) -> Iterator[str]:
+def undecided_words(forecast: Forecast) -> Iterator[str]:
     """Yield what could not be read, or not be decided at some time."""
-    yield from (f"{one_line(name)}: {one_line(why)}" for name, why in made.first.unknown.items())
+    yield from (f"{one_line(name)}: {one_line(why)}" for name, why in forecast.first.unknown.items())
     yield from (
         f"{one_line(subject)}: {one_line(why)}"
-        for subject, why in made.undecided.items()
-        if subject not in made.first.unknown
+        for subject, why in forecast.undecided.items()
+        if subject not in forecast.first.unknown
     )
 
 
-def unknown_words(made: Forecast) -> Iterator[str]:
+def unknown_words(forecast: Forecast) -> Iterator[str]:
     """Yield what the forecast could not know."""
-    yield from undecided_words(made)
-    unstated = savings_of(timeline for timeline in made.selected if timeline.runs).unstated
+    yield from undecided_words(forecast)
+    unstated = savings_of(timeline for timeline in forecast.selected if timeline.runs).unstated
     if unstated:
         do = "requests" if unstated == 1 else "request"
         yield f"{counted(unstated, 'workload')} {do} no CPU and no memory: only replica-hours are counted"
-    lowered = sum(any(LOWER_MINIMUM in part.assumes for part in timeline.segments) for timeline in made.selected)
+    lowered = sum(any(LOWER_MINIMUM in part.assumes for part in timeline.segments) for timeline in forecast.selected)
     if lowered:
         number = counted(lowered, "autoscaler")
         yield f"{number} at a lower minimum: at most the difference of the minimums is saved, and counted as assumed"
@@ -287,28 +288,28 @@ def unknown_words(made: Forecast) -> Iterator[str]:
 # The same as Markdown.
 
 
-def render_markdown(made: Forecast, style: ForecastStyle) -> str:
+def render_markdown(forecast: Forecast, style: ForecastStyle) -> str:
     """Return the forecast as Markdown of at most 60,000 characters."""
-    first, *rest = summary(made, style.prices)
+    first, *rest = summary(forecast, style.prices)
     return joined(
         [
-            [f"## {prose(title(made))}"],
+            [f"## {prose(title(forecast))}"],
             [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
-            _markdown_table(made, style),
-            _folded_picture(made),
-            *(found.markdown() for found in _lists(made)),
+            _markdown_table(forecast, style),
+            _folded_picture(forecast),
+            *(found.markdown() for found in _lists(forecast)),
         ]
     )
 
 
-def _markdown_table(made: Forecast, style: ForecastStyle) -> list[str]:
-    head, *rows = table_rows(made, style)
+def _markdown_table(forecast: Forecast, style: ForecastStyle) -> list[str]:
+    head, *rows = table_rows(forecast, style)
     return table([prose(cell) for cell in head], [[prose(cell) for cell in row] for row in rows]) if rows else []
 
 
-def _folded_picture(made: Forecast) -> list[str]:
+def _folded_picture(forecast: Forecast) -> list[str]:
     """Return the picture of the week, folded away."""
-    lines = [line.rstrip() for line in week(made, blocks=True, most=80)]
+    lines = [line.rstrip() for line in week(forecast, blocks=True, most=80)]
     if not lines:
         return []
-    return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(made, blocks=True))}</sub>"]
+    return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(forecast, blocks=True))}</sub>"]

@@ -151,10 +151,10 @@ class Forecast(Struct, frozen=True):
 
 def forecast(policies: PolicySet, simulation: Simulation, start: datetime, end: datetime) -> Forecast:
     """Return what the runs from `start` to before `end` come to; `simulation` is played on."""
-    made = Recording(policies, simulation, end)
+    recording = Recording(policies, simulation, end)
     for step in simulation.play(start, end):
-        made.take(step)
-    return made.result(start)
+        recording.take(step)
+    return recording.result(start)
 
 
 class Recording:

@@ -142,22 +142,22 @@ class HistoryRecord(Struct, frozen=True):
 
 
 def record(
-    changes: Sequence[Change], made: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run
+    changes: Sequence[Change], plan: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run
 ) -> HistoryRecord:
-    """Add `changes`, and the wakes of others that `made` saw, to the history; return what there is to record.
+    """Add `changes`, and the wakes of others that `plan` saw, to the history; return what there is to record.
 
     A run without changes writes nothing. Where home does not answer or may not be written to, the first cluster that
     may keeps it.
     """
     if not changes:
         return HistoryRecord()
-    home = keeper(made, accesses, fleet)
+    home = keeper(plan, accesses, fleet)
     if home is None:
         return HistoryRecord(tuple(changes), "history: not written, no cluster may be written to")
     found = tuple(changes)
     try:
         history = History(home.cluster, fleet.namespace)
-        both = (*history.wakes_of_others(made.awake, changes, run), *changes)
+        both = (*history.wakes_of_others(plan.awake, changes, run), *changes)
         found = tuple(replace(change, tenant=_tenant(change, fleet)) for change in both)
         history.add(found, run.now.astimezone(UTC).date())
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
@@ -170,14 +170,14 @@ def _tenant(change: Change, fleet: Fleet) -> str:
     return "" if found is None else found.name
 
 
-def keeper(made: Plan, accesses: Mapping[str, Access], fleet: Fleet) -> Access | None:
-    """Return the cluster that keeps what `made` leaves of the Fleet as a whole: home, or the first one that may be
+def keeper(plan: Plan, accesses: Mapping[str, Access], fleet: Fleet) -> Access | None:
+    """Return the cluster that keeps what `plan` leaves of the Fleet as a whole: home, or the first one that may be
     written to where home may not be, or did not answer; None where none may.
     """
     written = (
         cluster.name
         for cluster in fleet.clusters
-        if cluster.writes is not Writes.NOTHING and cluster.name in made.clusters
+        if cluster.writes is not Writes.NOTHING and cluster.name in plan.clusters
     )
     names = sorted(written, key=lambda name: name != fleet.home)
     return next((accesses[name] for name in names if name in accesses), None)
