@@ -142,9 +142,9 @@ def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) 
     saved.check_policies()
     not_doable |= saved.ended(control.clock() if control.clock else options.now)
 
-    def allowed(made: Plan) -> tuple[Action, ...]:
-        approval.choose_all(made)
-        return still_allowed(made, fleet)
+    def allowed(plan: Plan) -> tuple[Action, ...]:
+        approval.choose_all(plan)
+        return still_allowed(plan, fleet)
 
     control = replace(control, choose=run.progress.counted(allowed))
     applied = apply_saved(saved, control, differences.left, not_doable, options.callbacks)

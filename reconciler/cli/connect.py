@@ -257,9 +257,9 @@ def _holds(found: Mapping[str, Any] | None, wanted: Manifest) -> bool:
     return all(found.get(key) == value for key, value in wanted.items() if key not in ("metadata", *_TYPE))
 
 
-def _named(one: Manifest) -> str:
-    metadata = one["metadata"]
-    return f"{one['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
+def _named(manifest: Manifest) -> str:
+    metadata = manifest["metadata"]
+    return f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
 
 
 # The tokens in a kubeconfig are renewed before they expire, each with itself.

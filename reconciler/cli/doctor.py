@@ -199,21 +199,21 @@ def _lines(found: Sequence[ClusterFindings]) -> Iterator[str]:
         yield from _roles(checked)
 
 
-def _roles(one: ClusterFindings) -> Iterator[str]:
+def _roles(cluster: ClusterFindings) -> Iterator[str]:
     """Yield the roles that are missing as manifests, a comment saying where they go."""
-    for rules in one.missing:
+    for rules in cluster.missing:
         account = rules.account
         missing = role(f"{_NAME if account is None else account.name}-missing", rules.namespace, rules.rules)
         yield "---"
-        yield f"# missing in {one.name}" + ("; bind it to the identity of the reconciler there" * (account is None))
+        yield f"# missing in {cluster.name}" + ("; bind it to the identity of the reconciler there" * (account is None))
         yield from manifest_lines(missing)
         if account is not None:
             yield "---"
             yield from manifest_lines(binding(missing, [account]))
 
 
-def _values(found: Sequence[ClusterFindings]) -> dict[str, Any]:
-    return document("Preflight", {"clusters": msgspec.to_builtins(found)})
+def _values(clusters: Sequence[ClusterFindings]) -> dict[str, Any]:
+    return document("Preflight", {"clusters": msgspec.to_builtins(clusters)})
 
 
 FORMATS: Formats = {"text": _lines, "json": _values}
@@ -325,17 +325,17 @@ def _checked(check: str, find: Callable[[ClusterCheck], Iterable[F]], case: Clus
         yield unexpected(check, error)
 
 
-def _with_twins(one: ClusterFindings, all_of_them: Sequence[ClusterFindings]) -> ClusterFindings:
-    twins = [other.name for other in all_of_them if other is not one and one.identity == other.identity != ""]
+def _with_twins(cluster: ClusterFindings, all_of_them: Sequence[ClusterFindings]) -> ClusterFindings:
+    twins = [other.name for other in all_of_them if other is not cluster and cluster.identity == other.identity != ""]
     if not twins:
-        return one
+        return cluster
     twin = Finding("identity", "FAIL", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
-    return replace(one, findings=(*one.findings, twin))
+    return replace(cluster, findings=(*cluster.findings, twin))
 
 
-def exit_of(found: Sequence[ClusterFindings]) -> ExitCode:
+def exit_of(clusters: Sequence[ClusterFindings]) -> ExitCode:
     """Return the exit code: 1 where no cluster answers, 6 where a check fails."""
-    if not any(checked.answers for checked in found):
+    if not any(checked.answers for checked in clusters):
         return ExitCode.NOTHING_DONE
-    failed = any(finding.state == "FAIL" for checked in found for finding in checked.findings)
+    failed = any(finding.state == "FAIL" for checked in clusters for finding in checked.findings)
     return ExitCode.PARTIAL if failed else ExitCode.DONE

@@ -23,12 +23,12 @@ _WIDTH = 100
 """How wide descriptions are in a pipe."""
 
 
-def _lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
-    return wrapped(explanation_lines(plan, found), text_width())
+def _lines(plan: Plan, subjects: Sequence[ObjectExplanation]) -> Iterator[str]:
+    return wrapped(explanation_lines(plan, subjects), text_width())
 
 
-def _values(plan: Plan, found: Iterable[ObjectExplanation]) -> dict[str, Any]:
-    return document("Explanation", {"objects": list(explanation_values(plan, found))})
+def _values(plan: Plan, subjects: Iterable[ObjectExplanation]) -> dict[str, Any]:
+    return document("Explanation", {"objects": list(explanation_values(plan, subjects))})
 
 
 FORMATS: Formats = {"text": _lines, "json": _values, "yaml": _values}

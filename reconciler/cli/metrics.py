@@ -76,7 +76,7 @@ def _saved(run: TrackedRun[Any]) -> tuple[SavedBefore, ...]:
     return home.last(run.plan.made_at.astimezone(UTC).date()).saved_in_all()
 
 
-def _written(file: str, found: Measured, ended_well: bool) -> str:
+def _written(file: str, measured: Measured, ended_well: bool) -> str:
     """Write the metrics to `file`, beside it first; return why that failed, "" where it did not. A shard has a file of
     its own: of metrics.prom that is metrics.shard-2.prom.
 
@@ -84,14 +84,14 @@ def _written(file: str, found: Measured, ended_well: bool) -> str:
     that was killed, or a link that somebody planted: it goes, and is never written through.
     """
     path = Path(file)
-    if found.shard is not None:
-        path = path.with_name(f"{path.stem}.shard-{found.shard}{path.suffix}")
+    if measured.shard is not None:
+        path = path.with_name(f"{path.stem}.shard-{measured.shard}{path.suffix}")
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         former = None if ended_well or not path.is_file() else path.read_text(encoding="utf-8", errors="replace")
         last = time.time() if ended_well else last_success_in(former or "")
         beside.unlink(missing_ok=True)
-        write_new(str(beside), render_metrics(replace(found, last_success=last)), _FOR_COLLECTORS)
+        write_new(str(beside), render_metrics(replace(measured, last_success=last)), _FOR_COLLECTORS)
         beside.replace(path)
     except OSError as error:
         with suppress(OSError):
@@ -100,11 +100,11 @@ def _written(file: str, found: Measured, ended_well: bool) -> str:
     return ""
 
 
-def _pushed(gateway: str, verb: str, found: Measured, ended_well: bool, limit: TimeLimit) -> str:
+def _pushed(gateway: str, verb: str, measured: Measured, ended_well: bool, limit: TimeLimit) -> str:
     """Push the metrics; a run that failed leaves the time of the last success as it is there.
 
     Once the run is over, the push has what is left of its grace.
     """
-    text = render_metrics(replace(found, last_success=time.time() if ended_well else None))
-    group = verb if found.shard is None else f"{verb}/shard/{found.shard}"
+    text = render_metrics(replace(measured, last_success=time.time() if ended_well else None))
+    group = verb if measured.shard is None else f"{verb}/shard/{measured.shard}"
     return push(gateway, group, text, whole=ended_well, limit=limit.within(grace=GRACE_SECONDS))

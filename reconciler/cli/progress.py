@@ -102,7 +102,7 @@ class Progress:
             self._applied += outcome.status is OutcomeStatus.APPLIED
             self.show_writing(action, outcome)
 
-    def show_reading(self, found: ClusterRead) -> None:
+    def show_reading(self, cluster: ClusterRead) -> None:
         """Show what was read of one cluster."""
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
@@ -127,12 +127,12 @@ class Progress:
 class JsonLines(Progress):
     """One line for each cluster that was read, one for each action."""
 
-    def show_reading(self, found: ClusterRead) -> None:
-        if not found.over:
+    def show_reading(self, cluster: ClusterRead) -> None:
+        if not cluster.over:
             return
-        status = {"status": "unknown", "message": found.error} if found.error else {"status": "read"}
-        counts = {"lists": found.lists, "objects": found.objects, "seconds": round(found.seconds, 3)}
-        say_json({"cluster": found.cluster, **status, **counts})
+        status = {"status": "unknown", "message": cluster.error} if cluster.error else {"status": "read"}
+        counts = {"lists": cluster.lists, "objects": cluster.objects, "seconds": round(cluster.seconds, 3)}
+        say_json({"cluster": cluster.cluster, **status, **counts})
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
         line = {"action": action.id, "verb": action.verb, "object": str(action.ref), "status": str(outcome.status)}

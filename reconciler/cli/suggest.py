@@ -244,15 +244,15 @@ def _without_window(number: int, nights: int, namespaces: Sequence[str], has_mor
     return f"# No window found: {which} is called at all hours, or nearly never (then its metric alone is enough).\n"
 
 
-def _comment(suggestion: Suggestion, found: Forecast, zone: tzinfo) -> Iterator[str]:
+def _comment(suggestion: Suggestion, forecast: Forecast, zone: tzinfo) -> Iterator[str]:
     what = counted(len(suggestion.services), "Service")
-    yield f"# Suggested from {found.length} until {time_and_zone(found.end, zone)}, for {what}."
-    saved = savings_of(found.selected)
+    yield f"# Suggested from {forecast.length} until {time_and_zone(forecast.end, zone)}, for {what}."
+    saved = savings_of(forecast.selected)
     yield "# In these days it would have done this:"
     yield f"#   {saved.saved.replicas:,.0f} of {saved.without.replicas:,.0f} replica-hours saved"
-    if found.replay is not None:
-        yield from (f"#   {line}" for line in replay_lines(found.replay, found.tick))
-        yield from (f"#   {one_line(note)}" for note in found.replay.notes)
+    if forecast.replay is not None:
+        yield from (f"#   {line}" for line in replay_lines(forecast.replay, forecast.tick))
+        yield from (f"#   {one_line(note)}" for note in forecast.replay.notes)
     for ref, window in list(suggestion.others.items())[:_NAMED]:
         yield f"# Another window: {_named(ref)}: {', '.join(window.downtime)}"
     if len(suggestion.others) > _NAMED:

@@ -185,9 +185,9 @@ class _Removal:
                     yield one
 
 
-def _is_own(kind: str, found: AnnotatedObject) -> bool:
-    ours = all(found.labels.get(key) == value for key, value in OUR_LABELS.items())
-    return ours or (kind == CONFIG_MAPS.kind and found.ref.name.startswith(OUR_CONFIG_MAPS))
+def _is_own(kind: str, annotated: AnnotatedObject) -> bool:
+    ours = all(annotated.labels.get(key) == value for key, value in OUR_LABELS.items())
+    return ours or (kind == CONFIG_MAPS.kind and annotated.ref.name.startswith(OUR_CONFIG_MAPS))
 
 
 def _annotated_object(ref: ObjectRef, version: str, metadata: Mapping[str, Any]) -> AnnotatedObject:

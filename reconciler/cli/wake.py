@@ -145,13 +145,13 @@ class _RequestedWake(Struct, frozen=True):
         return self.decide(policies, replace(state, clusters=clusters), run)
 
 
-def check_looked(found: Sequence[IdleWorkload], state: ObservedState, name: ObjectArgument, subject: str) -> None:
+def check_looked(asleep: Sequence[IdleWorkload], state: ObservedState, name: ObjectArgument, subject: str) -> None:
     """Check that something idle was found, or at least looked for.
 
     Raises:
         ReconcilerError: it could not be looked for. UsageError: nothing idle is there.
     """
-    if found:
+    if asleep:
         return
     why = state.unreachable.get(name.cluster)
     if why is not None:

@@ -226,12 +226,12 @@ def traffic_of(metrics: ReplayedMetrics, policy: IdlingPolicy, service: ServiceN
     return []
 
 
-def _traffic(metric: MetricCriterion | WakeMetric, one: RangeSeries) -> Traffic:
+def _traffic(metric: MetricCriterion | WakeMetric, series: RangeSeries) -> Traffic:
     counts = _COUNTS.search(metric.query)
     if counts is None:
-        return Traffic(one.values, averages=one.averages)
+        return Traffic(series.values, averages=series.averages)
     seconds = _range_of(metric).total_seconds()
-    return Traffic(one.values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0, one.averages)
+    return Traffic(series.values, seconds, seconds if counts[1] in ("rate", "irate") else 1.0, series.averages)
 
 
 def silent_times(values: Sequence[Sequence[float | None]]) -> int:

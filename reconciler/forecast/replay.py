@@ -201,10 +201,10 @@ def replay(
 
 
 def _by_policy(
-    policies: PolicySet, opened: Opened, found: Iterable[Played], histories: Mapping[str, QueryHistory]
+    policies: PolicySet, opened: Opened, played: Iterable[Played], histories: Mapping[str, QueryHistory]
 ) -> Iterator[PolicyReplay]:
     periods: dict[str, list[ReplayedIdlePeriod]] = {policy.name: [] for policy in policies.idling}
-    for some in found:
+    for some in played:
         for one in some.periods:
             periods[one.policy].append(one)
     starts: dict[ObjectRef, timedelta] = {}
@@ -332,18 +332,18 @@ def _is_woken_by_traffic(decision: Decision, policies: PolicySet, at: datetime) 
 
 
 def _idle_periods(
-    part: Part, one: WorkloadTimeline, services: Sequence[ObjectRef], woken: Collection[datetime], end: datetime
+    part: Part, timeline: WorkloadTimeline, services: Sequence[ObjectRef], woken: Collection[datetime], end: datetime
 ) -> Iterator[ReplayedIdlePeriod]:
     """Yield the periods in which a workload behind `services` had no replicas by an IdlingPolicy; `woken` is when
     traffic woke it.
     """
-    policy = next((some for some in part.policies.idling if one.policy == f"IdlingPolicy {some.name}"), None)
-    if policy is None or not one.without or not one.runs:
+    policy = next((some for some in part.policies.idling if timeline.policy == f"IdlingPolicy {some.name}"), None)
+    if policy is None or not timeline.without or not timeline.runs:
         return
     metrics, history = part.metrics, part.metrics.history
     traffic = [found for ref in services for found in traffic_of(metrics, policy, (ref.namespace, ref.name))]
-    ends = {at for at, _ in one.steps[1:]} | {end}
-    for (start, replicas), until in zip(one.steps, sorted(ends), strict=True):
+    ends = {at for at, _ in timeline.steps[1:]} | {end}
+    for (start, replicas), until in zip(timeline.steps, sorted(ends), strict=True):
         if replicas:
             continue
         first, last = history.index(start), history.index(until)
@@ -355,7 +355,7 @@ def _idle_periods(
         came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
         silent = silent_times([some.values[first:last] for some in traffic])
         yield ReplayedIdlePeriod(
-            ref=one.ref,
+            ref=timeline.ref,
             policy=policy.name,
             start=start,
             end=until,

@@ -31,8 +31,8 @@ def replay_lines(replay: Replay, tick: timedelta) -> Iterator[str]:
             yield from (f"  {line}" for line in _details(one, tick))
 
 
-def _not_known(one: PolicyReplay) -> str:
-    return _lacking_in(one.unknown, "it")
+def _not_known(policy: PolicyReplay) -> str:
+    return _lacking_in(policy.unknown, "it")
 
 
 def _lacking_in(clusters: Iterable[str], of: str) -> str:
@@ -47,39 +47,40 @@ def not_known_in_all(replay: Replay | None) -> str:
     return _lacking_in(clusters, of) if lacking else ""
 
 
-def night_words(one: PolicyReplay) -> tuple[str, str]:
+def night_words(policy: PolicyReplay) -> tuple[str, str]:
     """Return how many nights were quiet, and how often traffic woke something."""
-    quiet = one.nights - len(one.wrong)
-    woken = f"woken by traffic {counted(one.wakes, 'time')}" if one.wakes else "never woken by traffic"
-    return f"quiet in {quiet} of {counted(one.nights, 'night')}", woken
+    quiet = policy.nights - len(policy.wrong)
+    woken = f"woken by traffic {counted(policy.wakes, 'time')}" if policy.wakes else "never woken by traffic"
+    return f"quiet in {quiet} of {counted(policy.nights, 'night')}", woken
 
 
-def _details(one: PolicyReplay, tick: timedelta) -> Iterator[str]:
-    for day, refs in list(one.wrong.items())[:_MOST_NIGHTS]:
+def _details(policy: PolicyReplay, tick: timedelta) -> Iterator[str]:
+    for day, refs in list(policy.wrong.items())[:_MOST_NIGHTS]:
         yield f"wrong on {DAYS[day.weekday()]} {day}: {first_of(list(map(name_of, refs)), _NAMED)}"
-    if len(one.wrong) > _MOST_NIGHTS:
-        yield f"and on {counted(len(one.wrong) - _MOST_NIGHTS, 'other night')}"
-    yield waiting_words(one, tick)
-    if one.thrash:
-        yield f"{counted(one.thrash, 'time')} woken by traffic within an hour after it went idle"
-    if round(100 * one.missing):
-        yield f"{100 * one.missing:.0f} % of its idle hours without a series, which may be no traffic or no measurement"
+    if len(policy.wrong) > _MOST_NIGHTS:
+        yield f"and on {counted(len(policy.wrong) - _MOST_NIGHTS, 'other night')}"
+    yield waiting_words(policy, tick)
+    if policy.thrash:
+        yield f"{counted(policy.thrash, 'time')} woken by traffic within an hour after it went idle"
+    if round(100 * policy.missing):
+        share = f"{100 * policy.missing:.0f} %"
+        yield f"{share} of its idle hours without a series, which may be no traffic or no measurement"
 
 
-def waiting_words(one: PolicyReplay, tick: timedelta) -> str:
+def waiting_words(policy: PolicyReplay, tick: timedelta) -> str:
     """Return how many would have waited for how long, and what that is reckoned with."""
-    if one.waiting is None:
+    if policy.waiting is None:
         return "no query counts what arrives: whether somebody called is not known"
-    low, high, measured, of = one.starts
+    low, high, measured, of = policy.starts
     span = spelt_duration(low) if low == high else f"{spelt_duration(low)} to {spelt_duration(high)}"
     source = f"measured of {measured} of {counted(of, 'workload')}" if measured else "assumed: no pods were recorded"
     reckoned = f"pods start in {span}, {source}"
-    if not one.waiting.requests:
-        return f"no {one.unit} waited"
-    number = f"{_waited(one.waiting, one.unit)} waited"
-    mean, longest = one.waiting.total / one.waiting.requests, one.waiting.longest
-    seen = f", each scraped within {spelt_duration(2 * one.delay)}" if one.delay else ""
-    first = "a signal wakes at once" if one.held else f"a run each {spelt_duration(tick)}{seen}"
+    if not policy.waiting.requests:
+        return f"no {policy.unit} waited"
+    number = f"{_waited(policy.waiting, policy.unit)} waited"
+    mean, longest = policy.waiting.total / policy.waiting.requests, policy.waiting.longest
+    seen = f", each scraped within {spelt_duration(2 * policy.delay)}" if policy.delay else ""
+    first = "a signal wakes at once" if policy.held else f"a run each {spelt_duration(tick)}{seen}"
     return f"{number}, {_short(mean)} on average, {_short(longest)} at most ({first}; {reckoned})"
 
 
@@ -126,21 +127,21 @@ def replay_to_dict(replay: Replay) -> dict[str, Any]:
     return {"policies": [_policy(one) for one in replay.policies], "notes": list(replay.notes)}
 
 
-def _policy(one: PolicyReplay) -> dict[str, Any]:
-    waiting = one.waiting
+def _policy(policy: PolicyReplay) -> dict[str, Any]:
+    waiting = policy.waiting
     return {
-        "policy": one.policy,
-        "idles": one.idles,
-        "wakesByTraffic": one.wakes,
-        "thrash": one.thrash,
-        "unit": one.unit,
+        "policy": policy.policy,
+        "idles": policy.idles,
+        "wakesByTraffic": policy.wakes,
+        "thrash": policy.thrash,
+        "unit": policy.unit,
         "waited": None if waiting is None else round(waiting.requests, 2),
         "waitedSeconds": None if waiting is None else round(waiting.total.total_seconds(), 1),
         "longestSeconds": None if waiting is None else round(waiting.longest.total_seconds(), 1),
-        "nights": one.nights,
-        "wrongNights": [{"night": f"{day}", "objects": list(map(str, refs))} for day, refs in one.wrong.items()],
-        "idleShareWithoutSeries": round(one.missing, 4),
-        "startSeconds": [round(one.starts[0].total_seconds(), 1), round(one.starts[1].total_seconds(), 1)],
-        "startsMeasured": one.starts[2],
-        "unknownIn": list(one.unknown),
+        "nights": policy.nights,
+        "wrongNights": [{"night": f"{day}", "objects": list(map(str, refs))} for day, refs in policy.wrong.items()],
+        "idleShareWithoutSeries": round(policy.missing, 4),
+        "startSeconds": [round(policy.starts[0].total_seconds(), 1), round(policy.starts[1].total_seconds(), 1)],
+        "startsMeasured": policy.starts[2],
+        "unknownIn": list(policy.unknown),
     }

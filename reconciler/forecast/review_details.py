@@ -81,7 +81,7 @@ def called(refs: Sequence[ObjectRef]) -> str:
     return f"{where} in {len(clusters)} clusters ({len(refs)})"
 
 
-def alike(found: Sequence[ChangedWorkload], most: int) -> list[list[ChangedWorkload]]:
+def alike(alike: Sequence[ChangedWorkload], most: int) -> list[list[ChangedWorkload]]:
     """Return the workloads that differ in the same way together, those first that change most.
 
     A group is of one namespace. Where there would be more than `most`, it is of all namespaces.
@@ -90,9 +90,9 @@ def alike(found: Sequence[ChangedWorkload], most: int) -> list[list[ChangedWorkl
     def steps(difference: ChangedWorkload) -> Hashable:
         return tuple(some and (some.without, some.steps) for some in (difference.before, difference.after))
 
-    groups = by_place(found, lambda difference: difference.ref, steps)
+    groups = by_place(alike, lambda difference: difference.ref, steps)
     if len(groups) > most:
-        groups = _together(found, steps)
+        groups = _together(alike, steps)
     return sorted(groups, key=lambda some: (-abs(sum(difference.hours for difference in some)), some[0].ref))
 
 

@@ -219,9 +219,9 @@ def _counted_in(groups: Iterable[Sequence[ChangedWorkload]]) -> str:
     return counted(sum(map(len, groups)), "workload")
 
 
-def _row(some: Sequence[ChangedWorkload], head: Forecast) -> str:
+def _row(alike: Sequence[ChangedWorkload], head: Forecast) -> str:
     """Return the old and the new replicas of workloads that differ in the same way, and how many hours that is."""
-    first, changes = some[0], []
+    first, changes = alike[0], []
     for pair, spans in _replica_changes(first, head.end).items():
         old, new = ("not there" if number is None else str(number) for number in pair)
         changes.append(f"{old} -> {new}: {when(spans, head)}")
@@ -229,8 +229,8 @@ def _row(some: Sequence[ChangedWorkload], head: Forecast) -> str:
         changes[_MOST_CHANGES:] = [f"and {len(changes) - _MOST_CHANGES} other numbers"]
     known = [segment for one in (first.before, first.after) if one is not None for segment in one.segments]
     assumes = next((f" (assumes {one_line(segment.assumes)})" for segment in known if segment.assumes), "")
-    hours = f"{signed(sum(difference.hours for difference in some))} replica-hours"
-    return f"{called([difference.ref for difference in some])}: {'; '.join(changes)}{assumes}; {hours}"
+    hours = f"{signed(sum(difference.hours for difference in alike))} replica-hours"
+    return f"{called([difference.ref for difference in alike])}: {'; '.join(changes)}{assumes}; {hours}"
 
 
 def _replica_changes(difference: ChangedWorkload, end: datetime) -> dict[tuple[int | None, int | None], list[Span]]:

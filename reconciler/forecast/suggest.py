@@ -92,17 +92,17 @@ def nights_of(
     return {night: called.get(night, 0) for night, number in seen.items() if number >= enough}
 
 
-def _called(one: Traffic, places: range, step: timedelta) -> Iterator[int]:
+def _called(traffic: Traffic, places: range, step: timedelta) -> Iterator[int]:
     """Yield the places before which somebody called: there, the window has more than what came to it earlier.
 
     Unlike in an idle period, what the value rises by is too little: steady calls come as fast as they leave the window.
     """
-    earlier = deque[float](maxlen=max(0, int(one.seconds // step.total_seconds()) - 1))
-    for place in places[: len(one.values)]:
-        value = one.values[place]
+    earlier = deque[float](maxlen=max(0, int(traffic.seconds // step.total_seconds()) - 1))
+    for place in places[: len(traffic.values)]:
+        value = traffic.values[place]
         new = max(0.0, value - sum(earlier)) if value and math.isfinite(value) else 0.0
         earlier.append(new)
-        if (round(one.scale * new) if one.seconds else new) > 0:
+        if (round(traffic.scale * new) if traffic.seconds else new) > 0:
             yield place
 
 

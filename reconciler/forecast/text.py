@@ -102,8 +102,8 @@ def summary(forecast: Forecast, prices: Prices) -> list[str]:
     return lines
 
 
-def _change(found: Savings, saved: Hours) -> str:
-    return f"{signed(-saved.replicas)} ({signed(-found.percent(saved))} %)"
+def _change(savings: Savings, saved: Hours) -> str:
+    return f"{signed(-saved.replicas)} ({signed(-savings.percent(saved))} %)"
 
 
 def signed(number: float) -> str:
@@ -151,15 +151,15 @@ def _without_numbers(row: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(cell if place in known else "?" for place, cell in enumerate(row))
 
 
-def _group(name: str, found: Savings) -> tuple[str, ...]:
-    hours = _range(found.least.replicas, found.most.replicas)
-    saved = f"{_range(found.percent(found.saved), found.percent(found.possible))} %"
-    return one_line(name), str(found.workloads), hours, f"{found.without.replicas:,.0f}", saved
+def _group(name: str, savings: Savings) -> tuple[str, ...]:
+    hours = _range(savings.least.replicas, savings.most.replicas)
+    saved = f"{_range(savings.percent(savings.saved), savings.percent(savings.possible))} %"
+    return one_line(name), str(savings.workloads), hours, f"{savings.without.replicas:,.0f}", saved
 
 
-def _resources(found: Savings, stated: Sequence[str]) -> Iterator[str]:
+def _resources(savings: Savings, stated: Sequence[str]) -> Iterator[str]:
     for name in stated:
-        for hours in ((found.least, found.most), (found.saved, found.possible)):
+        for hours in ((savings.least, savings.most), (savings.saved, savings.possible)):
             low, high = (getattr(one.requests, _RESOURCES[name]) for one in hours)
             yield _range(low, high)
 
@@ -187,11 +187,13 @@ def _steps(forecast: Forecast) -> list[str]:
     return lines
 
 
-def step_words(one: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
+def step_words(timeline: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
     """Yield when its replicas change, and what that rests on."""
     before: int | None = None
-    for segment in one.segments:
-        assumes = f"  assumes {one_line(segment.assumes)}" if segment.assumes and segment.replicas < one.without else ""
+    for segment in timeline.segments:
+        assumes = (
+            f"  assumes {one_line(segment.assumes)}" if segment.assumes and segment.replicas < timeline.without else ""
+        )
         if before != segment.replicas or assumes:
             arrow = f"{segment.replicas}" if before in (None, segment.replicas) else f"{before} -> {segment.replicas}"
             yield f"{weekday_and_time(segment.start, zone)}  {arrow}{assumes}"

@@ -316,8 +316,8 @@ def _day_of(name: str) -> date | None:
     return day if name == f"{HISTORY_PREFIX}{day.isoformat()}" else None
 
 
-def _day(found: ConfigMap) -> Day:
-    text = found.binary_data.get(_KEY)
+def _day(config_map: ConfigMap) -> Day:
+    text = config_map.binary_data.get(_KEY)
     return Day() if text is None else unpacked(text)
 
 
