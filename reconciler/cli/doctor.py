@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
@@ -13,21 +13,13 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.rights import Right, impersonation_right, role_rules, secret_right
+from reconciler.cli import doctor_findings as findings
 from reconciler.cli.doctor_findings import (
-    CHECKS,
     ClusterCheck,
     ClusterFindings,
     Finding,
     MissingRules,
-    clock_finding,
-    credentials_findings,
-    identity_finding,
-    metrics_findings,
-    no_server_finding,
     slices_of_activators,
-    state_findings,
-    tls_findings,
-    unexpected,
     words_of,
 )
 from reconciler.cli.option_values import is_duration
@@ -286,43 +278,52 @@ def checked_clusters(cases: Sequence[ClusterCheck]) -> list[ClusterFindings]:
 
 
 def checked_cluster(case: ClusterCheck) -> ClusterFindings:
-    """Return what is found of one cluster; where nothing answers only its metrics source is asked too."""
+    """Return what is found of one cluster; where no server answers only what needs none is checked."""
     try:
         server = case.preflight.server()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is this cluster's
-        others = (*_checked("credentials", credentials_findings, case), *_checked("metrics", metrics_findings, case))
-        return ClusterFindings(name=case.name, findings=(no_server_finding(case, error), *others), answers=False)
-    words = f"{server.version or 'unknown version'}, {case.preflight.connection.context}"
-    version = Finding("server", "OK", words)
-    identity, uid = identity_finding(case)
-    found = (
-        version,
-        *tls_findings(case),
-        *_checked("credentials", credentials_findings, case),
-        identity,
-        *state_findings(case),
-        clock_finding(server.ahead),
-        *_checked("rights", rights_findings, case),
-        *_checked("tenant", tenant_findings, case),
-        *(finding for check, find in CHECKS.items() for finding in _checked(check, find, case)),
-    )
+        answers, first, checks = False, findings.no_server_finding(case, error), ["credentials", "metrics"]
+    else:
+        words = f"{server.version or 'unknown version'}, {case.preflight.connection.context}"
+        answers, first, checks = True, Finding("server", "OK", words), list(CHECKS)
+        case = replace(case, ahead=server.ahead)
+    found = [first, *(one for check in checks for one in _checked(check, case))]
+    listed = tuple(one for one in found if isinstance(one, Finding))
     return ClusterFindings(
         name=case.name,
-        identity=uid,
-        findings=tuple(one for one in found if isinstance(one, Finding)),
+        identity=next((one.text for one in listed if (one.check, one.state) == ("identity", "OK")), ""),
+        answers=answers,
+        findings=listed,
         missing=tuple(one for one in found if isinstance(one, MissingRules)),
     )
 
 
-F = TypeVar("F", bound=Finding | MissingRules)
+CHECKS: Mapping[str, Callable[[ClusterCheck], Iterable[Finding | MissingRules]]] = {
+    "tls": findings.tls_findings,
+    "credentials": findings.credentials_findings,
+    "identity": findings.identity_findings,
+    "state": findings.state_findings,
+    "clock": lambda case: [findings.clock_finding(case.ahead)],
+    "rights": rights_findings,
+    "tenant": tenant_findings,
+    "namespace": findings.namespace_findings,
+    "home": lambda case: findings.home_finding(case.name, case.policies.fleet, case.state),
+    "lock": findings.lock_findings,
+    "metrics": findings.metrics_findings,
+    "activator": findings.activator_findings,
+    "picker": findings.picker_findings,
+    "objects": findings.objects_findings,
+    "writers": findings.writers_findings,
+}
+"""What is checked on a cluster, in this order."""
 
 
-def _checked(check: str, find: Callable[[ClusterCheck], Iterable[F]], case: ClusterCheck) -> Iterator[F | Finding]:
-    """Yield what one check finds; what fails unexpectedly in it is a finding, and the other checks go on."""
+def _checked(check: str, case: ClusterCheck) -> list[Finding | MissingRules]:
+    """Return what one check finds; what fails unexpectedly in it is a finding, and the other checks go on."""
     try:
-        yield from list(find(case))
+        return list(CHECKS[check](case))
     except Exception as error:  # noqa: BLE001 - the one place where a check fails: it alone has failed
-        yield unexpected(check, error)
+        return [findings.unexpected(check, error)]
 
 
 def _with_twins(cluster: ClusterFindings, all_of_them: Sequence[ClusterFindings]) -> ClusterFindings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -86,6 +86,7 @@ class ClusterCheck(Struct, frozen=True):
     applies: bool
     selected: frozenset[ObjectRef] = frozenset()  # what policies select, on all clusters
     fault: str = ""  # why its objects cannot be decided
+    ahead: timedelta | None = None  # how far the clock of its server is ahead of ours, None where it does not say
 
     @property
     def policies_there(self) -> PolicySet:
@@ -179,30 +180,22 @@ def token_finding(cluster: str, claims: TokenClaims, now: datetime) -> Finding:
     return Finding("credentials", "WARN", f"the token expires at {at}, in {age(claims.expires - now)}", todo)
 
 
-def identity_finding(case: ClusterCheck) -> tuple[Finding, str]:
+def identity_findings(case: ClusterCheck) -> Iterator[Finding]:
     try:
-        uid = case.cluster.identity()
+        yield Finding("identity", "OK", case.cluster.identity())
     except ClusterError as error:
         state: State = "WARN" if case.scope.alone and isinstance(error, ForbiddenError) else "FAIL"
-        return Finding("identity", state, words_of(case, error), "needed for a Fleet and for apply"), ""
-    except Exception as error:  # noqa: BLE001 - it alone has failed
-        return unexpected("identity", error), ""
-    return Finding("identity", "OK", uid), uid
+        yield Finding("identity", state, words_of(case, error), "needed for a Fleet and for apply")
 
 
 def clock_finding(ahead: timedelta | None) -> Finding:
     if ahead is None:
         return Finding("clock", "WARN", "the server sends no Date header")
-    seconds = abs(ahead.total_seconds())
     if abs(ahead) <= CLOCK_TOLERANCE:
         return Finding("clock", "OK", f"within {CLOCK_TOLERANCE.total_seconds():g} s of the clock of this machine")
-    where = "ahead of" if ahead > timedelta() else "behind"
-    return Finding(
-        "clock",
-        "FAIL",
-        f"{seconds:.0f} s {where} the clock of this machine, which decides schedules and ages",
-        "synchronize both by NTP",
-    )
+    off = f"{abs(ahead.total_seconds()):.0f} s {'ahead of' if ahead > timedelta() else 'behind'}"
+    words = f"{off} the clock of this machine, which decides schedules and ages"
+    return Finding("clock", "FAIL", words, "synchronize both by NTP")
 
 
 def namespace_findings(case: ClusterCheck) -> Iterator[Finding]:
@@ -344,16 +337,3 @@ def words_of(case: ClusterCheck, error: ClusterError) -> str:
     if isinstance(error, ForbiddenError):
         return "unknown: reading it is forbidden"
     return str(error).removeprefix(f"{case.name}: ")
-
-
-CHECKS: Mapping[str, Callable[[ClusterCheck], Iterator[Finding]]] = {
-    "namespace": namespace_findings,
-    "home": lambda case: home_finding(case.name, case.policies.fleet, case.state),
-    "lock": lock_findings,
-    "metrics": metrics_findings,
-    "activator": activator_findings,
-    "picker": picker_findings,
-    "objects": objects_findings,
-    "writers": writers_findings,
-}
-"""What is checked on a cluster whose server answers, after its rights."""
