@@ -29,7 +29,6 @@ from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
 from reconciler.model import (
-    NOTHING,
     Endpoints,
     HorizontalPodAutoscaler,
     ObjectRef,
@@ -104,6 +103,21 @@ def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mappin
                 f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
                 f"expected at most {allowed}, which its record or its FederatedReplicaSet says; plan again"
             )
+
+
+def check_pickers(actions: Iterable[Action], policies: PolicySet, where: str) -> None:
+    """Check that none of `actions` asks another pod picker than the policies state: it is sent a Secret of the
+    namespace.
+
+    Raises:
+        PlanFileError: one does; nobody can approve of that.
+    """
+    stated = {*(policy.pod_picker for policy in policies.downscale), *(one.pod_picker for one in policies.federated)}
+    for action in actions:
+        settings = action.decision.downscale
+        if settings is not None and settings.picker is not None and settings.picker not in stated:
+            asks = f"action {action.id} ({short(str(action.ref))}): asks {short(str(settings.picker))}"
+            raise PlanFileError(f"{where}: {asks}, expected one as a policy states it; plan again")
 
 
 def check_keeps_awake(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:
@@ -181,17 +195,16 @@ def _is_as_stated(decision: Decision, form: Form | None) -> bool:
 
 
 def _is_stated(path: tuple[str, ...], after: Any, form: Form | None) -> bool:
-    """Return whether `form` says what is written at `path`; a label that it does not have may go."""
+    """Return whether `form` says what is written at `path`, or it is ours to write."""
     *parent, key = path
     if path == ("spec", "template"):
         return form is not None and json_value(after) == json_value(form.federated.template)
     if path == ("spec", "minReadySeconds"):
         return bool(after == (form.federated.min_ready_seconds or None if form is not None else None))
+    if after is None and key in (FEDERATED_LABEL, ON_DELETE):
+        return True
     if parent == ["metadata", "labels"]:
-        released = key == FEDERATED_LABEL and after is None
-        return released or (form.labels if form is not None else NOTHING).get(key) == after
-    if path == (*ANNOTATIONS, ON_DELETE) and after is not None:
-        return form is not None and bool(form.annotations[ON_DELETE] == after)
-    if parent == ["metadata", "annotations"] and not key.startswith(OUR_ANNOTATIONS):
-        return form is not None and key in form.annotations and form.annotations[key] == after
+        return after is not None and form is not None and form.labels.get(key) == after
+    if tuple(parent) == ANNOTATIONS and (key == ON_DELETE or not key.startswith(OUR_ANNOTATIONS)):
+        return after is not None and form is not None and form.annotations.get(key) == after
     return True

@@ -22,7 +22,7 @@ from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age
 from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
-from reconciler.saved_plan.checks import check_keeps_awake, check_replicas, check_templates, replicas_of
+from reconciler.saved_plan.checks import check_keeps_awake, check_pickers, check_replicas, check_templates, replicas_of
 from reconciler.saved_plan.differences import Compared, compared
 from reconciler.untrusted_text import short
 from reconciler.workload_kinds import SCALABLE_KINDS
@@ -127,7 +127,7 @@ class SavedPlan(Struct, frozen=True):
         why actions may not be done, by id: of an object that is gone, or cannot be read, nobody can tell.
 
         Raises:
-            PlanFileError: one asks for more replicas than there are, or keeps an object awake.
+            PlanFileError: one asks for more replicas than there are, or another pod picker, or keeps an object awake.
         """
         there: dict[ObjectRef, int] = {}
         unread: dict[str, str] = {}
@@ -143,7 +143,9 @@ class SavedPlan(Struct, frozen=True):
                 unread[action.decision.group] = f"what is there cannot be checked: {error}; plan again"
         left_out = self._of_groups(unread)
         checked = [action for action in self.plan.actions if action.id in approved and action.id not in left_out]
-        check_replicas(checked, self.policies or PolicySet(self.fleet), there, self.file)
+        policies = self.policies or PolicySet(self.fleet)
+        check_replicas(checked, policies, there, self.file)
+        check_pickers(checked, policies, self.file)
         check_keeps_awake(checked, seen, self.plan.made_at, self.file)
         return left_out
 

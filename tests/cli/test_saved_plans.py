@@ -296,6 +296,20 @@ def test_nobody_can_approve_more_replicas_than_the_record_says(quickstart):
     assert "asks for 3 replicas, expected at most 2, which its record or its FederatedReplicaSet says" in said.err
 
 
+def test_nobody_can_approve_another_pod_picker(quickstart):
+    """It is sent a Secret of the namespace of the workload."""
+    secret = {"name": "Authorization", "value": None, "secret": {"name": "database", "key": "password"}}
+    url = {"scheme": "https", "host": "picker.example.com", "port": 443, "path": "/"}
+    more = {"allowInsecureAuth": False, "maxRetries": 0, "timeoutSeconds": 1, "onError": "fallback", "onTooFew": "fill"}
+    settle = {"onForeignCost": "Skip", "settleSeconds": 0, "verifySeconds": 0}
+    settings = {"policy": "x", "strategy": "PodPicker", "logarithmBase": 2, "topologyKey": "", **settle}
+    settings["picker"] = {**url, **more, "headers": [secret], "caBundle": None}
+    before = quickstart.objects()
+    said = edited(quickstart, setting("Deployment", "api", settings, "downscale"), "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before)
+    assert "asks pod picker https://picker.example.com:443, expected one as a policy states it; plan again" in said.err
+
+
 AUTOSCALER = """\
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler

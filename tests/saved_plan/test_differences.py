@@ -203,7 +203,7 @@ def test_a_creation_without_its_federated_replica_set(fields):
         pytest.param(FieldChange((*LABELS, "team"), None, "shop"), False, id="a label as stated"),
         pytest.param(FieldChange((*LABELS, "team"), "shop", "other"), True, id="another label"),
         pytest.param(FieldChange((*LABELS, "team"), "shop", None), True, id="a label taken off"),
-        pytest.param(FieldChange((*LABELS, "more"), "x", None), False, id="a label taken off that is not stated"),
+        pytest.param(FieldChange((*LABELS, "more"), "x", None), True, id="a label taken off that is not stated"),
         pytest.param(FieldChange((*LABELS, "team"), "other", "other"), False, id="a label that is only tested"),
         pytest.param(FieldChange((*LABELS, "reconciler/frs"), "web", None), False, id="our label taken off"),
         pytest.param(FieldChange((*LABELS, "reconciler/frs"), "web", "api"), True, id="our label of another one"),
