@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.credentials.connection import WEAKNESSES, Connection
+from reconciler.backends.credentials.connection import WEAKNESSES, ApiServerConnection
 from reconciler.backends.credentials.sources import with_allowed_files
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
@@ -33,10 +33,10 @@ def open_live(
     that cannot be used is an error when it is first used. `namespace` and `switches` are the Fleet's.
     """
     opened: dict[str, Backend] = {}
-    reached: dict[str, Connection] = {}
+    reached: dict[str, ApiServerConnection] = {}
     for asked in connections:
         budget = ReadBudget()
-        connection = Connection(asked, budget, settings.clients.get(asked.name))
+        connection = ApiServerConnection(asked, budget, settings.clients.get(asked.name))
         client = ApiClient(connection, settings)
         opened[asked.name] = Backend(
             name=asked.name,

@@ -16,7 +16,7 @@ from reconciler.activator.activator import Activator
 from reconciler.activator.context import ActivatorPod, ActivatorSettings
 from reconciler.activator.publication import Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.cli.option_values import seconds, this_second
 from reconciler.cli.options import option, verb
@@ -67,7 +67,7 @@ def activator_command(options: ActivatorOptions) -> int:
     gc.enable()  # it is off for verbs that end soon; what an outage raises in an hour is made of cycles
     context = options.context
     reached = ClusterConnection(CLUSTER, in_cluster=context is None, context=context, sources=options.sources)
-    connection = Connection(reached)
+    connection = ApiServerConnection(reached)
     settings = replace(options.settings, qps=0.0)
     client, wakes = (ApiClient(connection, settings) for _ in range(2))  # wakes wait for nothing else
     pod = ActivatorPod(options.pod_namespace, options.pod_name, options.pod_uid, _addresses(options.pod_ips))

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.credentials.connection import WEAKNESSES, Connection, weakness_of
+from reconciler.backends.credentials.connection import WEAKNESSES, ApiServerConnection, weakness_of
 from reconciler.backends.credentials.kubeconfig import SERVICE_ACCOUNT, ServerAccess
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
@@ -314,7 +314,7 @@ def _own_secret(name: str, options: RunOptions) -> KubeconfigSecret:
         namespace = Path(SERVICE_ACCOUNT, "namespace").read_text().strip()
     except OSError:
         raise UsageError("--secret: this is no pod with a ServiceAccount, expected --hub CONTEXT beside it") from None
-    client = ApiClient(Connection(ClusterConnection("hub", in_cluster=True)), options.settings)
+    client = ApiClient(ApiServerConnection(ClusterConnection("hub", in_cluster=True)), options.settings)
     return KubeconfigSecret(Manifests(client), namespace, name)
 
 
@@ -341,14 +341,14 @@ def _renewal(entry: KubeconfigEntry, file: str, options: RunOptions) -> tuple[st
 
 def verified_client(
     name: str, options: RunOptions, *, context: str | None = None, kubeconfig: str | None = None
-) -> tuple[ApiClient, Connection, ServerAccess]:
+) -> tuple[ApiClient, ApiServerConnection, ServerAccess]:
     """Return a client of the cluster `name`, and how it reaches that: by `context`, or the one of its name.
 
     Raises:
         UsageError: whoever answers there is not verified, and would get a token.
     """
     sources = CredentialSources(None, options.sources.plugins)
-    connection = Connection(ClusterConnection(name, kubeconfig=kubeconfig, context=context, sources=sources))
+    connection = ApiServerConnection(ClusterConnection(name, kubeconfig=kubeconfig, context=context, sources=sources))
     access = connection.access(options.settings.limit)
     weakness = weakness_of(access)
     if weakness:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.cli.option_values import seconds
 from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
@@ -73,7 +73,7 @@ def picker_command(options: PickerOptions) -> int:
     policies = options.policies(partly=True)
     name, context = _cluster_of(policies.fleet, options.own_cluster), options.own_context
     reached = ClusterConnection(name, in_cluster=context is None, context=context, sources=options.sources)
-    connection = Connection(reached)
+    connection = ApiServerConnection(reached)
     settings = replace(options.settings, qps=0.0)
     picker = Picker(
         policies,

@@ -182,20 +182,20 @@ def _pool_classes(through: Url | None, resolver: Resolver) -> dict[str, type[HTT
             _ask_socks(opened, through, host, port)
         return opened
 
-    class Connection(_Connection):
+    class PlainConnection(_OnePieceConnection):
         def _new_conn(self) -> socket.socket:
             try:
                 return connect(self._dns_host, self.port)
             except HttpError as error:
                 raise (error if self.proxy is None and through is None else error.by_proxy()) from error
 
-    class SecureConnection(Connection, HTTPSConnection):
+    class SecureConnection(PlainConnection, HTTPSConnection):
         def __init__(self, *args: Any, ssl_context: ssl.SSLContext | None = None, **options: Any) -> None:
             # Only here: the system's certificates take longer to load than a small cluster to be read.
             super().__init__(*args, ssl_context=ssl_context or _system_tls(), **options)
 
     class Pool(HTTPConnectionPool):
-        ConnectionCls = Connection
+        ConnectionCls = PlainConnection
 
     class SecurePool(HTTPSConnectionPool):
         ConnectionCls = SecureConnection
@@ -218,7 +218,7 @@ class _Response(http.client.HTTPResponse):
         raise http.client.HTTPException("the answer itself never comes")
 
 
-class _Connection(HTTPConnection):
+class _OnePieceConnection(HTTPConnection):
     response_class = _Response
     _unsent: bytearray | None = None
 

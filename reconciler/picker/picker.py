@@ -18,7 +18,7 @@ from reconciler.apply.access import Access, unlocked
 from reconciler.apply.events import decrease_event
 from reconciler.apply.live_workload import Task, clean_up, live_workload, open_journal, set_costs
 from reconciler.apply.scale_down import chosen_scale_down, victim_costs
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.pod_picker import HttpPodPicker
@@ -76,7 +76,7 @@ class ReviewAnswer(Struct, frozen=True):
 class ReviewedCluster(KubernetesCluster):
     """The cluster as a review reads and writes it: of kinds that every cluster serves."""
 
-    def __init__(self, name: str, connection: Connection, settings: RequestSettings) -> None:
+    def __init__(self, name: str, connection: ApiServerConnection, settings: RequestSettings) -> None:
         super().__init__(name, ApiClient(connection, settings))
 
     def scale_kinds(self) -> tuple[WorkloadKind, ...]:

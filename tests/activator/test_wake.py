@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.protocols import RequestSettings, workloads_of
 from reconciler.connection_settings import ClusterConnection
@@ -70,7 +70,7 @@ class IdledNamespace:
         path = self.folder.path / "activator.yaml"
         write_kubeconfig(path, {CLUSTER: self.plane.access(self.plane.service_account(OWN, account))})
         reached = ClusterConnection(CLUSTER, kubeconfig=str(path))
-        return WakeView(ApiClient(Connection(reached), RequestSettings()))
+        return WakeView(ApiClient(ApiServerConnection(reached), RequestSettings()))
 
     def waker(self, *, read_only: bool = False, account: str = "reconciler-activator", behind: float = 0) -> Waker:
         """A waker under a ServiceAccount; its clock is so many seconds `behind`."""

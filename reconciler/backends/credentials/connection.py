@@ -52,7 +52,7 @@ class ApiServer(Struct, frozen=True):
     certificate: bytes
 
 
-class Connection:
+class ApiServerConnection:
     """One cluster's endpoint, made when it is first asked for, and made anew when its credentials were refused.
 
     The authorization header is kept for a minute: an exec plugin may run each time it is asked. Nothing takes longer

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct, field
 
-from reconciler.backends.credentials.connection import ApiServer, Connection, load_libraries
+from reconciler.backends.credentials.connection import ApiServer, ApiServerConnection, load_libraries
 from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError
@@ -144,7 +144,7 @@ class ApiClient:
     as long as it says so.
     """
 
-    def __init__(self, connection: Connection, settings: RequestSettings) -> None:
+    def __init__(self, connection: ApiServerConnection, settings: RequestSettings) -> None:
         self.cluster = connection.cluster
         self.fence: Callable[[], bool] | None = None
         self.is_unreachable = False

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
 from reconciler.backends.kubernetes.errors import Operation
@@ -39,7 +39,7 @@ class Server(Struct, frozen=True):
 class Preflight:
     """Asks an API server about itself and about us; it changes nothing."""
 
-    def __init__(self, client: ApiClient, connection: Connection) -> None:
+    def __init__(self, client: ApiClient, connection: ApiServerConnection) -> None:
         self._client = client
         self.connection = connection
 

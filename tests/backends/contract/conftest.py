@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LeaseLock
@@ -98,7 +98,7 @@ class KubernetesPlace:
         return LeaseLock(self._requests(), self.namespace, holder)
 
     def _requests(self) -> ApiClient:
-        return ApiClient(Connection(self._settings), RequestSettings())
+        return ApiClient(ApiServerConnection(self._settings), RequestSettings())
 
 
 def _snapshot(request: pytest.FixtureRequest) -> Place:

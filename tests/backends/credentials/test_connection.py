@@ -26,7 +26,7 @@ from werkzeug import Request, Response
 
 from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.credentials.config_node import CredentialError
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.credentials.kubeconfig import kubeconfig_context
 from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
@@ -684,7 +684,7 @@ def test_a_token_file_is_read_again_each_minute_and_while_it_cannot_be_the_last_
     token, clock = tmp_path / "token", FakeClock()
     token.write_text("first")
     path = a_kubeconfig(tmp_path / "config", {"token": "old", "tokenFile": "token"})
-    connection = Connection(ClusterConnection("east", kubeconfig=path))
+    connection = ApiServerConnection(ClusterConnection("east", kubeconfig=path))
     assert connection.header(TimeLimit(20, clock)) == "Bearer first"
     token.write_text("second")
     clock.sleep(61)
@@ -762,24 +762,24 @@ def test_the_kubernetes_package_is_loaded_for_providers_alone(
 
 
 @pytest.fixture
-def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connection:
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ApiServerConnection:
     """That of a pod whose service account is in `tmp_path`."""
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.crt"))
     (tmp_path / "token").write_text("first\n")
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    return Connection(ClusterConnection("east", in_cluster=True))
+    return ApiServerConnection(ClusterConnection("east", in_cluster=True))
 
 
-def test_a_pod_reads_its_token_anew(pod: Connection, tmp_path: Path) -> None:
+def test_a_pod_reads_its_token_anew(pod: ApiServerConnection, tmp_path: Path) -> None:
     assert (pod.endpoint(soon()).access.server, pod.header(soon())) == ("https://[::1]:6443", "Bearer first")
     (tmp_path / "token").write_text("second")
     assert pod.endpoint(soon()).access.authorization(soon()) == "Bearer second"
 
 
 @pytest.mark.parametrize("empty", ["token", "ca.crt"])
-def test_a_pod_whose_service_account_is_empty(pod: Connection, tmp_path: Path, empty: str) -> None:
+def test_a_pod_whose_service_account_is_empty(pod: ApiServerConnection, tmp_path: Path, empty: str) -> None:
     (tmp_path / empty).write_text("")
     with pytest.raises(UnreachableError, match=f"service account: .*/{empty} is not there, or empty"):
         pod.header(soon())
@@ -787,6 +787,6 @@ def test_a_pod_whose_service_account_is_empty(pod: Connection, tmp_path: Path, e
 
 def test_a_pod_without_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    connection = Connection(ClusterConnection("east", in_cluster=True))
+    connection = ApiServerConnection(ClusterConnection("east", in_cluster=True))
     with pytest.raises(UnreachableError, match="east: the pod's service account: Service host/port is not set"):
         connection.header(soon())

@@ -11,7 +11,7 @@ from typing import Any
 
 import trustme
 
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.connection_settings import ClusterConnection
 from reconciler.time_limit import TimeLimit
 
@@ -46,8 +46,8 @@ def a_credential(**status: Any) -> str:
     return f"print(json.dumps({credential!r}))"
 
 
-def a_connection(kubeconfig: str | None, context: str | None = None) -> Connection:
-    return Connection(ClusterConnection("east", kubeconfig=kubeconfig, context=context))
+def a_connection(kubeconfig: str | None, context: str | None = None) -> ApiServerConnection:
+    return ApiServerConnection(ClusterConnection("east", kubeconfig=kubeconfig, context=context))
 
 
 def soon() -> TimeLimit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.protocols import RequestSettings
@@ -22,7 +22,7 @@ def requests_to(kubeconfig: Path | None, **settings: Any) -> ApiClient:
     found = ClusterConnection(
         "east", in_cluster=kubeconfig is None, kubeconfig=None if kubeconfig is None else str(kubeconfig)
     )
-    return ApiClient(Connection(found), RequestSettings(**settings))
+    return ApiClient(ApiServerConnection(found), RequestSettings(**settings))
 
 
 def scaled(ref: ObjectRef, api_version: str, before: int, after: int, path: str = "/spec/replicas") -> Write:

@@ -14,7 +14,7 @@ import kubernetes.client.rest  # the first import takes longer than a request ma
 import pytest
 from msgspec.structs import replace
 
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, Rate
 from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.live import open_live
@@ -45,7 +45,7 @@ WRITE = ApiRequest(
 
 def requests_to(url: str, folder: Path, settings: RequestSettings) -> ApiClient:
     kubeconfig = a_kubeconfig(folder / "config", {"token": "t"}, {"server": url})
-    return ApiClient(Connection(ClusterConnection("east", kubeconfig=kubeconfig)), settings)
+    return ApiClient(ApiServerConnection(ClusterConnection("east", kubeconfig=kubeconfig)), settings)
 
 
 def test_no_answer_takes_longer_than_a_request_may(tmp_path: Path) -> None:

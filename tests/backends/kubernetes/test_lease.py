@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from reconciler.backends.credentials.connection import Connection
+from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes import lease
 from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
@@ -54,7 +54,7 @@ class Holder:
 
     def __init__(self, plane: ControlPlane | Proxy, namespace: str, name: str) -> None:
         self.clock = ShiftedClock()
-        connection = Connection(ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east"))))
+        connection = ApiServerConnection(ClusterConnection("east", kubeconfig=str(plane.kubeconfig("east"))))
         self.connection = connection
         self.requests = ApiClient(connection, RequestSettings(limit=TimeLimit(clock=self.clock)))
         self.cluster = KubernetesCluster("east", self.requests)
