@@ -30,9 +30,15 @@ EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
 
 _NO_TOOL = r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?|openshift-controller-manager"
-"""Who scales up what people use: they themselves, in a browser as Mozilla, or traffic, by the unidling of OpenShift.
+"""What scales up what people use: their own tools, in a browser as Mozilla, or traffic, by the unidling of OpenShift.
 
 Source: openshift/openshift-controller-manager pkg/unidling/controller/unidling_controller.go.
+"""
+
+_AUTOSCALER = "kube-controller-manager"
+"""It leaves what is idle as it is, and overwrites who scaled it up.
+
+Source: kubernetes pkg/controller/podautoscaler/horizontal.go, reconcileAutoscaler.
 """
 
 _ADVICE = (
@@ -51,8 +57,6 @@ _ADVICE = (
         "in the HelmRelease: spec.driftDetection: {{mode: enabled, ignore: [{{paths: [{pointers}]}}]}}",
     ),
     ("helm", "let the values of the chart leave {fields} out, many do with autoscaling.enabled: true"),
-    ("kube-controller-manager", "an autoscaler sets it: autoscalers: {{hpa: Idle}} with minReplicas of at least 1"),
-    ("horizontal-pod-autoscaler", "an autoscaler sets it: autoscalers: {{hpa: Idle}} with minReplicas of at least 1"),
 )
 _ARGO_CD = "argocd"
 _TOOLS = (_ARGO_CD, "kustomize-controller", "helm")
@@ -99,7 +103,7 @@ def undo_of(subject: Subject, record: Record, now: datetime) -> Undo:
     writer = subject.scale.runs.replicas_writer if subject.scale.is_scaled_meanwhile else workload.replicas_writer
     if subject.autoscaler is not None and is_restored_by_others(subject, record):
         writer, autoscaler = subject.autoscaler.hpa.bounds_writer, subject.autoscaler.hpa.ref.name
-    by = writer.manager if writer is not None and writer.manager != FIELD_MANAGER else ""
+    by = writer.manager if writer is not None and writer.manager not in (FIELD_MANAGER, _AUTOSCALER) else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
     return Undo(by or "unknown", at, _undone_by(by, workload.annotations) + 1, autoscaler)
 

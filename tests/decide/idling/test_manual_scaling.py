@@ -13,7 +13,7 @@ from reconciler.decide.idling.contested import advice
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.plan.model import Action
 from reconciler.policy.types import Place
-from tests.builders import a_ref, a_service, a_workload
+from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -46,6 +46,20 @@ class TestByHand:
         run_in(world, policy)
         assert world.replicas(WEB) == 0
         assert world.objects[WEB].annotations["idling.kubernetes.io/previous-scale"] == "2"
+
+    @pytest.mark.parametrize("on_revert", ["Yield", "Insist"])
+    def test_an_autoscaler_that_goes_on_from_there_undoes_nothing(self, on_revert):
+        policy = a_policy(on_revert=on_revert)
+        world = a_world(a_service(), a_workload(replicas=5), an_hpa(), now=NIGHT)
+        for _ in range(3):
+            run_in(world, policy)
+            assert world.replicas(WEB) == 0
+            world.scale(WEB, 1)
+            world.controllers()
+            world.now += MINUTE
+            assert notices_of(run_in(world, policy), "contested") == []
+            assert (world.replicas(WEB), undone(world)["by"]) == (2, "unknown")
+            world.now += timedelta(days=7)
 
     def test_a_change_of_field_manager_alone_is_only_told(self):
         world = an_idle_world()
@@ -137,9 +151,6 @@ FLUX = "kustomize-controller"
 @pytest.mark.parametrize(
     ("by", "of", "autoscaler", "expected"),
     [
-        pytest.param(
-            "kube-controller-manager", DEPLOYMENT, "", "autoscalers: {hpa: Idle} with", id="what validate takes"
-        ),
         pytest.param(
             FLUX,
             DEPLOYMENT,
