@@ -186,6 +186,7 @@ def test_warnings_of_hours(tmp_path, hours, warnings):
     ("name", "hint"),
     [
         pytest.param("CEST", "", id="an abbreviation is not near another one"),
+        pytest.param("GMT+2", "", id="Etc/GMT+2 is four hours away"),
         pytest.param("paris", ', did you mean "Europe/Paris"?', id="a city"),
         pytest.param("Europ/Paris", ', did you mean "Europe/Paris"?', id="misspelt"),
     ],

@@ -352,8 +352,9 @@ def _zone(document: PolicyDocument, path: Path, name: str) -> tzinfo:
         return found
     from zoneinfo import available_timezones
 
-    zones = available_timezones()
-    of_city = [zone for zone in sorted(zones) if zone.lower().endswith(f"/{name.lower()}")]
+    zones = sorted(available_timezones())
+    cities = (zone for zone in zones if not zone.startswith("Etc/GMT"))  # whose Etc/GMT+2 is two hours behind UTC
+    of_city = [zone for zone in cities if zone.lower().endswith(f"/{name.lower()}")]
     near = nearest(name, zones) if "/" in name else ""  # EST is near CEST, and seven hours away
     near = f', did you mean "{of_city[0]}"?' if of_city else near
     document.add(path, f"is {shown(name)}, expected a time zone like Europe/Paris{near}")
