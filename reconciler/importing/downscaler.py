@@ -34,6 +34,7 @@ from reconciler.policy.kinds.fields import MOST_DURATION, Labels, parse_duration
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 
 PREFIX = "downscaler/"
+_EXCLUDE = f"{PREFIX}exclude"
 
 _KINDS = {
     "cronjobs": "CronJob",
@@ -353,8 +354,12 @@ class _DownscalerImport:
             name = key.removeprefix(PREFIX)
             if key.startswith(PREFIX) and name in _WITHOUT_COUNTERPART:
                 self._gathering.lose(manifest, key, _WITHOUT_COUNTERPART[name])
-            if self._go and key == f"{PREFIX}exclude" and value.lower() not in ("true", "false", "always", "never"):
-                self._gathering.lose(manifest, key, "is read as a whole: it is excluded at all times")
+            if self._go and key == _EXCLUDE:
+                around = self._namespaces.get(manifest.namespace, manifest).annotations.get(key, "false")
+                if value.lower() not in ("true", "false", "always"):
+                    self._gathering.lose(manifest, key, "is read as a whole: it is excluded at all times")
+                elif value.lower() == "false" != around.lower():
+                    self._gathering.lose(manifest, key, "has no counterpart: its Namespace is excluded as a whole")
 
 
 def _label_in(text: str) -> Mapping[str, str]:

@@ -30,12 +30,12 @@ from reconciler.policy.kinds.calendar import (
 
 _TIME = r"(?:[01]\d|2[0-4]):[0-5]\d"
 _WEEKLY = re.compile(
-    rf"(?:(?P<first>[a-z]{{3}})-(?P<last>[a-z]{{3}})\s+)?(?P<start>{_TIME})-(?P<end>{_TIME})(?:\s+(?P<zone>\S+))?",
+    rf"(?:(?P<first>[a-z]{{3}})-(?P<last>[a-z]{{3}}) )?(?P<start>{_TIME})-(?P<end>{_TIME})(?: (?P<zone>\S+))?",
     re.IGNORECASE | re.ASCII,
 )
 _MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[-+]\d\d:\d\d)"
 _ABSOLUTE = re.compile(rf"({_MOMENT}) *- *({_MOMENT})", re.ASCII)
-_DIRECTED = re.compile(rf"((?i:from|until)) *-? *({_MOMENT})", re.ASCII)
+_DIRECTED = re.compile(rf"(from|until) *-? *({_MOMENT})", re.ASCII)
 _START, _END = "1970-01-01T00:00:00Z", "2999-12-31T00:00:00Z"  # the years that a calendar knows
 _MIDNIGHT = "24:00"
 _MIN_AWAKE = 120  # minutes, the default of a policy
@@ -101,7 +101,7 @@ def _absolute(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]] | None
     if match is not None:
         moments = match.groups()
     elif directed is not None:
-        moments = (directed[2], _END) if directed[1].lower() == "from" else (_START, directed[2])
+        moments = (directed[2], _END) if directed[1] == "from" else (_START, directed[2])
     else:
         return None
     try:
@@ -117,7 +117,7 @@ def _absolute(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]] | None
 
 
 def _weekly(text: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
-    match = _WEEKLY.fullmatch(text)
+    match = _WEEKLY.fullmatch(" ".join(text.split()) if dialect.go else text)
     days = dialect.days if match is None or match["first"] is None else f"{match['first']}-{match['last']}"
     spelt_out = dialect.go or not match or not match["zone"] or re.fullmatch(r"[A-Za-z/_]+", match["zone"])
     if match is None or not spelt_out or not set(days.lower().split("-")) <= {*DAYS, ""}:

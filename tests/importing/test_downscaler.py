@@ -274,10 +274,13 @@ def test_in_go_kube_downscaler_patterns_match_anywhere_and_variables_win_over_fl
 
 def test_what_has_no_counterpart_is_said_with_object_and_annotation(tmp_path):
     manifests = space(uptime=UP, exclude="Mon-Fri 10:00-11:00 UTC") + web(scale_children="true")
+    manifests += web("never", exclude="never") + web("included", exclude="false")
     _, said = imported(tmp_path, "go-kube-downscaler", manifests)
     assert lost(said) == [
         "Namespace dev: downscaler/exclude: is read as a whole: it is excluded at all times",
         "Deployment web: downscaler/scale-children: has no counterpart: a policy selects each kind that it scales",
+        "Deployment never: downscaler/exclude: is read as a whole: it is excluded at all times",
+        "Deployment included: downscaler/exclude: has no counterpart: its Namespace is excluded as a whole",
     ]
 
 
