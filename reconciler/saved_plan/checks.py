@@ -24,7 +24,7 @@ from reconciler.decide.annotations import (
     UNIDLE_TARGETS,
     read_time,
 )
-from reconciler.decide.decisions import ANNOTATIONS, Decision
+from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
@@ -105,19 +105,21 @@ def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mappin
             )
 
 
-def check_pickers(actions: Iterable[Action], policies: PolicySet, where: str) -> None:
-    """Check that none of `actions` asks another pod picker than the policies state: it is sent a Secret of the
-    namespace.
+def check_deletions_and_pickers(actions: Iterable[Action], policies: PolicySet, where: str) -> None:
+    """Check that none of `actions`, which a fresh plan does not have, deletes a workload, or asks another pod picker
+    than the policies state: it is sent a Secret of the namespace.
 
     Raises:
         PlanFileError: one does; nobody can approve of that.
     """
     stated = {*(policy.pod_picker for policy in policies.downscale), *(one.pod_picker for one in policies.federated)}
     for action in actions:
-        settings = action.decision.downscale
+        settings, named = action.decision.downscale, f"{where}: action {action.id} ({short(str(action.ref))})"
+        if action.decision.verb is Verb.DELETE and action.ref.kind == "ReplicaSet":
+            raise PlanFileError(f"{named}: deletes a ReplicaSet, expected what a fresh plan deletes; plan again")
         if settings is not None and settings.picker is not None and settings.picker not in stated:
-            asks = f"action {action.id} ({short(str(action.ref))}): asks {short(str(settings.picker))}"
-            raise PlanFileError(f"{where}: {asks}, expected one as a policy states it; plan again")
+            asks = f"asks {short(str(settings.picker))}"
+            raise PlanFileError(f"{named}: {asks}, expected one as a policy states it; plan again")
 
 
 def check_keeps_awake(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:

@@ -22,7 +22,13 @@ from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age
 from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
-from reconciler.saved_plan.checks import check_keeps_awake, check_pickers, check_replicas, check_templates, replicas_of
+from reconciler.saved_plan.checks import (
+    check_deletions_and_pickers,
+    check_keeps_awake,
+    check_replicas,
+    check_templates,
+    replicas_of,
+)
 from reconciler.saved_plan.differences import Compared, compared
 from reconciler.untrusted_text import short
 from reconciler.workload_kinds import SCALABLE_KINDS
@@ -127,7 +133,8 @@ class SavedPlan(Struct, frozen=True):
         why actions may not be done, by id: of an object that is gone, or cannot be read, nobody can tell.
 
         Raises:
-            PlanFileError: one asks for more replicas than there are, or another pod picker, or keeps an object awake.
+            PlanFileError: one asks for more replicas than there are, deletes a workload, asks another pod picker, or
+                keeps an object awake.
         """
         there: dict[ObjectRef, int] = {}
         unread: dict[str, str] = {}
@@ -145,7 +152,7 @@ class SavedPlan(Struct, frozen=True):
         checked = [action for action in self.plan.actions if action.id in approved and action.id not in left_out]
         policies = self.policies or PolicySet(self.fleet)
         check_replicas(checked, policies, there, self.file)
-        check_pickers(checked, policies, self.file)
+        check_deletions_and_pickers(checked, policies, self.file)
         check_keeps_awake(checked, seen, self.plan.made_at, self.file)
         return left_out
 

@@ -310,6 +310,25 @@ def test_nobody_can_approve_another_pod_picker(quickstart):
     assert "asks pod picker https://picker.example.com:443, expected one as a policy states it; plan again" in said.err
 
 
+STRANGER = """\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: other, namespace: dev-a, uid: "1"}
+spec: {replicas: 1, selector: {matchLabels: {app: other}}, template: {metadata: {labels: {app: other}}}}
+"""
+
+
+def test_nobody_can_approve_that_a_workload_is_deleted(quickstart):
+    quickstart.write("snapshot/eu-west/other.yaml", STRANGER)
+    before = quickstart.objects()
+    named = {"kind": "ReplicaSet", "namespace": "dev-a", "name": "other", "uid": "1"}
+    other = {"apiVersion": "apps/v1", "group": "apps", **named}
+    edit = added(verb="delete", phase="decrease", cluster="eu-west", object=other, manifest=None)
+    said = edited(quickstart, edit, "--approve-differences")
+    assert (said.code, quickstart.objects()) == (5, before)
+    assert "deletes a ReplicaSet, expected what a fresh plan deletes; plan again" in said.err
+
+
 AUTOSCALER = """\
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
