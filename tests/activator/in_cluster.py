@@ -133,7 +133,7 @@ class ActivatorProcess:
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of an answer; 0 where there is none."""
-        with urllib3.PoolManager(timeout=10.0, retries=False) as pool:
+        with urllib3.PoolManager(timeout=60, retries=False) as pool:
             try:
                 answer = pool.request("GET", f"http://{self.addresses[0]}:{HTTP_PORT}{path}")
             except urllib3.exceptions.HTTPError as error:

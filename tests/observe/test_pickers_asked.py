@@ -55,7 +55,7 @@ def test_too_few_are_a_failed_call_as_at_apply(
 
 
 def test_workloads_are_asked_about_side_by_side() -> None:
-    both = Barrier(2, timeout=10)
+    both = Barrier(2, timeout=60)
 
     class Slow:
         def pick(self, request: PickerRequest) -> PickerAnswer:

@@ -94,7 +94,7 @@ class Play:
 
     def post(self, body: bytes, method: str = "POST", **headers: str) -> urllib3.BaseHTTPResponse:
         context = ssl.create_default_context(cadata=self.authority.cert_pem.bytes().decode())
-        with urllib3.PoolManager(ssl_context=context, retries=False, timeout=10) as pool:
+        with urllib3.PoolManager(ssl_context=context, retries=False, timeout=60) as pool:
             return pool.request(method, f"https://127.0.0.1:{self.webhook.port}/", body=body, headers=headers or None)
 
 
@@ -200,7 +200,7 @@ def test_one_review_too_many_passes_at_once(tmp_path: Path) -> None:
     def asked() -> None:
         first = threading.Thread(target=lambda: answer(play.post(a_review())))
         first.start()
-        entered.wait(10)
+        entered.wait(60)
         assert "more than 1 reviews" in answer(play.post(a_review()))["warnings"][0]
         blocked.set()
         first.join()
@@ -227,7 +227,7 @@ def test_many_connections_close_none_of_which_the_review_is_under_way(
     def asked() -> None:
         first = threading.Thread(target=lambda: found.append(answer(play.post(a_review()))))
         first.start()
-        entered.wait(10)
+        entered.wait(60)
         context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
         with contextlib.ExitStack() as stack:
             for _ in range(110):
@@ -353,7 +353,7 @@ def test_reviews_under_way_end_before_it_ends(tmp_path: Path, monkeypatch: pytes
 
     def asked() -> None:
         asking.start()
-        entered.wait(10)
+        entered.wait(60)
 
     play.run(asked)
     asking.join()
@@ -374,7 +374,7 @@ def test_events_that_hang_and_connections_that_are_open_do_not_keep_it(
 
     play = Play(tmp_path, Hanging(lambda _: ReviewAnswer(Result.UNPICKED, "no answer", EVENT)))
     context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
-    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=10) as pool:
+    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=60) as pool:
 
         def asked() -> None:
             for _ in range(110):

@@ -489,7 +489,7 @@ def test_clusters_of_one_user_wait_for_one_answer_of_the_issuer(tmp_path: Path, 
 
     def header(_: int) -> str | None:
         connection = a_connection(kubeconfig)
-        together.wait(10)
+        together.wait(60)
         return connection.header(soon())
 
     with ThreadPoolExecutor(4) as threads:

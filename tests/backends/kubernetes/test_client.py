@@ -167,14 +167,14 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
     def answer(client: socket.socket) -> None:
         if not slow.is_set():
             slow.set()
-            go_on.wait(10)
+            go_on.wait(60)
         client.sendall(HELLO)
 
     with Server(answer) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings(in_flight=1))
         writer = threading.Thread(target=lambda: requests.send(WRITE))
         writer.start()
-        slow.wait(10)
+        slow.wait(60)
         lease = ApiRequest("GET", "/lease", Operation("east", "get", "leases"), when="at once")
         assert requests.send(lease).status == 200
         go_on.set()
