@@ -54,6 +54,9 @@ _LISTS = {
 _WORKER = "/apis/apps/v1/namespaces/batch/deployments/worker"
 _COUNTED = ("Deployment", "StatefulSet", "ReplicaSet", "CloneSet")
 _EXPIRED = "2001-01-01T00:00:00.000000Z"
+_LOCK = f"{_LISTS['Lease'].format(f'namespaces/{deployed.OWN}/')}/reconciler"
+_CHILDREN = multiprocessing.get_context("forkserver")
+_CHILDREN.set_forkserver_preload(["tests.live.children"])
 
 
 @dataclass
@@ -80,6 +83,23 @@ class Run:
             self.process.join()
             raise TimeoutError(f"did not end in {seconds:g} s, expected it to; it said:\n{self.err.read_text()}")
         return Said(self.process.exitcode, self.out.read_text(), self.err.read_text())
+
+
+def start(folder: Folder, *arguments: str) -> Run:
+    """Call the command line in a process of its own, forked from one that has imported it all."""
+    name = f"run-{len(list(folder.path.glob('run-*.out')))}"
+    out, err = folder.path / f"{name}.out", folder.path / f"{name}.err"
+    out.touch()
+    process = _CHILDREN.Process(target=called, args=(str(folder.path), arguments, str(out), str(err)))
+    process.start()
+    return Run(process, out, err)
+
+
+def expire_lock(api: Api) -> None:
+    """Make the lock of a run that is dead look as old as if it had died long ago."""
+    found = api.find(_LOCK)
+    if found and found["spec"].get("holderIdentity"):
+        api.patch(_LOCK, [{"op": "add", "path": "/spec/renewTime", "value": _EXPIRED}], JSON_PATCH)
 
 
 def _without_events(found: Mapping[Key, Object]) -> dict[Key, Object]:
@@ -176,20 +196,14 @@ class Stage:
         api.patch(f"{path}/status", {"status": status})
 
     def expire_leases(self) -> None:
-        """Make the locks of runs that are dead look as old as if they had died long ago."""
         for plane in self.planes.values():
-            path = f"/apis/coordination.k8s.io/v1/namespaces/{deployed.OWN}/leases/reconciler"
-            found = plane.api.find(path)
-            if found and found["spec"].get("holderIdentity"):
-                change = {"op": "add", "path": "/spec/renewTime", "value": _EXPIRED}
-                plane.api.patch(path, [change], JSON_PATCH)
+            expire_lock(plane.api)
 
     def holders(self) -> dict[str, str]:
         """Who holds the lock of each cluster, "" for nobody."""
         found = {}
         for name, plane in self.planes.items():
-            lease = plane.api.find(f"/apis/coordination.k8s.io/v1/namespaces/{deployed.OWN}/leases/reconciler")
-            found[name] = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
+            found[name] = ((plane.api.find(_LOCK) or {}).get("spec") or {}).get("holderIdentity") or ""
         return found
 
     # faults
@@ -242,12 +256,7 @@ class Stage:
         return found
 
     def start(self, *arguments: str) -> Run:
-        """Call the command line in a process of its own, forked from one that has imported it all."""
-        number = len(self._runs)
-        out, err = self.folder.path / f"run-{number}.out", self.folder.path / f"run-{number}.err"
-        process = CHILDREN.Process(target=called, args=(str(self.folder.path), arguments, str(out), str(err)))
-        process.start()
-        self._runs.append(Run(process, out, err))
+        self._runs.append(start(self.folder, *arguments))
         return self._runs[-1]
 
     def stop(self) -> None:
@@ -260,10 +269,6 @@ class Stage:
 
 def _is_scale_of_workers(request: Request) -> bool:
     return request.method == "PATCH" and request.path.startswith(_WORKER)
-
-
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["tests.live.children"])
 
 
 def _everything(api: Api) -> list[tuple[str, Object]]:

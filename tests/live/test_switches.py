@@ -19,12 +19,11 @@ import yaml
 
 from reconciler.workload_kinds import SWITCHES
 from tests.live import deployed, switched
-from tests.live.children import called
 from tests.live.end_states import unanswered, unseen
-from tests.live.stage import CHILDREN, Run
+from tests.live.stage import Run, expire_lock, start
 from tests.live.switched import NAMESPACE, as_stated, switch_of
 from tests.pipeline.calls import Folder
-from tests.real.api import APPLY_PATCH, JSON_PATCH, Api, Object
+from tests.real.api import APPLY_PATCH, Api, Object
 from tests.real.cluster import Paths, create, create_missing
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
@@ -55,7 +54,6 @@ class Cluster:
     plane: ControlPlane
     proxy: Proxy
     folder: Folder
-    runs: int = 0
 
     @property
     def api(self) -> Api:
@@ -88,15 +86,6 @@ class Cluster:
         assert said.code == 0, said.out + said.err
         return said.out
 
-    def start(self, now: str) -> Run:
-        """Apply in a process of its own."""
-        self.runs += 1
-        out, err = self.folder.path / f"run-{self.runs}.out", self.folder.path / f"run-{self.runs}.err"
-        words = (str(self.folder.path), self.words(now), str(out), str(err))
-        process = CHILDREN.Process(target=called, args=words)
-        process.start()
-        return Run(process, out, err)
-
     def fill(self) -> dict[str, Object]:
         """Make all objects anew, and return them as they are stated."""
         self.proxy.reset()
@@ -110,7 +99,8 @@ class Cluster:
 
     def ours(self) -> list[Object]:
         found = []
-        for version, kind, path in (("v1", "ConfigMap", "/api/v1"), LEASE):
+        leases = ("coordination.k8s.io/v1", "Lease", "/apis/coordination.k8s.io/v1")
+        for version, kind, path in (("v1", "ConfigMap", "/api/v1"), leases):
             listed = self.api.items(f"{path}/namespaces/{deployed.OWN}/{kind.lower()}s")
             names = [one["metadata"]["name"] for one in listed if "kube" not in one["metadata"]["name"]]
             found += [an_object(version, kind, name, {"namespace": deployed.OWN}) for name in names]
@@ -122,15 +112,6 @@ class Cluster:
 
     def stated(self) -> dict[str, Object]:
         return {name: as_stated(one) for name, one in self.objects().items()}
-
-    def expire_lease(self) -> None:
-        path = f"{LEASE[2]}/namespaces/{deployed.OWN}/leases/reconciler"
-        if self.api.find(path) is not None:
-            change = {"op": "add", "path": "/spec/renewTime", "value": "2001-01-01T00:00:00.000000Z"}
-            self.api.patch(path, [change], JSON_PATCH)
-
-
-LEASE = ("coordination.k8s.io/v1", "Lease", "/apis/coordination.k8s.io/v1")
 
 
 def a_policy(kind: str, name: str, spec: Any) -> Any:
@@ -226,13 +207,13 @@ def test_killed_at_a_write_nothing_is_lost(
     if wakes:
         member.apply(EVENING)
         member.proxy.reset()
-    run = member.start(MORNING if wakes else EVENING)
+    run = start(member.folder, *member.words(MORNING if wakes else EVENING))
     rule = member.proxy.rule(way(run), at=number, matching=is_write)
     said = run.ended()
     assert said.code == (-signal.SIGKILL if rule.acted else 0), said
     assert lost(before, member.objects()) == []
     member.proxy.reset()
-    member.expire_lease()
+    expire_lock(member.api)
     if not wakes:
         member.apply(EVENING)
         assert all(switch_of(one) is not None for one in member.objects().values())
