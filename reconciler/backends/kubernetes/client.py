@@ -222,7 +222,8 @@ class ApiClient:
     def _note(self, request: ApiRequest, answer: HttpResponse) -> None:
         """Note what an answer says of the server: that it is there, what time it is there, that it can do this."""
         self.is_unreachable = False
-        self._ahead = timedelta() if answer.date is None else answer.date - datetime.now(UTC)
+        date = answer.date
+        self._ahead = timedelta() if date is None else date - datetime.now(UTC)
         if answer.status not in _FAILURES:
             self._failing.discard(request.operation.kind)
 
