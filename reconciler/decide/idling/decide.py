@@ -39,7 +39,6 @@ from reconciler.decide.idling.writes_autoscaler import (
 )
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import scalable_decision
-from reconciler.decide.last_idled import hours_of
 from reconciler.decide.removal_guard import FleetGuards
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.policy.types import Fleet, PolicySet
@@ -49,11 +48,8 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     """Return the idles, wakes and repairs of this run, and the workloads that idling decides."""
     clusters, guards, federated, choices = _chosen(policies, state, run)
     named = {policy.name: policy for policy in policies.idling}
-    places = {name: str(policy.place) for name, policy in named.items()}
     together = tuple(members.refs for members in federated)
-    context = WriteContext(
-        policies.fleet, run, clusters, choices, places, lambda name: hours_of(named[name]), idle_together=together
-    )
+    context = WriteContext(policies.fleet, run, clusters, choices, named, idle_together=together)
     held_back = _if_done(IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
         explained(clusters, choices, run, _Changes(policies, state, run)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -20,7 +20,7 @@ from reconciler.decide.idling.service_targets import Inventory
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
-from reconciler.policy.types import Fleet, Writes
+from reconciler.policy.types import Fleet, IdlingPolicy, Writes
 
 _VERBS: Mapping[IdleAction, Verb] = {
     IdleAction.IDLE: Verb.IDLE,
@@ -34,7 +34,7 @@ UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 
 
 class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of the choices can be kept
-    """`places` gives the file:line of each policy. Without `repairs` only wakes and releases are made.
+    """`policies` are those that are known, by name. Without `repairs` only wakes and releases are made.
 
     `hold_until`: what is woken opts out until then. The members of each of `idle_together` go idle as one, on whatever
     clusters they are.
@@ -44,11 +44,14 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
     run: Run
     clusters: Sequence[IdlingCluster]
     choices: Mapping[ObjectRef, Choice]
-    places: Mapping[str, str] = NOTHING
-    hours: Callable[[str], str] = str  # of a policy by its name, the digest of when it idles
+    policies: Mapping[str, IdlingPolicy] = NOTHING
     repairs: bool = True
     hold_until: datetime | None = None
     idle_together: tuple[tuple[ObjectRef, ...], ...] = ()
+
+    def place(self, policy: str) -> str:
+        """Return the file:line of the policy of that name, "" where it is not known."""
+        return str(self.policies[policy].place) if policy in self.policies else ""
 
     @cached_property
     def written(self) -> frozenset[str]:
@@ -111,7 +114,7 @@ def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Ca
     policy = waking_policy(choice) or owner_policy(choice)
     record = choice.record
     named = record is not None and bool(policy) and record.policy == policy
-    at = context.places.get(policy) or (_recorded_place(record.cause) if record is not None and named else "")
+    at = context.place(policy) or (_recorded_place(record.cause) if record is not None and named else "")
     reasons = reasons or choice.reasons
     values = dict(chain.from_iterable(why.values.items() for why in reasons if why.code in MEASURED)) or NOTHING
     deciding = choice.subject.verdict.policy

@@ -116,7 +116,7 @@ def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> D
     """Return that an autoscaler is let go whose workload was deleted while it was idle."""
     hpa, owner = autoscaler.hpa, idling_owner(autoscaler.hpa.annotations)
     policy = "" if owner is None else owner[1]
-    cause = Cause(policy, context.places.get(policy, ""), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
+    cause = Cause(policy, context.place(policy), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
     changes = release_changes(autoscaler)
     return decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), changes)
 

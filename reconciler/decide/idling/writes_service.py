@@ -187,7 +187,7 @@ def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     )
     record = behind.service.record
     policy = after.policy if after is not None else record.policy if record is not None else ""
-    cause, group = Cause(policy, context.places.get(policy, ""), (reason(code),)), context.group(behind.service.ref)
+    cause, group = Cause(policy, context.place(policy), (reason(code),)), context.group(behind.service.ref)
     decision = replace(decision_on(behind.service.service, verb, cause, group), order=(2,), needs=first)
     if verb is Verb.RECORD and behind.goes_lower:  # what holds that back holds this back too
         decision = replace(decision, phase=Phase.DECREASE, order=(2,) if first else (0,))

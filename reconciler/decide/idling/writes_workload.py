@@ -36,7 +36,7 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on, verb_of
-from reconciler.decide.last_idled import is_known, last_idled_text
+from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
 
@@ -131,7 +131,7 @@ def _decision(
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
     cause, now = cause_of(choice, context), context.run.now
-    hours, counts = context.hours(record.policy), record.policy not in context.run.allow_exceed
+    hours, counts = hours_of(context.policies[record.policy]), record.policy not in context.run.allow_exceed
     wanted: dict[str, str | None] = {
         **annotations_of(record, scale.written, cause, now, context.run),
         LAST_IDLED: last_idled_text(record.policy, hours, annotations, now, counts=counts),
@@ -295,7 +295,7 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
     if not context.repairs or (_recorded(choice) == record and not moved):
         return None
     cause = cause_of(choice, context, (_repair_reason(choice, record, moved),))
-    cause = replace(cause, policy=record.policy, at=context.places.get(record.policy, cause.at))
+    cause = replace(cause, policy=record.policy, at=context.place(record.policy) or cause.at)
     at = context.run.now if moved else record.idled_at
     wanted = annotations_of(record, scale.written, cause, at, context.run)
     if not moved and SCALE_TIME in scale.written.annotations:
