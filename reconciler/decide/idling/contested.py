@@ -29,10 +29,15 @@ from reconciler.workload_kinds import workload_kind
 EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
 
-_NO_TOOL = r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?|openshift-controller-manager"
-"""What scales up what people use: their own tools, in a browser as Mozilla, or traffic, by the unidling of OpenShift.
+_NO_TOOL = (
+    r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?"
+    "|dashboard|argocd-server|virt-api|openshift-controller-manager"
+)
+"""What scales up what people use: their own tools, a browser as Mozilla; servers that do what people ask them, such as
+that of virtctl; and traffic, by the unidling of OpenShift.
 
-Source: openshift/openshift-controller-manager pkg/unidling/controller/unidling_controller.go.
+Source: kubevirt pkg/virt-api/rest/lifecycle.go, StartVMRequestHandler; openshift/openshift-controller-manager
+pkg/unidling/controller/unidling_controller.go.
 """
 
 _AUTOSCALER = "kube-controller-manager"

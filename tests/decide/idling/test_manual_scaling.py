@@ -93,6 +93,8 @@ class TestContested:
             pytest.param([{"by": "kubectl"}] * 3, False, id="a person"),
             pytest.param([{"by": "kubectl-client-side-apply"}] * 3, False, id="a person, applying"),
             pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),
+            pytest.param([{"by": "argocd-server"}] * 3, False, id="a person, on a page of Argo CD"),
+            pytest.param([{"by": "virt-api"}] * 3, False, id="a person, by virtctl"),
             pytest.param([{"timed": False, "after": timedelta(hours=1)}] * 2, True, id="through /scale"),
         ],
     )
