@@ -41,7 +41,8 @@ class RestApi:
         Raises:
             UsageError: `url` is no address that a token may be sent to, or the proxy for it is none.
         """
-        from reconciler.http.connections import connections, environment_proxy
+        from reconciler.http.connections import connections
+        from reconciler.http.proxies import environment_proxy
 
         _check(url, variable)
         try:

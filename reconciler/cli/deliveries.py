@@ -52,7 +52,8 @@ def _sent(request: HttpRequest, limit: TimeLimit) -> str:
 
 def _answer(request: HttpRequest, limit: TimeLimit, late: str, expected: str) -> HttpResponse | str:
     """Return the answer, or why there is none. It is sent through the proxy of the environment."""
-    from reconciler.http.connections import connections, environment_proxy
+    from reconciler.http.connections import connections
+    from reconciler.http.proxies import environment_proxy
 
     try:
         client = HttpClient(connections(proxy=environment_proxy(request.url), kept=1))

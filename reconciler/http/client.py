@@ -138,7 +138,7 @@ class HttpClient:
         """
         from urllib3.exceptions import HTTPError
 
-        from reconciler.http.connections import within
+        from reconciler.http.sockets import within
 
         try:
             with within(limit), self._opened(request) as response:
@@ -156,7 +156,7 @@ class HttpClient:
         """
         from urllib3.exceptions import HTTPError
 
-        from reconciler.http.connections import within
+        from reconciler.http.sockets import within
 
         try:
             with within(limit), self._opened(request) as response:

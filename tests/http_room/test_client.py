@@ -25,8 +25,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import redaction
-from reconciler.http import connections as http_connections
 from reconciler.http import resolver as http_resolver
+from reconciler.http import sockets
 from reconciler.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.connections import _system_tls as system_tls
 from reconciler.http.connections import connections, tls_context
@@ -499,9 +499,9 @@ def test_a_check_that_fails_keeps_the_body_back() -> None:
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_request_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch, tls: bool) -> None:
     sent: list[bytes] = []
-    send = http_connections._Socket.send
+    send = sockets.Socket.send
     monkeypatch.setattr(
-        http_connections._Socket,
+        sockets.Socket,
         "send",
         lambda self, data, flags=0: sent.append(bytes(data)) or send(self, data, flags),
     )

@@ -114,7 +114,8 @@ def answer_of_issuer(config: Mapping[str, str], limit: TimeLimit) -> Mapping[str
 
     Source: RFC 6749, sections 2.3.1, 3.2.1 and 6; OpenID Connect Discovery 1.0, section 4.
     """
-    from reconciler.http.connections import connections, environment_proxy, tls_context
+    from reconciler.http.connections import connections, tls_context
+    from reconciler.http.proxies import environment_proxy
 
     data = config.get("idp-certificate-authority-data")
     tls = tls_context(

@@ -164,7 +164,8 @@ def load_libraries() -> None:
 
 def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
     """Return the endpoint of `access`; no request is sent to it."""
-    from reconciler.http.connections import connections, environment_proxy
+    from reconciler.http.connections import connections
+    from reconciler.http.proxies import environment_proxy
 
     pool = connections(
         tls=_tls(access) if access.is_secured else None,

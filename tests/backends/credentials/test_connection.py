@@ -33,8 +33,8 @@ from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
 from reconciler.http.client import HttpRequest
-from reconciler.http.connections import environment_proxy
 from reconciler.http.errors import HttpError
+from reconciler.http.proxies import environment_proxy
 from reconciler.time_limit import TimeLimit
 from tests.backends.kubernetes.kubeconfigs import (
     SERVER,
