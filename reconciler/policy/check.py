@@ -20,19 +20,20 @@ from reconciler.yaml.documents import Document
 
 
 def cross_problems(
-    built: Sequence[PolicyDocument], shaped: Sequence[tuple[str, Document]], owners: FileOwners
-) -> list[Problem]:
-    """Return what is wrong between policies. Without exactly one good Fleet, names of clusters are not judged.
+    built: Sequence[PolicyDocument], stated: Sequence[tuple[str, Document]], owners: FileOwners
+) -> Iterator[Problem]:
+    """Yield what is wrong between policies; what does not fit the Fleet is gathered in each document, unless there is
+    not exactly one good Fleet.
 
     What two owners state is never the platform's problem, nor another tenant's.
     """
-    problems = [*(_repeated(shaped, owners) if owners.known else ()), *_same_workload(built)]
+    yield from _repeated(stated, owners) if owners.known else ()
+    yield from _same_workload(built)
     fleets = [document for document in built if document.kind == "Fleet"]
     if len(fleets) == 1:
         names = frozenset(cluster.name for cluster in fleets[0].policy.clusters)
         for document in built:
-            problems += _against_fleet(document, fleets[0], names)
-    return problems
+            _check_against(fleets[0], names, document)
 
 
 def cross_warnings(built: Sequence[PolicyDocument]) -> list[Problem]:
@@ -72,10 +73,10 @@ def _namespaces(document: PolicyDocument) -> Iterator[tuple[Path, str]]:
         )
 
 
-def _repeated(shaped: Sequence[tuple[str, Document]], owners: FileOwners) -> Iterator[Problem]:
+def _repeated(stated: Sequence[tuple[str, Document]], owners: FileOwners) -> Iterator[Problem]:
     """Yield a problem for each name that an owner uses twice; both forms of a federated ReplicaSet are one kind."""
     seen: dict[tuple[str, str, str, Tenant | None], Document] = {}
-    for kind, document in shaped:
+    for kind, document in stated:
         metadata = document.value.get("metadata")
         if kind == "Fleet" or not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             continue
@@ -124,18 +125,16 @@ def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:
     return (policy.target.api_version.rpartition("/")[0], policy.target.kind, policy.target.name)
 
 
-def _against_fleet(document: PolicyDocument, fleet: PolicyDocument, names: frozenset[str]) -> list[Problem]:
-    known = len(document.problems)
-    judged = fleet.is_judged
-    if judged(("spec", "clusters")):
+def _check_against(fleet: PolicyDocument, names: frozenset[str], document: PolicyDocument) -> None:
+    """Check that a policy names clusters, kinds and a pod picker that the Fleet has; `names` are its clusters."""
+    if fleet.is_judged(("spec", "clusters")):
         for path in _cluster_paths(document):
             _check_cluster(document, path, names)
-    if judged(("spec", "switches")):
+    if fleet.is_judged(("spec", "switches")):
         _check_switched(document, {kind.kind.lower() for kind in fleet.policy.switch_kinds} - {"service"})
     picker = POLICY_KINDS[document.kind].pod_picker
-    if picker is not None and judged(("spec", "podPickers", "allowedHosts")):
+    if picker is not None and fleet.is_judged(("spec", "podPickers", "allowedHosts")):
         check_host(document, picker, document.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)
-    return document.problems[known:]
 
 
 def _check_switched(document: PolicyDocument, switched: Collection[str]) -> None:

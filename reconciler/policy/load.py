@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem
@@ -21,18 +20,8 @@ from reconciler.policy.overlaps import conflicts
 from reconciler.policy.policy_files import Loaded, broken_fleets, first_problems, fleet_document, left_out, load
 from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_document
 from reconciler.policy.tenant_bounds import bounded, kind_problem
-from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet
+from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet, Tenant
 from reconciler.yaml.documents import Document
-
-
-class _Found(Struct):
-    """What came of the documents so far. `fleet` None: there is not exactly one, or none yet."""
-
-    problems: list[Problem] = field(default_factory=list)
-    built: list[PolicyDocument] = field(default_factory=list)
-    fleet: Fleet | None = None
-    owners: FileOwners = FileOwners()
-    unread: tuple[str, ...] = ()  # files that may hold one more policy
 
 
 def read_policies(
@@ -68,50 +57,54 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
 
 def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
     """Return what `check_policies` does; `path` is where `loaded` comes from, for messages."""
-    found = _Found(problems=list(loaded.problems))
-    shaped = [(kind, document) for document in loaded.documents if (kind := _kind_of(document, found.problems))]
-    complete = loaded.complete and len(shaped) == len(loaded.documents)
-    found.unread = tuple(problem.file for problem in found.problems)
+    problems = list(loaded.problems)
+    stated = [(kind, source) for source in loaded.documents if (kind := _kind_of(source, problems))]
+    complete = loaded.complete and len(stated) == len(loaded.documents)
+    unread = tuple(problem.file for problem in problems)  # files that may hold one more policy
     loaded.check_deadline()
-    shaped = _make_fleet(shaped, found, loaded)
-    _make(shaped, found, loaded, complete=complete)
-    found.problems += _not_one([source for kind, source in shaped if kind == "Fleet"], path, complete=complete)
-    found.problems += cross_problems(found.built, shaped, found.owners)
+    main = main_fleet([source for kind, source in stated if kind == "Fleet"], loaded.root, unread)
+    fleet = None if main is None else policy_document(main, "Fleet")
+    owners = FileOwners() if fleet is None else _owners_by(fleet, loaded.root)
+    problems += owners.problems(source.file for source in loaded.documents)
+    refused = {id(one): found for kind, one in stated if (found := kind_problem(one, kind, owners.of(one.file)))}
+    problems += refused.values()
+    stated = [(kind, source) for kind, source in stated if id(source) not in refused]
+    unread_of = frozenset(owners.name_of(file) for file in unread)
+    made = list(
+        _made(
+            [(kind, source) for kind, source in stated if source is not main],
+            None if fleet is None else fleet.policy,
+            owners,
+            lambda owner: unread_of.isdisjoint({"", owner}) if owners.tenants else complete,
+            loaded.check_deadline,
+        )
+    )
+    built = [*(() if fleet is None else (fleet,)), *(one for one in made if isinstance(one, PolicyDocument))]
+    problems += (one for one in made if isinstance(one, Problem))
+    problems += _not_one([source for kind, source in stated if kind == "Fleet"], path, complete=complete)
+    problems += cross_problems(built, stated, owners)
+    problems += (problem for document in built for problem in document.problems)
     loaded.check_deadline()
-    problems = tuple(first_problems(sorted(set(_once(found.problems, loaded.problems)))))
-    stopped = {found.owners.of(problem.file) for problem in problems}
-    if None in stopped:
-        return None, problems
-    return _policy_set(found, loaded, problems), problems
+    told = tuple(first_problems(sorted(set(_once(problems, loaded.problems)))))
+    if None in {owners.of(problem.file) for problem in told}:
+        return None, told
+    return _policy_set(built, owners, loaded, told), told
 
 
-def _make_fleet(shaped: list[tuple[str, Document]], found: _Found, loaded: Loaded) -> list[tuple[str, Document]]:
-    """Make the Fleet, and return `shaped` without what tenants may not have."""
-    main = main_fleet([document for kind, document in shaped if kind == "Fleet"], loaded.root, found.unread)
-    if main is None:
-        return shaped
-    document = policy_document(main, "Fleet")
-    fleet: Fleet = document.policy
-    owners = FileOwners(fleet.tenants, fleet.platform_paths, loaded.root)
-    if fleet.tenants and below(main.file, loaded.root) != FLEET_FILE:
-        words = f"is in {main.file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
+def _owners_by(document: PolicyDocument, root: str) -> FileOwners:
+    """Return whose the files below `root` are, as the Fleet in `document` says; nobody's where that cannot count."""
+    fleet, file = document.policy, document.source.file
+    owners = FileOwners(fleet.tenants, fleet.platform_paths, root)
+    if fleet.tenants and below(file, root) != FLEET_FILE:
+        words = f"is in {file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
         document.add(("spec", "tenants"), words)
     if not document.is_judged(("spec", "tenants")):
-        owners = FileOwners(known=False)
-    if (owner := owners.of(main.file)) is not None:
+        return FileOwners(known=False)
+    if (owner := owners.of(file)) is not None:
         words = f'is "Fleet" in a file of tenant {owner.name}, expected it under no path of a tenant'
-        document.problems.append(main.problem(("kind",), words))
-        owners = FileOwners(known=False)
-    found.fleet, found.owners = fleet, owners
-    found.problems += [*document.problems, *owners.problems([document.file for document in loaded.documents])]
-    found.built.append(document)
-    wrong = {
-        id(one): problem
-        for kind, one in shaped
-        if (tenant := owners.of(one.file)) is not None and (problem := kind_problem(one, kind, tenant)) is not None
-    }
-    found.problems += wrong.values()
-    return [(kind, source) for kind, source in shaped if id(source) not in wrong]
+        document.problems.append(document.source.problem(("kind",), words))
+        return FileOwners(known=False)
+    return owners
 
 
 def _once(problems: Iterable[Problem], unreadable: Iterable[Problem]) -> Iterator[Problem]:
@@ -217,49 +210,46 @@ def _kind_of(document: Document, problems: list[Problem]) -> str | None:
     return kind
 
 
-def _make(shaped: Sequence[tuple[str, Document]], found: _Found, loaded: Loaded, *, complete: bool) -> None:
-    """Make policies of documents: calendars first, because others name them.
+def _made(
+    stated: Sequence[tuple[str, Document]],
+    fleet: Fleet | None,
+    owners: FileOwners,
+    is_whole: Callable[[str], bool],
+    check_deadline: Callable[[], None],
+) -> Iterator[PolicyDocument | Problem]:
+    """Yield each document with its policy, or why it has none: calendars first, because others name them.
 
-    `complete` False: some document could not be read at all, so what seems to be missing may be there.
+    `is_whole` tells of an owner whether every Calendar that it may name is among them.
     """
-    owners, named = found.owners, dict[str, dict[str, Calendar | None]]({"": {}})
-    for kind, source in shaped:
+    named = dict[str, dict[str, Calendar | None]]({"": {}})
+    for kind, source in stated:
         if kind == "Calendar":
             named.setdefault(owners.name_of(source.file), {})[_name_of(source)] = None
-    unread = {owners.name_of(file) for file in found.unread if owners.tenants}
 
     @cache
     def known_to(owner: str) -> Calendars:
         """Return what an owner may name, once all are made: a tenant sees its own and the platform's."""
-        whole = unread.isdisjoint({"", owner}) if owners.tenants else complete
-        return Calendars({**named[""], **named.get(owner, {})}, whole)
+        return Calendars({**named[""], **named.get(owner, {})}, is_whole(owner))
 
-    made = {id(built.source) for built in found.built}
-    for kind, source in sorted(shaped, key=lambda pair: pair[0] != "Calendar"):
-        if id(source) in made:
-            continue
-        loaded.check_deadline()
+    for kind, source in sorted(stated, key=lambda pair: pair[0] != "Calendar"):
+        check_deadline()
         owner = owners.name_of(source.file)
-        document = _made(source, kind, None if kind == "Calendar" else known_to(owner), found)
-        if document is None:
-            continue
-        if kind == "Calendar" and not document.problems:
-            named[owner][_name_of(source)] = document.policy
-        found.built.append(document)
-        found.problems += document.problems
+        made = _one_made(source, kind, owners.of(source.file), fleet, None if kind == "Calendar" else known_to(owner))
+        if kind == "Calendar" and isinstance(made, PolicyDocument) and not made.problems:
+            named[owner][_name_of(source)] = made.policy
+        yield made
 
 
-def _made(source: Document, kind: str, calendars: Calendars | None, found: _Found) -> PolicyDocument | None:
-    """Return the document of `source` with its policy, as one of its owner; None, and a problem, where it fails."""
-    tenant = found.owners.of(source.file)
+def _one_made(
+    source: Document, kind: str, tenant: Tenant | None, fleet: Fleet | None, calendars: Calendars | None
+) -> PolicyDocument | Problem:
     try:
-        document = policy_document(source, kind, found.owners.name_of(source.file), calendars)
-        if tenant is not None and found.fleet is not None:
-            document.policy = bounded(document, tenant, found.fleet)
+        document = policy_document(source, kind, "" if tenant is None else tenant.name, calendars)
+        if tenant is not None and fleet is not None:
+            document.policy = bounded(document, tenant, fleet)
     except Exception as error:  # noqa: BLE001 - the one place where a policy fails: whose it is is stopped alone
         words = f"cannot be read, a bug: {printable(repr(error))}, expected a policy; please report it"
-        found.problems.append(source.problem((), words))
-        return None
+        return source.problem((), words)
     return document
 
 
@@ -279,13 +269,15 @@ def _not_one(fleets: Sequence[Document], path: str, *, complete: bool) -> list[P
     ]
 
 
-def _policy_set(found: _Found, loaded: Loaded, problems: tuple[Problem, ...]) -> PolicySet:
+def _policy_set(
+    built: list[PolicyDocument], owners: FileOwners, loaded: Loaded, problems: tuple[Problem, ...]
+) -> PolicySet:
     """Return the policies of all but the tenants in whose files there are `problems`."""
     wrong: dict[str, list[Problem]] = {}
     for problem in problems:
-        if (tenant := found.owners.of(problem.file)) is not None:
+        if (tenant := owners.of(problem.file)) is not None:
             wrong.setdefault(tenant.name, []).append(problem)
-    kept = [document for document in found.built if document.tenant not in wrong] if wrong else found.built
+    kept = [document for document in built if document.tenant not in wrong] if wrong else built
 
     sets: dict[str, list[Any]] = {}
     for document in kept:
@@ -302,6 +294,6 @@ def _policy_set(found: _Found, loaded: Loaded, problems: tuple[Problem, ...]) ->
         warnings=tuple(sorted(set(cross_warnings(kept)))),
         conflicts=tuple(sorted(conflicts(kept, loaded.check_deadline))),
         specs={document.place: document.spec for document in kept},
-        stopped=tuple(tenant for tenant in found.owners.tenants if tenant.name in wrong),
+        stopped=tuple(tenant for tenant in owners.tenants if tenant.name in wrong),
         problems={name: tuple(inside) for name, inside in wrong.items()},
     )

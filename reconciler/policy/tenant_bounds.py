@@ -16,9 +16,9 @@ from reconciler.policy.types import Calendar, FederatedReplicaSet, Fleet, Idling
 from reconciler.yaml.documents import Document
 
 
-def kind_problem(document: Document, kind: str, tenant: Tenant) -> Problem | None:
-    """Return that `tenant` may have no policy of `kind`, None where it may."""
-    if kind_stated_by(kind) in tenant.kinds:
+def kind_problem(document: Document, kind: str, tenant: Tenant | None) -> Problem | None:
+    """Return that `tenant`, None for the platform, may have no policy of `kind`; None where it may."""
+    if tenant is None or kind_stated_by(kind) in tenant.kinds:
         return None
     words = f"is {shown(kind)}, expected {alternatives(tenant.kinds)}, the kinds of {tenant}"
     return document.problem(("kind",), words)
