@@ -29,6 +29,7 @@ from reconciler.errors import PlanFileError
 from reconciler.model import DELETION_COST, JOURNAL, pointer
 from reconciler.plan.json_patch import missing_maps
 from reconciler.plan.model import Plan
+from reconciler.policy.types import Writes
 from reconciler.untrusted_text import MOST_REPLICAS, short
 from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES, GroupKind, Scalar, WorkloadKind, same_scalar
 
@@ -185,6 +186,9 @@ def _overreaches(decision: Decision, switches: _Switches) -> Iterator[tuple[str,
         if decision.uid is None:
             yield "object.uid", " is null, expected that of an object that is there"
         yield from _changes(decision, switches)
+    if decision.removed and decision.writes is Writes.WAKES:
+        phase = decision.phase.name.lower()  # a frozen cluster lets it through
+        yield "phase", f' is "{phase}", expected "move" or "decrease" where replicas are taken away'
     if decision.orphan and decision.verb is not Verb.DELETE:
         yield "orphan", " is true, expected that of a deletion only"
 

@@ -385,6 +385,23 @@ def test_an_object(fields, expected):
     assert problem(a_decision(**({"changes": ()} | fields))) == expected
 
 
+@pytest.mark.parametrize(
+    ("phase", "job", "is_permitted"),
+    [
+        (Phase.DECREASE, "idling", True),
+        (Phase.REPAIR, "placement", True),
+        (Phase.REPAIR, "idling", False),
+        (Phase.WAKE, "idling", False),
+        (Phase.RECORD, "downscale", False),
+    ],
+)
+def test_no_decrease_passes_for_what_a_frozen_cluster_allows(phase, job, is_permitted):
+    expected = f'phase is "{phase.name.lower()}", expected "move" or "decrease" where replicas are taken away'
+    down: dict[str, Any] = {"replicas_before": 3, "replicas_after": 0, "phase": phase, "job": job}
+    decision = on("apps", "Deployment", to(0, "spec", "replicas", before=3), **down)
+    assert problem(decision) == ("" if is_permitted else expected)
+
+
 @pytest.mark.parametrize(("run", "is_one"), [("a", True), ("a" * 40, True), ("a" * 41, False), ("../x", False)])
 def test_the_id_of_a_run(run, is_one):
     assert problem(a_decision(), run=run) == (
