@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from reconciler.decide.annotations import (
     FEDERATED_LABEL,
-    OWNER,
     PLACED,
+    PLACING_KIND,
     POLICY_DIGEST,
     capacity_owner,
     fleet_names,
@@ -54,16 +54,16 @@ def is_about(federated: FederatedReplicaSet, cluster: str, workload: Workload | 
 
 
 def why_not_placed(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> Fact | None:
-    """Return why `federated` may not scale `workload`, None where it may: never what another controller owns, with a
-    target all else, without one only what is its own, or what it may adopt.
+    """Return why `federated` may not scale `workload`, None where it may: never what another controller owns, or what
+    another Fleet made or placed; with a target all else, without one only what is its own, or what it may adopt.
     """
     if workload.owner is not None:
         return fact(ReasonCode.CONTROLLED_BY, owner=f"{workload.owner.kind}/{workload.owner.name}")
-    if federated.target is not None or is_ours(workload, federated, fleets):
-        return None
-    if placement_owner(workload.annotations) is not None:
-        return fact(ReasonCode.OWNED_BY, owner=workload.annotations[OWNER])
-    return fact(ReasonCode.NOT_MANAGED) if federated.on_conflict == "Abort" else None
+    owner, is_made = owner_of(workload), placement_owner(workload.annotations) is not None
+    is_its = federated.target is not None or is_ours(workload, federated, fleets)
+    if owner is not None and (owner[0] not in fleets or (is_made and not is_its)):
+        return fact(ReasonCode.OWNED_BY, owner=f"{owner[0]}/{PLACING_KIND}/{owner[1]}")
+    return None if is_its or federated.on_conflict == "Overwrite" else fact(ReasonCode.NOT_MANAGED)
 
 
 def placed_workloads(policies: PolicySet, state: ObservedState) -> dict[ObjectRef, str]:

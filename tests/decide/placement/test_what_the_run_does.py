@@ -134,11 +134,24 @@ class TestConflict:
         assert [one.verb for one in decisions] == expected
         assert ("spec", "template") not in {change.path for one in decisions for change in one.changes}
 
-    def test_one_of_another_fleet_is_left_alone(self):
-        marks = {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}
-        desired = place(settled("east", 6), settled("west", 3, annotations=marks))
+    @pytest.mark.parametrize(
+        ("federated", "made", "key", "record"),
+        [
+            (a_federated(), a_local, "reconciler/owner", "{}"),
+            (a_federated(), a_local, "reconciler/placed", '{{"owner":"{}","previous":5,"replicas":3}}'),
+            (a_placed(), a_deployment, "reconciler/placed", '{{"owner":"{}","previous":5,"replicas":3}}'),
+        ],
+        ids=["made by it", "placed by it", "the same target"],
+    )
+    def test_one_of_another_fleet_is_left_alone(self, federated, made, key, record):
+        """Two Fleets that both scale it would undo each other's replicas with every run."""
+        marks = {key: record.format("staging/FederatedReplicaSet/shop/web")}
+        east, west = settled("east", 6, made=made), settled("west", 3, annotations=marks, made=made)
+        desired = place(east, west, federated=federated)
         assert about(desired, "west") == []
-        assert desired.notices[0].kind == "foreignRecord"
+        assert [(one.kind, one.words) for one in desired.notices] == [
+            ("foreignRecord", "is owned by staging/FederatedReplicaSet/shop/web")
+        ]
 
 
 class TestStuck:
