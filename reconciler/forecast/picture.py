@@ -46,7 +46,7 @@ def week(forecast: Forecast, *, blocks: bool, most: int = sys.maxsize) -> list[s
     signs = _BLOCKS if blocks else _PLAIN
     lines = []
     for name, row in zip(names, rows, strict=True):
-        cells = (_sign(row[0], _segment_at(row[0], at), signs) for at in _middles(forecast))
+        cells = (_sign(row[0], row[0].at(at), signs) for at in _middles(forecast))
         lines.append(f"{name:{width}}  {''.join(cells)}")
     return [f"{'':{width}}  {ruler(forecast, forecast.zone)}".rstrip(), *lines] if rows else []
 
@@ -71,7 +71,7 @@ def numbered_cells(timeline: WorkloadTimeline | None, forecast: Forecast) -> str
     """
     if timeline is None:
         return ""
-    at_cells = [_segment_at(timeline, at) for at in _middles(forecast)]
+    at_cells = [timeline.at(at) for at in _middles(forecast)]
     shown = ""
     for position, segment in enumerate(at_cells):
         replicas = None if segment is None else segment.replicas
@@ -97,10 +97,6 @@ def _middles(forecast: Forecast) -> Iterable[datetime]:
     while at < forecast.end:
         yield at
         at += length
-
-
-def _segment_at(timeline: WorkloadTimeline, at: datetime) -> Segment | None:
-    return next((segment for segment in timeline.segments if segment.start <= at < segment.end), None)
 
 
 def ruler(forecast: Forecast, zone: tzinfo) -> str:

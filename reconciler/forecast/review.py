@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -28,6 +29,8 @@ LabelsByRef = Mapping[ObjectRef, Mapping[str, str]]
 DifferenceKind = Literal[
     "created",  # it is there with the change only
     "not created",  # it is there without the change only
+    "deleted",  # it is deleted, or earlier than without the change
+    "deleted no longer",  # the reverse
     "not woken",  # it is idle at the start and wakes without the change, and with it does not
     "idles",  # it goes idle, or runs with less than without policies, and would not without the change
     "idles no longer",  # the reverse
@@ -58,6 +61,8 @@ class ChangedWorkload(Struct, frozen=True):
         """What the change does to it."""
         if self.before is None or self.after is None:
             return "created" if self.before is None else "not created"
+        if self.before.end != self.after.end:
+            return "deleted" if self.after.end < self.before.end else "deleted no longer"
         if _stays_dark(self):
             return "not woken"
         deeper = _lowest(self.before) - _lowest(self.after)
@@ -291,28 +296,26 @@ def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectR
     found = [
         ChangedWorkload(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
         for ref in {*before, *after}
-        if (at := _first_difference(before.get(ref), after.get(ref), head.start)) is not None
+        if (at := _first_difference(before.get(ref), after.get(ref))) is not None
     ]
     return tuple(sorted(found, key=lambda one: (not one.production, -abs(one.hours), one.ref)))
 
 
-def _first_difference(
-    before: WorkloadTimeline | None, after: WorkloadTimeline | None, start: datetime
-) -> datetime | None:
-    was, now = (() if timeline is None else timeline.steps for timeline in (before, after))
-    if was == now:
-        return None
-    moments = sorted({at for at, _ in (*was, *now)})
-    return next((at for at in moments if replicas_at(was, at) != replicas_at(now, at)), start)
+def _first_difference(before: WorkloadTimeline | None, after: WorkloadTimeline | None) -> datetime | None:
+    return next((start for start, _, was, now in stretches(before, after) if was != now), None)
 
 
-def replicas_at(steps: Iterable[tuple[datetime, int]], moment: datetime) -> int | None:
-    """Return the replicas that `steps` have at `moment`, None: it is not there then."""
-    found = None
-    for at, replicas in steps:
-        if at <= moment:
-            found = replicas
-    return found
+def stretches(
+    before: WorkloadTimeline | None, after: WorkloadTimeline | None
+) -> Iterator[tuple[datetime, datetime, int | None, int | None]]:
+    """Yield from when to before when a workload runs with how many replicas before and after a change, None: it is not
+    there.
+    """
+    both = [() if timeline is None else timeline.segments for timeline in (before, after)]
+    moments = sorted({at for segments in both for segment in segments for at in (segment.start, segment.end)})
+    for start, end in pairwise(moments):
+        was, now = (None if timeline is None else timeline.at(start) for timeline in (before, after))
+        yield start, end, None if was is None else was.replicas, None if now is None else now.replicas
 
 
 def _lowest(timeline: WorkloadTimeline) -> int:
@@ -366,7 +369,7 @@ def _owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterat
     before, after = ({timeline.ref: timeline for timeline in forecast.timelines} for forecast in (base, head))
     for policy in policies:
         refs = sorted(set(owners.get(policy, ())))
-        changed = [ref for ref in refs if _first_difference(before.get(ref), after.get(ref), head.start) is not None]
+        changed = [ref for ref in refs if _first_difference(before.get(ref), after.get(ref)) is not None]
         woken = Counter(at for ref in changed if (at := _wakes_at(after.get(ref))) is not None)
         yield Owned(policy, len(refs), len(refs) - len(changed), tuple(sorted(woken.items())))
 

@@ -88,7 +88,7 @@ def alike(alike: Sequence[ChangedWorkload], most: int) -> list[list[ChangedWorkl
     """
 
     def steps(difference: ChangedWorkload) -> Hashable:
-        return tuple(some and (some.without, some.steps) for some in (difference.before, difference.after))
+        return tuple(some and (some.without, some.steps, some.end) for some in (difference.before, difference.after))
 
     groups = by_place(alike, lambda difference: difference.ref, steps)
     if len(groups) > most:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 
 from reconciler.errors import ReconcilerError
 from reconciler.forecast.picture import legend, numbered_cells, ruler
-from reconciler.forecast.review import ChangedWorkload, DifferenceKind, Review, next_run_differs, replicas_at
+from reconciler.forecast.review import ChangedWorkload, DifferenceKind, Review, next_run_differs, stretches
 from reconciler.forecast.review_details import ReviewPart, alike, by_place, called, details_of, selected, verb
 from reconciler.forecast.text import LineList, held_lines, objects_words, signed, when
 from reconciler.forecast.timelines import Forecast
@@ -141,6 +141,8 @@ _KINDS: tuple[tuple[DifferenceKind, str, str], ...] = (
     ("runs more", "runs more replicas", "run more replicas"),
     ("created", "is created", "are created"),
     ("not created", "is not created any more", "are not created any more"),
+    ("deleted", "is deleted", "are deleted"),
+    ("deleted no longer", "is deleted no longer", "are deleted no longer"),
     ("at other times", "runs at other times", "run at other times"),
 )
 
@@ -222,7 +224,7 @@ def _counted_in(groups: Iterable[Sequence[ChangedWorkload]]) -> str:
 def _row(alike: Sequence[ChangedWorkload], head: Forecast) -> str:
     """Return the old and the new replicas of workloads that differ in the same way, and how many hours that is."""
     first, changes = alike[0], []
-    for pair, spans in _replica_changes(first, head.end).items():
+    for pair, spans in _replica_changes(first).items():
         old, new = ("not there" if number is None else str(number) for number in pair)
         changes.append(f"{old} -> {new}: {when(spans, head)}")
     if len(changes) > _MOST_CHANGES:
@@ -233,18 +235,14 @@ def _row(alike: Sequence[ChangedWorkload], head: Forecast) -> str:
     return f"{called([difference.ref for difference in alike])}: {'; '.join(changes)}{assumes}; {hours}"
 
 
-def _replica_changes(difference: ChangedWorkload, end: datetime) -> dict[tuple[int | None, int | None], list[Span]]:
+def _replica_changes(difference: ChangedWorkload) -> dict[tuple[int | None, int | None], list[Span]]:
     """Return when it runs with how many replicas and, with the change, with how many; None: it is not there."""
-    was, now = (() if some is None else some.steps for some in (difference.before, difference.after))
-    moments = sorted({at for at, _ in (*was, *now)})
     found: dict[tuple[int | None, int | None], list[Span]] = {}
-    for start, until in zip(moments, [*moments[1:], end], strict=True):
-        pair = (replicas_at(was, start), replicas_at(now, start))
-        if pair[0] == pair[1]:
-            continue
-        spans = found.setdefault(pair, [])
-        first = spans.pop()[0] if spans and spans[-1][1] == start else start
-        spans.append((first, until))
+    for start, end, was, now in stretches(difference.before, difference.after):
+        if was != now:
+            spans = found.setdefault((was, now), [])
+            first = spans.pop()[0] if spans and spans[-1][1] == start else start
+            spans.append((first, end))
     return found
 
 

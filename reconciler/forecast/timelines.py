@@ -73,6 +73,15 @@ class WorkloadTimeline(Struct, frozen=True):
                 found.append((segment.start, segment.replicas))
         return tuple(found)
 
+    @property
+    def end(self) -> datetime:
+        """Until when it is there: the end of the forecast, or when it is deleted."""
+        return self.segments[-1].end
+
+    def at(self, moment: datetime) -> Segment | None:
+        """Return how it runs at `moment`, None: it is not there."""
+        return next((segment for segment in self.segments if segment.start <= moment < segment.end), None)
+
 
 class HeldBackPeriod(Struct, frozen=True):
     """What a limit or guard keeps from being done from `start` to before `end`: `number` changes, of `refs`.

@@ -734,3 +734,22 @@ def test_the_next_run_is_judged_by_metrics_as_fresh_as_in_the_days_after_it(quic
     assert (api["from"], api["after"]["steps"][0]["replicas"]) == (night, 0)
     idled = [one["object"]["name"] for one in found["next"]["actions"] if one["verb"] == "idle"]
     assert "api" in idled, found["next"]["actions"]
+
+
+def test_what_is_deleted_in_the_days_to_come_is_said(tmp_path: Path) -> None:
+    """A freeze of a day keeps the first run from it."""
+    folder = Folder(tmp_path)
+    spec = "spec: {home: east, clusters: [{name: east}]}"
+    fleet = f"apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {{name: one}}\n{spec}\n"
+    placed = PLACED.replace("apps/v1", "reconciler/v1alpha1").replace("Deployment", "FederatedReplicaSet")
+    folder.write("base/fleet.yaml", fleet)
+    folder.write("base/router.yaml", placed + "  onDelete: Delete\n")
+    folder.write("snapshot/east/edge.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: edge}\n")
+    at = ("--snapshot", "snapshot", "--now", "2026-11-20T12:00:00Z")
+    assert folder.call("apply", "base", "--yes", *at).code == 0
+    assert folder.call("freeze", "--for", "1d", "--reason", "test", "--policies", "base", *at).code == 0
+    (tmp_path / "head").mkdir()
+    shutil.copy(tmp_path / "base" / "fleet.yaml", tmp_path / "head")
+    said = folder.call("plan", "head", "--base", "base", *at).out
+    assert "From Sat 2026-11-21 12:00: 1 workload is deleted. -432 replica-hours (-86 %) in 7 days." in said
+    assert "  east/edge/ReplicaSet/router: 3 -> not there: from Sat 2026-11-21 12:00 on" in said
