@@ -44,6 +44,7 @@ _KINDS = {
     "stacks": "Stack",
     "statefulsets": "StatefulSet",
 }
+_SWITCHED = ("daemonsets", "jobs")
 _WITH_THEIR_TARGET = "horizontalpodautoscalers"
 _PERIODS = ("upscale-period", "downscale-period")
 _TIMES = {**dict.fromkeys(_PERIODS, "never"), "uptime": "always", "downtime": "never"}
@@ -161,7 +162,8 @@ class _DownscalerImport:
                 words = "autoscalers are idled with their targets, or their minimum lowered; see autoscalers.hpa"
                 self._lose_flag("include-resources", f"{plural}: {words}")
             else:
-                self._lose_flag("include-resources", f"{plural}: are not scaled here")
+                words = "need spec.switches of the Fleet" if plural in _SWITCHED else "are not scaled here"
+                self._lose_flag("include-resources", f"{plural}: {words}")
         return sorted(kinds)
 
     def _scope(self) -> dict[str, Any]:

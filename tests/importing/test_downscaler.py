@@ -118,7 +118,7 @@ def test_flags_variables_and_a_config_map_of_the_controller_are_the_default(tmp_
         "minAge": "15m",
     }
     assert set(specs) == {"imported", "default"}  # kube-public is excluded
-    assert lost(said) == ["Deployment downscaler: --include-resources: jobs: are not scaled here"]
+    assert lost(said) == ["Deployment downscaler: --include-resources: jobs: need spec.switches of the Fleet"]
 
 
 @pytest.mark.parametrize("plural", ["horizontalpodautoscalers", "daemonsets,jobs"])
