@@ -135,16 +135,26 @@ class Publication:
         self._delete(LEASES, self.pod.namespace, self._lease)
 
     def withdraw_dead(self, uids: Collection[str]) -> frozenset[str]:
-        """Delete the slices of those of `uids` that have no fresh Lease, and their Leases; return who they were."""
+        """Delete the slices of those of `uids` that have no fresh Lease, and their Leases; return who they were.
+
+        Raises:
+            ClusterError: one could not be deleted; all were tried.
+        """
         others = set(uids) - {self.pod.uid}
         leases = self._leases()
         now = self._client.now()
         alive = {uid for uid, lease in leases.items() if lease.is_fresh(now)}
         dead = frozenset((others | leases.keys()) - alive - {self.pod.uid})
-        for uid in dead:
-            self.withdraw_all(uid)
-            if uid in leases:
-                self._delete(LEASES, self.pod.namespace, leases[uid].ref.name)
+        failures: list[ClusterError] = []
+        for uid in sorted(dead):
+            try:
+                self.withdraw_all(uid)
+                if uid in leases:
+                    self._delete(LEASES, self.pod.namespace, leases[uid].ref.name)
+            except ClusterError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return dead
 
     def _leases(self) -> Mapping[str, Lease]:

@@ -140,6 +140,20 @@ def test_slices_are_deleted_several_at_a_time_and_all_are_tried() -> None:
     assert len([one for one in server.asked if one.method == "DELETE"]) == 16
 
 
+def test_slices_of_one_that_cannot_be_deleted_keep_no_other_dead_activators_there() -> None:
+    class Refusing(Server):
+        def send(self, request: ApiRequest) -> HttpResponse:
+            answer = super().send(request)
+            if "uid-0a" in request.query.get("labelSelector", ""):
+                raise ForbiddenError("list: forbidden")
+            return answer
+
+    server = Refusing()
+    with pytest.raises(ForbiddenError):
+        a_publication(server).withdraw_dead({"uid-0a"})
+    assert [one.path.rsplit("/", 1)[1] for one in server.asked if one.method == "DELETE"] == ["dead"]
+
+
 def test_slices_are_deleted_also_where_there_are_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_: object) -> None:
         raise RuntimeError("can't start new thread")
