@@ -27,6 +27,14 @@ CURRENT: ContextVar[TimeLimit] = ContextVar("limit")
 """Of the exchange that runs in this thread: connections are kept between exchanges, so it is none of theirs."""
 
 
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 3}
+"""Seconds of silence after which the peer is asked whether it is there, between two questions, and how many of them: so
+no load balancer forgets a connection that is kept, without a word, and a request does not hang on one that is dead.
+
+Source: kubernetes client-go transport/cache.go, whose dialer has KeepAlive 30 s.
+"""
+
+
 @contextmanager
 def within(limit: TimeLimit) -> Iterator[None]:
     """Let every connection wait for `limit` at most, in this thread."""
@@ -100,7 +108,7 @@ def connected(addresses: list[SocketAddress], limit: TimeLimit) -> socket.socket
     for rest, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):
         opened = Socket(family, kind, protocol)
         try:
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _set_options(opened)
             _connect(opened, address, limit, limit if rest == 1 else limit.within(limit.left() / rest))
             return opened
         except OSError as error:
@@ -110,6 +118,14 @@ def connected(addresses: list[SocketAddress], limit: TimeLimit) -> socket.socket
             opened.close()
             raise
     raise failure
+
+
+def _set_options(opened: socket.socket) -> None:
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):  # not every system lets a process choose
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _connect(opened: socket.socket, address: Any, limit: TimeLimit, share: TimeLimit) -> None:

@@ -512,6 +512,17 @@ def test_a_request_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch, tls: b
         assert sent[0].endswith(b"\r\n\r\n[1]")
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="the system chooses how often a peer is asked")
+def test_a_connection_that_is_kept_is_known_to_load_balancers_all_the_time() -> None:
+    """Else those that forget what is silent for four minutes let the next request hang."""
+    with Server(HELLO) as server, sockets.within(TimeLimit(60)):
+        found = Resolver().addresses("127.0.0.1", server.port, TimeLimit(60))
+        with sockets.connected(found, TimeLimit(60)) as opened:
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            silent = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)
+            assert all(opened.getsockopt(socket.IPPROTO_TCP, option) <= 60 for option in silent)
+
+
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
 
 
