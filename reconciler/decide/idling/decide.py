@@ -2,7 +2,8 @@
 
 Each decision goes one way; what a reader asks stands in the module named:
 
-- look: which workloads (`observed.py`), behind which Service (`service_targets.py`), idle by which record (`state.py`);
+- look: which workloads (`observed.py`), how each is scaled (`scale.py`), behind which Service (`service_targets.py`),
+  idle by which record (`state.py`);
 - judge: which policies count (`selection.py`), and what they say by schedules and metrics (`verdicts.py`);
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
   of rules, which makes the choice (`rules.py`);
