@@ -16,6 +16,9 @@ _IN_ANSWERS = "***"
 _IN_OUTPUTS = "(secret)"
 """What stands in place of a credential; in what is printed it may be a text of YAML without quotes."""
 
+_IN_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+"""As `html.escape` writes it: a plan has no other use for the module, which knows all entities."""
+
 _LEAST = 8
 """A shorter text is part of many others: it is taken out of what a server says as a whole word only."""
 
@@ -99,9 +102,7 @@ def printable_without_credentials(text: str) -> str:
     with _guard:
         secrets = [known for known, is_public in _known.items() if not is_public and len(known) >= _LEAST]
     for secret in sorted((secret for secret in secrets if not secret.isdecimal()), key=len, reverse=True):
-        from html import escape
-
-        for form in {secret, escape(secret)}:
+        for form in {secret, secret.translate(_IN_HTML)}:
             if form in text:
                 text = text.replace(form, _IN_OUTPUTS)
     return text

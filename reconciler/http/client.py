@@ -7,7 +7,6 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import count
@@ -35,8 +34,7 @@ _MOST_DIGITS = 9
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """What goes over the wire. Headers and body may hold secrets, so they show nowhere.
 
     `check` is called once the connection stands, right before the body goes out; what it raises keeps the body back,
@@ -45,21 +43,26 @@ class HttpRequest:
 
     method: str
     url: str
-    headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(default=(), repr=False)  # pairs may repeat a name
-    body: bytes | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()  # pairs may repeat a name
+    body: bytes | None = None
     check: Callable[[], None] | None = None
 
+    def __repr__(self) -> str:
+        return f"{self.method} {self.url}"
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+
+class HttpResponse(Struct, frozen=True):
     """One answer, read to its end and unpacked. The keys of `headers` are in lower case.
 
     It may repeat what was sent: a text for people that is made of it goes through `without_credentials`.
     """
 
     status: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes | bytearray = field(repr=False)
+    headers: Mapping[str, str]
+    body: bytes | bytearray
+
+    def __repr__(self) -> str:
+        return f"HTTP status {self.status}"
 
     @property
     def retry_after(self) -> float | None:

@@ -79,6 +79,16 @@ spec: {home: one, clusters: [{name: one}]}
 """
 
 
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: one, cluster: {server: "https://127.0.0.1:9"}}]
+users: [{name: one, user: {token: of-the-test}}]
+contexts: [{name: one, context: {cluster: one, user: one}}]
+current-context: one
+"""
+
+
 @pytest.fixture
 def plan_of_nothing(tmp_path):
     """The arguments of a plan of one cluster without objects and policies."""
@@ -87,12 +97,24 @@ def plan_of_nothing(tmp_path):
     return "plan", str(tmp_path / "fleet.yaml"), "--snapshot", str(tmp_path / "snapshot")
 
 
+def test_a_plan_of_a_live_cluster_loads_what_requests_need(tmp_path):
+    """Nothing answers; each request is tried all the same."""
+    (tmp_path / "config").write_text(KUBECONFIG)
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FLEET.replace("{name: one}]", "{name: one, connection: {kubeconfig: config}}]"))
+    loaded = modules_after("plan", str(path), "--request-timeout", "1", "--credentials-dir", str(tmp_path))
+    assert "urllib3" in loaded
+    assert len({one for one in loaded if one.startswith("reconciler.")}) <= 182
+    assert len(loaded) <= 450
+    assert not loaded & {"html", "rich", "requests", "asyncio", "kubernetes"}
+
+
 def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
     """Each module costs a plan half a millisecond: raise the numbers only for what every plan needs."""
     loaded = modules_after(*plan_of_nothing)
     ours = {one for one in loaded if one.startswith("reconciler.")}
     assert "reconciler.report.text" in ours
-    assert len(ours) <= 168
+    assert len(ours) <= 171
     assert len(loaded) <= 350
     rooms = ("allocation", "rounding", "desired_replicas", "federated_replica_set")
     assert not loaded & {f"reconciler.decide.placement.{room}" for room in rooms}

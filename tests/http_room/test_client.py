@@ -14,7 +14,6 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from math import inf
 from typing import Any
 from uuid import uuid4
@@ -23,6 +22,7 @@ import pytest
 import trustme
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler import redaction
 from reconciler.http import resolver as http_resolver

@@ -6,7 +6,6 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
@@ -126,8 +125,7 @@ def object_request(
     return ApiRequest(_METHODS.get(verb, "GET"), path, operation, **how)
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(Struct):
     """What came of a request: `unsure` counts attempts whose outcome nobody knows, because no answer came."""
 
     unsure: int = 0
