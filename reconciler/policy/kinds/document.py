@@ -103,6 +103,13 @@ class PolicyDocument:
         """Add a warning: what is allowed, and probably a mistake."""
         self.warnings.append(self.source.problem(path, message))
 
+    def check_either(self, path: Path, **stated: object) -> None:
+        """Add a problem where both of two fields of what is at `path` are stated, or neither (None)."""
+        found = [name for name, value in stated.items() if value is not None]
+        if len(found) != 1:
+            what = f"has {' and '.join(found)}" if found else f"has neither {' nor '.join(stated)}"
+            self.add(path, f"{what}, expected exactly one of the two")
+
     def check_duration(self, path: Path, text: str) -> None:
         """Add a problem where `text`, of the form of a duration, is too long a one."""
         if parse_duration(text) is None:

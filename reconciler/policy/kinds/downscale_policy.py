@@ -23,6 +23,7 @@ from reconciler.policy.kinds.fields import (
     Replicas,
     ReplicasLimits,
     Whole,
+    either,
     from_fields,
     given,
 )
@@ -55,10 +56,7 @@ class DownscaleTarget(Fields, frozen=True):
     direction: Literal["Down", "Both"] = "Down"
     """direction is Down, or Both: the policy may also add replicas."""
 
-    json_schema: ClassVar[dict[str, Any]] = {
-        "oneOf": [{"required": ["query"]}, {"required": ["replicas"]}],
-        "x-expected": 'either "query" or "replicas"',
-    }
+    json_schema: ClassVar[dict[str, Any]] = either("query", "replicas")
 
 
 class Logarithm(Fields, frozen=True):
@@ -180,9 +178,7 @@ def _chooser(policy: DownscalePolicy) -> str:
 
 def _check_target(document: PolicyDocument, path: Path, target: DownscaleTarget) -> None:
     query, replicas, least, most = given(target.query), given(target.replicas), target.minimum, target.maximum
-    if (query is None) == (replicas is None):
-        what = "has neither query nor replicas" if query is None else "has query and replicas"
-        document.add(path, f"{what}, expected exactly one of the two")
+    document.check_either(path, query=query, replicas=replicas)
     if most is not None and most < least:
         document.add((*path, "max"), f'is "{most}", expected at least min, which is "{least}"')
     if replicas is not None and replicas < least:

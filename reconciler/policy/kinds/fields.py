@@ -58,6 +58,11 @@ def matching(pattern: str, words: str, **more: Any) -> Meta:
     return Meta(pattern=pattern, extra_json_schema=expected(words), **more)
 
 
+def either(one: str, other: str) -> dict[str, Any]:
+    """Return what a JSON Schema says of two fields of which one is given. `PolicyDocument.check_either` checks it."""
+    return {"oneOf": [{"required": [one]}, {"required": [other]}], "x-expected": f'either "{one}" or "{other}"'}
+
+
 _CLUSTER = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?"
 _OBJECTS = r"^([a-z0-9.*?-]|\[!?[a-z0-9.-]+\])+\Z"
 _CHARACTERS = "letters, digits, -, _ and ."

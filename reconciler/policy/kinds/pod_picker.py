@@ -18,7 +18,7 @@ from reconciler.connection_settings import (
 )
 from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import Fields, ObjectName, expected, from_fields, given
+from reconciler.policy.kinds.fields import Fields, ObjectName, either, expected, from_fields, given
 from reconciler.workload_kinds import BROUGHT_SWITCHES, SCALABLE_KINDS
 
 _HOST_NAME = r"(?i)(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?"
@@ -61,10 +61,7 @@ class HeaderFields(Fields, frozen=True, kw_only=True):
     value_from: HeaderSourceFields | UnsetType = UNSET
     """valueFrom is the source of the value of the header. Required if value is not set."""
 
-    json_schema: ClassVar[dict[str, Any]] = {
-        "oneOf": [{"required": ["value"]}, {"required": ["valueFrom"]}],
-        "x-expected": 'either "value" or "valueFrom"',
-    }
+    json_schema: ClassVar[dict[str, Any]] = either("value", "valueFrom")
 
 
 class PickerRequestFields(Fields, frozen=True, kw_only=True):
@@ -135,9 +132,7 @@ def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> Picke
         document.add((*path, "name"), f"is {shown(name)}, expected a header name")
     elif name.lower() in RESERVED_HEADERS:
         document.add((*path, "name"), f"is {shown(name)}, expected a header that is not ours to set")
-    if (value is None) == (source is None):
-        what = "has neither value nor valueFrom" if value is None else "has value and valueFrom"
-        document.add(path, f"{what}, expected exactly one of the two")
+    document.check_either(path, value=value, valueFrom=source)
     if value is not None and re.search(CONTROL_CHARACTER, value):
         document.add((*path, "value"), "has control characters, expected a text on one line")
     secret = None if source is None else from_fields(SecretKey, source.secret_key_ref)

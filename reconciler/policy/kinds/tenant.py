@@ -19,6 +19,7 @@ from reconciler.policy.kinds.fields import (
     NamespacePattern,
     Text,
     Whole,
+    either,
     from_fields,
     given,
     matching,
@@ -203,10 +204,7 @@ class NotificationFields(Fields, frozen=True, kw_only=True):
     allow_insecure_auth: bool = False
     """allowInsecureAuth allows the token to be sent over plain http."""
 
-    json_schema: ClassVar[dict[str, Any]] = {
-        "oneOf": [{"required": ["url"]}, {"required": ["urlFile"]}],
-        "x-expected": 'either "url" or "urlFile"',
-    }
+    json_schema: ClassVar[dict[str, Any]] = either("url", "urlFile")
 
 
 class Notification(NotificationFields, frozen=True, kw_only=True):
@@ -223,9 +221,7 @@ def notifications_of(
     for position, one in enumerate(fields):
         here = (*path, position)
         url = given(one.url)
-        if (url is None) == (given(one.url_file) is None):
-            what = "has neither url nor urlFile" if url is None else "has url and urlFile"
-            document.add(here, f"{what}, expected exactly one of the two")
+        document.check_either(here, url=url, urlFile=given(one.url_file))
         if url is not None and one.format != "CloudEvents":
             document.add((*here, "url"), f"is the secret of a receiver of format {one.format}, expected urlFile")
         if url is not None and one.token_file is not None and not (one.allow_insecure_auth or url.startswith("https:")):
