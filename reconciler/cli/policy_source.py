@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -194,8 +194,10 @@ def only_of(policies: PolicySet, tenant: Tenant, *, partly: bool = False) -> Pol
     return found
 
 
-def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[str]) -> None:
+def check_names(policies: PolicySet, filters: Filters, allow_exceed: Mapping[str, int | None]) -> None:
     """Refuse filters and --allow-exceed names that match no known policy or cluster, or several.
+
+    A name that policies of several kinds have is taken with a number alone: it would lift the limits of all.
 
     Raises:
         UsageError: with the nearest name.
@@ -210,10 +212,18 @@ def check_names(policies: PolicySet, filters: Filters, allow_exceed: Iterable[st
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in known):
                 raise UsageError(f'{flag}: "{pattern}" matches none of {count} known{nearest(pattern, known)}')
-    for name in allow_exceed:
+    for name, bound in allow_exceed.items():
         if name not in names:
             words = "is not a policy, expected a policy's name"
             raise UsageError(f'--allow-exceed: "{name}" {words}{nearest(name, names)}')
         found = sorted(policy.key for policy in policies.federated if policy.name == name)
         if len(found) > 1:
             raise UsageError(f'--allow-exceed: "{name}" is {len(found)} policies, expected one of {", ".join(found)}')
+        by_kind = (
+            {policy.name for policy in policies.idling},
+            {policy.name for policy in policies.downscale},
+            {one for policy in policies.federated for one in (policy.name, policy.key)},
+        )
+        if bound is None and sum(name in known for known in by_kind) > 1:
+            words = "is the name of policies of several kinds, expected NAME=NUMBER, which lifts the limits of none"
+            raise UsageError(f'--allow-exceed: "{name}" {words}')

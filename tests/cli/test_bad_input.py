@@ -12,7 +12,7 @@ import pytest
 from reconciler.cli.policy_source import check_names
 from reconciler.errors import UsageError
 from reconciler.plan.filters import Filters
-from tests.builders import a_federated_replica_set, a_policy_set
+from tests.builders import a_downscale_policy, a_federated_replica_set, a_policy_set
 from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -267,6 +267,13 @@ def test_a_token_behind_a_link_is_never_shown(quickstart):
 
 def test_a_name_of_two_federated_replica_sets_lifts_no_limit():
     both = a_policy_set(federated=tuple(a_federated_replica_set(namespace=one) for one in ("news", "shop")))
-    check_names(both, Filters(policies=("web", "shop/web")), ("shop/web",))
+    check_names(both, Filters(policies=("web", "shop/web")), {"shop/web": None})
     with pytest.raises(UsageError, match='"web" is 2 policies, expected one of news/web, shop/web'):
-        check_names(both, Filters(), ("web",))
+        check_names(both, Filters(), {"web": None})
+
+
+def test_a_name_of_policies_of_two_kinds_lifts_the_limits_of_neither_altogether():
+    both = a_policy_set(federated=(a_federated_replica_set(),), downscale=(a_downscale_policy("web"),))
+    check_names(both, Filters(), {"web": 5, "shop/web": None})
+    with pytest.raises(UsageError, match='"web" is the name of policies of several kinds, expected NAME=NUMBER'):
+        check_names(both, Filters(), {"web": None})
