@@ -30,11 +30,11 @@ EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
 
 _NO_TOOL = (
-    r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?"
-    "|dashboard|argocd-server|virt-api|openshift-controller-manager"
+    r"(?i)kubectl\b.*|(oc|k9s|lens|headlamp|mozilla)(\.exe)?|node-fetch|googlecloudconsole"
+    "|dashboard|rancher|argocd-server|virt-api|openshift-controller-manager"
 )
-"""What scales up what people use: their own tools, a browser as Mozilla; servers that do what people ask them, such as
-that of virtctl; and traffic, by the unidling of OpenShift.
+"""What scales up what people use: their own tools, a browser as Mozilla, Lens as node-fetch; servers that do what they
+are asked by people, such as that of virtctl; and traffic, by the unidling of OpenShift.
 
 Source: kubevirt pkg/virt-api/rest/lifecycle.go, StartVMRequestHandler; openshift/openshift-controller-manager
 pkg/unidling/controller/unidling_controller.go.

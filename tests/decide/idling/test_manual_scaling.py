@@ -95,6 +95,7 @@ class TestContested:
             pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),
             pytest.param([{"by": "argocd-server"}] * 3, False, id="a person, on a page of Argo CD"),
             pytest.param([{"by": "virt-api"}] * 3, False, id="a person, by virtctl"),
+            pytest.param([{"by": "GoogleCloudConsole"}] * 3, False, id="a person, on a page of a cloud"),
             pytest.param([{"timed": False, "after": timedelta(hours=1)}] * 2, True, id="through /scale"),
         ],
     )
