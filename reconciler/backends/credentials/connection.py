@@ -71,6 +71,7 @@ class ApiServerConnection:
         self._endpoint: ApiServer | None = None
         self._header: str | None = None
         self._asked_at = 0.0
+        self._opened_at = 0.0
         self._replaced_at = -_FRESH_SECONDS
 
     @property
@@ -133,6 +134,14 @@ class ApiServerConnection:
                 return True
             return self._header != refused
 
+    def distrust(self, endpoint: ApiServer, limit: TimeLimit) -> None:
+        """Read everything anew next time, where nobody vouches for the server's certificate: what was read a while ago
+        may have been replaced since, as the authority of a cluster is, also in the Pod.
+        """
+        with self._alone(limit):
+            if self._endpoint is endpoint and limit.now() - self._opened_at > _FRESH_SECONDS:
+                self._endpoint = None
+
     @contextmanager
     def _alone(self, limit: TimeLimit) -> Iterator[None]:
         """Let one thread in: the others wait for what it reads, each as long as it has time."""
@@ -144,7 +153,7 @@ class ApiServerConnection:
         if self._endpoint is None:
             endpoint = opened(self._access(limit), self._budget)
             self._ask(endpoint, limit)
-            self._endpoint = endpoint
+            self._endpoint, self._opened_at = endpoint, limit.now()
         return self._endpoint
 
     def _access(self, limit: TimeLimit) -> ServerAccess:

@@ -19,7 +19,7 @@ from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
 from reconciler.errors import LockLostError, ReadLimitError, StoppedError
 from reconciler.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
-from reconciler.http.errors import HttpError
+from reconciler.http.errors import CertificateError, HttpError
 from reconciler.model import ServiceAccount
 from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION
@@ -290,6 +290,9 @@ class ApiClient:
             answer = client.exchange(self._outgoing(request, endpoint, header, check), limit)
             received = len(answer.body)
             return answer
+        except CertificateError:
+            self._connection.distrust(endpoint, limit)
+            raise
         finally:
             self._traffic.add(received, self.limit.now() - began)
 

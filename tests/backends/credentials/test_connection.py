@@ -28,6 +28,8 @@ from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.credentials.config_node import CredentialError
 from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.credentials.kubeconfig import kubeconfig_context
+from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
+from reconciler.backends.kubernetes.errors import Operation
 from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
@@ -45,6 +47,7 @@ from tests.backends.kubernetes.kubeconfigs import (
     an_exec_plugin,
     soon,
 )
+from tests.backends.servers import AUTHORITY, HELLO, Server
 from tests.fakes import FakeClock
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -776,6 +779,23 @@ def test_a_pod_reads_its_token_anew(pod: ApiServerConnection, tmp_path: Path) ->
     assert (pod.endpoint(soon()).access.server, pod.header(soon())) == ("https://[::1]:6443", "Bearer first")
     (tmp_path / "token").write_text("second")
     assert pod.endpoint(soon()).access.authorization(soon()) == "Bearer second"
+
+
+def test_a_pod_reads_the_authority_of_its_cluster_anew_once_that_was_replaced(
+    pod: ApiServerConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock()
+    client = ApiClient(pod, RequestSettings(limit=TimeLimit(clock=clock)))
+    request = ApiRequest("GET", "/version", Operation("east", "get", "/version"))
+    with Server(HELLO, tls=True) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+        for _ in range(2):
+            with pytest.raises(UnreachableError, match="its certificate is not valid"):
+                client.send(request)
+            AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
+            clock.now += 61
+        assert client.send(request).status == 200
 
 
 @pytest.mark.parametrize("empty", ["token", "ca.crt"])
