@@ -253,9 +253,9 @@ class Block(Struct, frozen=True):
     first: bool = False
 
 
-def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
-    """Return what else a person should read, the most pressing first; with `everything` what autoscalers decide is
-    named object by object.
+def blocks_of(plan: Plan, *, left: str = "the JSON form has them all") -> tuple[Block, ...]:
+    """Return what else a person should read, the most pressing first. Where objects that are left to autoscalers are
+    only counted, `left` says where they are; with "" each is named.
     """
     words = reasons_in(plan)
     equal = tuple(("", one_line(notice.text)) for notice in plan.notices if notice.kind == "equalPriorities")
@@ -270,7 +270,7 @@ def blocks_of(plan: Plan, *, everything: bool = False) -> tuple[Block, ...]:
         _unknown(plan),
         Block(f"Warnings: {len(warnings)}", warnings),
         _overridden(plan),
-        _notices(plan, everything),
+        _notices(plan, left),
     )
     return tuple(block for block in blocks if block.entries or block.groups)
 
@@ -320,16 +320,15 @@ def overridden_words(plan: Plan, lost: Overridden) -> str:
     return f"{lost.policy}: {lost.desired}, overridden by {lost.winner} ({why})"
 
 
-def _notices(plan: Plan, everything: bool) -> Block:
-    left_out = ("frozen", "equalPriorities", "unknownQuery", *(() if everything else ("autoscaler",)))
+def _notices(plan: Plan, left: str) -> Block:
+    left_out = ("frozen", "equalPriorities", "unknownQuery", *(("autoscaler",) if left else ()))
     found = [notice for notice in plan.notices if not notice.partial and notice.kind not in left_out]
-    left = Counter(notice.policy for notice in plan.notices if not notice.partial and notice.kind == "autoscaler")
-    left_words = [
-        ("", one_line(f"{counted(count, 'object')} left to autoscalers{bracketed(policy)}; -v lists them"))
-        for policy, count in left.items()
-    ]
-    notices = (_notice(notice, reasons_in(plan)) for notice in found)
-    entries = (*notices, *([] if everything else left_words))
+    counts = Counter(notice.policy for notice in plan.notices if not notice.partial and notice.kind == "autoscaler")
+    counted_words = (
+        ("", one_line(f"{counted(count, 'object')} left to autoscalers{bracketed(policy)}; {left}"))
+        for policy, count in (counts.items() if left else ())
+    )
+    entries = (*(_notice(notice, reasons_in(plan)) for notice in found), *counted_words)
     return Block(f"Notices: {len(entries)}", entries)
 
 

@@ -59,7 +59,7 @@ def render_text(plan: Plan, outcomes: Sequence[Outcome] | None = None, style: St
     last = [style.paint("1", shown.last[0]), *shown.last[1:]]
     if shown.outcomes is not None and not style.changes and plan.actions:
         return _joined([*_failed(plan, shown.outcomes, style), last], style.width)
-    blocks = blocks_of(plan, everything=style.verbose)
+    blocks = blocks_of(plan, left="" if style.verbose else "-v lists them")
     parts = [
         [style.paint("1", one_line(f"{shown.title} {plan.fleet} {shown.source}")), *_origin(plan, style)],
         *(list(_block(block, style)) for block in blocks if block.first),

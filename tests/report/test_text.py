@@ -28,6 +28,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code
 from reconciler.report.change_words import is_metadata, name_of, what_of
+from reconciler.report.markdown import render_markdown
 from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from tests.builders import NOW, a_forecast, a_limit_use, a_ref, said
@@ -321,6 +322,7 @@ def test_everything_beside_the_changes_has_a_block():
         "Replicas: no change.\n"
     )
     assert "east/a/Deployment/c  HorizontalPodAutoscaler/c controls it (idle-dev)" in text_of(plan, verbose=True)
+    assert "2 objects left to autoscalers (idle-dev); the JSON form has them all" in render_markdown(plan)
 
 
 def test_a_summary_has_headings_with_counts():
