@@ -102,7 +102,7 @@ def _owned(federated: Iterable[FederatedReplicaSet], inputs: PlacementInputs) ->
     placed = {local_ref(policy, name): policy for policy in federated for name in clusters if policy.is_on(name)}
     for placement, workload, key in _marked(inputs):
         settled = inputs.settled.get(workload.ref)
-        asleep = settled is not None and settled.state == "Asleep"
+        asleep = settled is not None and settled.state in ("Asleep", "Foreign")
         now = placed.get(workload.ref)
         is_its = now is not None and is_about(now, workload.ref.cluster, workload, inputs.ours)
         if now is not None and is_its and (now.key == key or why_not_placed(workload, now, inputs.ours) is None):
@@ -192,7 +192,8 @@ def _released(owned: _Owned, cause: Cause) -> Decision:
         controlled = reason(ReasonCode.AUTOSCALED, autoscaler=owned.autoscaler)
         back, cause = None, replace(cause, reasons=(*cause.reasons, controlled))
     label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
-    keys = _MARKS if back is None else (*_MARKS, SCALE_PREVIOUS, SCALE_REASON)
+    keys = [key for key in _MARKS if key != OWNER or placement_owner(workload.annotations)]  # one of idling stays
+    keys += [] if back is None else [SCALE_PREVIOUS, SCALE_REASON]
     annotations = annotation_changes(workload.annotations, dict.fromkeys(keys))
     released = Decision(
         key=f"{placement_group(owned.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{Verb.RELEASE}",

@@ -13,7 +13,19 @@ from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
-from .placements import a_federated, a_fleet_with, a_local, a_memory, a_placed, a_status, about, ago, place, settled
+from .placements import (
+    IDLE,
+    a_federated,
+    a_fleet_with,
+    a_local,
+    a_memory,
+    a_placed,
+    a_status,
+    about,
+    ago,
+    place,
+    settled,
+)
 
 WEST = ClusterPreference(weight=1)
 OURS = "production/FederatedReplicaSet"
@@ -126,6 +138,7 @@ def test_frozen_and_claimed_ones_are_left_alone(state):
     [
         pytest.param({}, "Delete", [Verb.DELETE], id="deleted as it is, as it would wake only for that"),
         pytest.param({}, "Orphan", [], id="released once it is awake"),
+        pytest.param({"state": "Foreign"}, "Orphan", [], id="released once another Fleet woke it"),
         pytest.param({"needs": ("idle",)}, "Delete", [], id="idled by this run"),
         pytest.param({"state": "Waking", "needs": ("wake",)}, "Delete", [], id="woken by this run"),
     ],
@@ -134,6 +147,15 @@ def test_what_is_idle(left, on_delete, verbs):
     gone = a_left_one(on_delete=on_delete)
     idle = {gone.ref: Settled(**({"state": "Asleep", "replicas": 0, "awake_replicas": 3, "owner": "nights"} | left))}
     assert [one.verb for one in without(gone, waking=idle).decisions] == verbs
+
+
+def test_who_owns_an_idle_record_stays_on_it():
+    """Nobody wakes what has a record without an owner."""
+    placed = '{"owner":"production/FederatedReplicaSet/shop/gone","previous":6,"replicas":4}'
+    marks = {**IDLE, PLACED: placed, "reconciler/owner": "production/IdlingPolicy/nights"}
+    scaled_up = a_workload(cluster="west", kind="Deployment", replicas=3, annotations=marks)
+    (released,) = without(scaled_up).decisions
+    assert {change.path[-1] for change in released.changes} == {PLACED}
 
 
 @pytest.mark.parametrize(("paused", "released"), [(False, True), (True, False)])
