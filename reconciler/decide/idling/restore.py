@@ -23,10 +23,18 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.decide.removal_guard import FleetGuards
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
+from reconciler.model import (
+    HorizontalPodAutoscaler,
+    ObjectRef,
+    ObservedCluster,
+    ObservedState,
+    Run,
+    Service,
+    Workload,
+)
 from reconciler.policy.types import Fleet, Writes
 
-T = TypeVar("T", Service, Workload)
+T = TypeVar("T", Service, Workload, HorizontalPodAutoscaler)
 
 
 class Restoration(Struct, frozen=True):
@@ -263,7 +271,10 @@ def once_asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Ma
         return replace(one, annotations={**one.annotations, **wanted}) if one.ref in refs else one
 
     return replace(
-        cluster, services=tuple(map(asked, cluster.services)), workloads=tuple(map(asked, cluster.workloads))
+        cluster,
+        services=tuple(map(asked, cluster.services)),
+        workloads=tuple(map(asked, cluster.workloads)),
+        autoscalers=tuple(map(asked, cluster.autoscalers)),
     )
 
 

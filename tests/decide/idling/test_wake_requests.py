@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.restore import idle_workloads
+from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.restore import idle_workloads, once_asked
 from reconciler.model import ObjectRef
-from reconciler.policy.types import Fleet
+from reconciler.policy.types import Autoscalers, Fleet
 from tests.builders import a_fleet, a_run, a_service, a_workload, an_endpoints, an_hpa
 from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in
 from tests.decide.idling.world import World, a_world
@@ -51,6 +52,16 @@ def idled(*objects: Any, policy=None) -> World:
     run_in(world, policy or a_policy())
     world.now += timedelta(minutes=1)
     return world
+
+
+def test_what_is_asked_of_an_autoscaler_is_in_the_plan_that_is_approved():
+    lowers = a_policy(idle_replicas=1, autoscalers=Autoscalers("LowerMinimum"))
+    world = idled(a_service(), a_workload(replicas=5), an_hpa(), policy=lowers)
+    state, run = world.state(), a_run(world.now)
+    refs = {one.asked.ref for one in idle_workloads(a_fleet(), state, run, everything)}
+    cluster = once_asked(state.clusters["east"], refs, {"reconciler/wake-requested-at": world.now.isoformat()})
+    planned = decide_wakes_due(a_fleet(), replace(state, clusters={"east": cluster}), run)
+    assert [(one.verb, one.ref.kind) for one in planned.decisions] == [("wake", "HorizontalPodAutoscaler")]
 
 
 def of_tier(name: str):
