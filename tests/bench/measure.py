@@ -23,9 +23,9 @@ class Work:
     growth: float | None = None
 
 
-def measured(benchmark, work: Work, function: Callable[[], object]) -> object:
-    """Measure `function` after one run that does not count, and return what it returned."""
+def measured(benchmark, work: Work, function: Callable[[], object], before: Callable[[], None] | None = None) -> object:
+    """Measure `function` after one run that does not count, and return what it returned; each time `before` first."""
     benchmark.extra_info.update(
         work=work.name, size=work.size, beside=work.beside, budget=work.budget, growth=work.growth
     )
-    return benchmark.pedantic(function, rounds=work.rounds, iterations=1, warmup_rounds=1)
+    return benchmark.pedantic(function, rounds=work.rounds, iterations=1, warmup_rounds=1, setup=before)
