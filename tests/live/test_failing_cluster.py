@@ -78,7 +78,7 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
     seconds = "8" if words == "west" else "30"  # what is refused for what it is must not be given up before
     began = time.monotonic()
     run = subprocess.run(
-        [sys.executable, "-c", MEASURED, *stage.apply_words("--timeout", "90", "--request-timeout", seconds)],
+        [sys.executable, "-c", MEASURED, *stage.apply_words("--timeout", "180", "--request-timeout", seconds)],
         cwd=stage.folder.path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -89,7 +89,7 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
     assert words in run.stdout
     assert "Traceback" not in run.stdout
     assert "unexpected" not in run.stdout
-    assert time.monotonic() - began < 80
+    assert time.monotonic() - began < 170
     assert int((stage.folder.path / "peak").read_text()) < 300 << 10
     assert stage.objects()[DOCS]["spec"]["replicas"] == 2, run.stdout
     assert len(stage.proxies["west"].requests) < asked + 50
