@@ -1,4 +1,7 @@
-"""Writes what the docs show of the code: `python -m tests.docs [PAGE ...]`. Read the diff before you commit it."""
+"""Writes the JSON Schemas, and what the docs show of the code: `python -m tests.docs [PAGE ...]`.
+
+Read the diff before you commit it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import sys
 from pathlib import Path
 
 from tests.docs import pages, picture, reference
+from tests.report.validators import schema_files
 
 if __name__ == "__main__":
+    for file, schema in schema_files().items():  # of which the reference is written
+        file.write_text(schema, encoding="utf-8")
     picture.PICTURE.write_text(picture.picture())
     for page, written in reference.PAGES.items():
         page.write_text(written())

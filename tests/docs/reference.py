@@ -1,7 +1,4 @@
-"""The pages of the reference that are written from the code: every field of every policy, every option of every verb.
-
-python -m tests.docs.reference      writes them
-"""
+"""The pages of the reference that are written from the code: every field of policies, every option of every verb."""
 
 from __future__ import annotations
 

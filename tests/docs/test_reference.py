@@ -15,6 +15,7 @@ from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.errors import ExitCode, FailOn, first_exit_code
 from tests.docs.pages import ROOT, blocks
 from tests.docs.reference import FOLDER, PAGES
+from tests.report.validators import SCHEMAS, schema_files
 
 DOCS = ROOT / "docs"
 
@@ -23,6 +24,11 @@ DOCS = ROOT / "docs"
 def test_a_page_written_from_the_code_is_up_to_date(page: Path) -> None:
     written: Callable[[], str] = PAGES[page]
     assert page.read_text() == written(), "run `python -m tests.docs`"
+
+
+def test_the_schemas_are_those_of_the_code() -> None:
+    found = {file: file.read_text(encoding="utf-8") for file in SCHEMAS.iterdir()}
+    assert found == schema_files(), "run `python -m tests.docs`"
 
 
 def test_every_annotation_and_label_is_described() -> None:

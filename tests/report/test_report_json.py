@@ -15,7 +15,7 @@ from reconciler.report.json import plan_and_outcomes, report_to_dict
 from tests.laws import tries
 from tests.plans import a_create, a_plan, a_scale, an_idle
 from tests.report.strategies import outcomes_of, plans
-from tests.report.validators import output_schema, schema_file, validator_of
+from tests.report.validators import output_schema, validator_of
 
 
 @given(st.data(), plans())
@@ -83,11 +83,8 @@ def test_what_is_neither_plan_nor_report_is_refused():
         plan_and_outcomes(plan_to_dict(a_plan()) | {"kind": "Pod"}, where="x.json")
 
 
-@pytest.mark.parametrize(
-    ("name", "schema"), [("plan.schema.json", output_schema("Plan")), ("report.schema.json", output_schema("Report"))]
-)
-def test_schemas_are_closed_and_describe_every_field(name, schema):
-    assert json.loads(schema_file(name)) == schema, "run: python -m tests.report.write_schemas"
+@pytest.mark.parametrize("schema", [output_schema("Plan"), output_schema("Report")], ids=["plan", "report"])
+def test_schemas_are_closed_and_describe_every_field(schema):
     objects = {title: found for title, found in schema["$defs"].items() if "properties" in found}
     for title, definition in {"the document": schema, **objects}.items():
         fields = definition["properties"]

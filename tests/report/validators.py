@@ -11,8 +11,9 @@ from jsonschema import Draft202012Validator
 
 from reconciler.history.changes import Change
 from reconciler.plan.documents import PlanDocument
+from reconciler.policy.policy_kinds import POLICY_KINDS
 from reconciler.report.json import ReportDocument
-from tests.report.json_schema import json_schema
+from tests.report.json_schema import any_policy_schema, json_schema, policy_schema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 OUTPUTS = {"Plan": PlanDocument, "Report": ReportDocument, "Change": Change}
@@ -22,6 +23,16 @@ OUTPUTS = {"Plan": PlanDocument, "Report": ReportDocument, "Change": Change}
 def output_schema(title: str) -> dict[str, Any]:
     """Return the schema of a document that is printed (draft 2020-12), closed, every field described."""
     return json_schema(title, "v1alpha2", OUTPUTS[title])
+
+
+def schema_files() -> dict[Path, str]:
+    """Return the files of `schemas`, each as it should be."""
+    made = {kind: policy_schema(kind) for kind in (*POLICY_KINDS, "PolicyTest")} | {"Policy": any_policy_schema()}
+    made |= {title: output_schema(title) for title in OUTPUTS}
+    return {
+        SCHEMAS / f"{title.lower()}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for title, schema in made.items()
+    }
 
 
 def schema_file(name: str) -> str:
