@@ -109,12 +109,14 @@ def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) ->
         for one in TIMED_CONDITIONS
     ]
     labels = namespace_labels(cluster)
-    objects: list[Workload | Service] = [*cluster.workloads, *cluster.services]
+    objects: list[Workload | Service | HorizontalPodAutoscaler]
+    objects = [*cluster.workloads, *cluster.services, *cluster.autoscalers]
     waiting: dict[str, set[datetime]] = {}
     for one in objects:
         moments = waiting.setdefault(one.ref.namespace, set())
+        created_at = None if isinstance(one, HorizontalPodAutoscaler) else one.created_at
         for since, durations in waits:
-            recorded = _times_in(one.annotations.get(since, "")) if since else (one.created_at,)
+            recorded = _times_in(one.annotations.get(since, "")) if since else (created_at,)
             moments |= set(_later((at for at in recorded if at is not None), durations))
     known = policies.fleet.cluster(cluster.name)
     reaching: SelectorIndex[IdlingPolicy] = SelectorIndex(

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.forecast.moments import recorded_moments
 from reconciler.forecast.review import Review, review_of
 from reconciler.forecast.review_report import render_text
 from reconciler.forecast.timelines import Forecast
-from reconciler.policy.types import PolicySet
+from reconciler.policy.types import Autoscalers, PolicySet
+from tests.builders import a_cluster, a_policy_set, a_state, a_workload, an_hpa
+from tests.decide.idling.idling_policies import NIGHT, a_policy
 from tests.forecast.cron import CronFolder, Steps, Workload, key_of, steps_of
 from tests.forecast.random_fleets import STARTS, edited, policy_set, random_fleet, ticks
 from tests.pipeline.calls import Folder
@@ -97,6 +100,13 @@ def test_what_a_limit_held_back_goes_idle_once_a_day_has_passed(tmp_path: Path) 
 @pytest.mark.laws
 def test_a_review_says_what_runs_of_both_do(tmp_path: Path) -> None:
     check_review(tmp_path, "a week", "some 1", 5, timedelta(days=2))
+
+
+def test_an_autoscaler_that_was_woken_gets_its_lower_minimum_again_once_min_awake_is_over() -> None:
+    hpa = an_hpa(annotations={"reconciler/awake-since": NIGHT.isoformat()})
+    policies = a_policy_set(idling=(a_policy(min_awake=timedelta(hours=3), autoscalers=Autoscalers("LowerMinimum")),))
+    state = a_state(a_cluster(workloads=(a_workload(created_at=None),), autoscalers=(hpa,)))
+    assert recorded_moments(policies, state, NIGHT) == {NIGHT + timedelta(hours=3)}
 
 
 @pytest.mark.soak
