@@ -261,7 +261,8 @@ def _name_of(document: Document) -> str:
 def _not_one(fleets: Sequence[Document], path: str, *, complete: bool) -> list[Problem]:
     """Return the problems of having no Fleet, unless one may be in what could not be read, or several."""
     if not fleets:
-        return [Problem.of_path(path, "has no Fleet, expected exactly one")] if complete else []
+        advice = "; name the directory that holds it" if os.path.isfile(path) else ""
+        return [Problem.of_path(path, f"has no Fleet, expected exactly one{advice}")] if complete else []
     first = fleets[0]
     return [
         document.problem(("kind",), f"is a second Fleet, expected one; the first is at {first.file}:{first.line}")

@@ -245,6 +245,13 @@ def test_a_fleet_that_cannot_be_read(policies, files, expected):
     assert [str(problem) for problem in caught.value.problems] == expected
 
 
+def test_one_file_of_several_says_that_the_directory_has_the_fleet(policies):
+    (policies / "fleet.yaml").write_text(FLEET)
+    (policies / "c.yaml").write_text(CALENDAR)
+    said = "policies/c.yaml: has no Fleet, expected exactly one; name the directory that holds it"
+    assert [str(problem) for problem in refused("policies/c.yaml")] == [said]
+
+
 def test_what_cannot_be_read_hides_nothing_and_invents_nothing(tmp_path):
     files = {
         **FILES,
