@@ -16,7 +16,7 @@ from reconciler.plan.model import Plan
 from reconciler.policy.field_help import SCHEMA_KINDS, explain_field, fields, heading, kind_named
 from reconciler.policy.load import read_fleet
 from reconciler.policy.types import PolicySet
-from reconciler.report.explanation import ObjectExplanation, closest_selector, explanation_lines, explanation_values
+from reconciler.report.explanation import ClosestSelectors, ObjectExplanation, explanation_lines, explanation_values
 from reconciler.report.text import wrapped
 
 _WIDTH = 100
@@ -161,9 +161,10 @@ def _named(plan: Plan, state: ObservedState, policies: PolicySet, name: ObjectAr
     for ref in sorted(refs, key=lambda ref: (services_first and not ref.is_service, ref)):
         yield ObjectExplanation(ref, refs[ref])
     if not refs and cluster is not None:
+        selectors = ClosestSelectors(policies, cluster)
         for ref, workload in sorted(workloads.items()):
             if name.matches(ref):
-                yield ObjectExplanation(ref, workload, closest_selector(workload, policies, cluster))
+                yield ObjectExplanation(ref, workload, selectors.closest_to(workload))
 
 
 def check_known(plan: Plan, name: ObjectArgument, subject: str) -> None:

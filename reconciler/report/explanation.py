@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, read_placed, read_time
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
-from reconciler.decide.selectors import SelectingPolicies, local_key, names_kind
+from reconciler.decide.selectors import SelectingPolicies, local_key, names_kind, namespace_labels
 from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.plan.model import Plan, json_value
@@ -62,39 +62,48 @@ class SelectorMatch(Struct, frozen=True):
         return sum(not problem for _, problem in self.parts)
 
 
-def closest_selector(workload: Workload, policies: PolicySet, cluster: ObservedCluster) -> SelectorMatch | None:
-    """Return the match with the fewest parts that fail, the first by name of several; None where there is no policy."""
-    selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
-    matches = [_match(policy, workload, policies, cluster) for policy in selecting]
-    matches += [_placement(policy, workload) for policy in policies.federated]
-    return min(
-        matches,
-        key=lambda one: (len(one.parts) - one.selected, -one.selected, type(one.policy).__name__, one.policy.name),
-        default=None,
-    )
+class ClosestSelectors:
+    """The policies that come closest to selecting the workloads of one cluster."""
 
+    def __init__(self, policies: PolicySet, cluster: ObservedCluster) -> None:
+        self._policies = policies
+        self._member = member = policies.fleet.cluster(cluster.name)
+        self._labels = namespace_labels(cluster)
+        self._services: dict[str, list[Service]] = {}
+        for service in cluster.services:
+            self._services.setdefault(service.ref.namespace, []).append(service)
+        selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
+        self._selecting = selecting
+        anywhere = [replace(policy, selector=Selector()) for policy in selecting]
+        # What a policy excludes is told though it does not reach the cluster.
+        self._excluding = None if member is None else SelectingPolicies(anywhere, member, cluster)
 
-def _match(
-    policy: IdlingPolicy | DownscalePolicy, workload: Workload, policies: PolicySet, cluster: ObservedCluster
-) -> SelectorMatch:
-    selector, ref = policy.selector, workload.ref
-    member = policies.fleet.cluster(ref.cluster)
-    labels = next((space.labels for space in cluster.namespaces if space.ref.name == ref.namespace), {})
-    parts = [
-        ("clusters", _problem(selector.clusters, ref.cluster, member.labels if member else {})),
-        ("namespaces", _problem(selector.namespaces, ref.namespace, labels)),
-    ]
-    owner = workload.owner
-    owned = "" if owner is None else f"{owner.kind}/{owner.name} owns it: policies select the owner"
-    if selector.workloads is not None:
-        parts.append(("workloads", owned or _workload_problem(selector.workloads, workload)))
-    if selector.services is not None:
-        parts.append(("services", owned or _service_problem(selector.services, workload, cluster)))
-    if member is not None:
-        anywhere = replace(policy, selector=Selector())  # what it excludes is told though it does not reach the cluster
-        excluding = SelectingPolicies((anywhere,), member, cluster).excluding(workload)
-        parts += [(field, f"excludes {ref.name}") for _, field in excluding]
-    return SelectorMatch(policy, tuple(parts))
+    def closest_to(self, workload: Workload) -> SelectorMatch | None:
+        """Return the match with the fewest parts that fail, the first by name of several; None: there is no policy."""
+        matches = [self._match(policy, workload) for policy in self._selecting]
+        matches += [_placement(policy, workload) for policy in self._policies.federated]
+        return min(
+            matches,
+            key=lambda one: (len(one.parts) - one.selected, -one.selected, type(one.policy).__name__, one.policy.name),
+            default=None,
+        )
+
+    def _match(self, policy: IdlingPolicy | DownscalePolicy, workload: Workload) -> SelectorMatch:
+        selector, ref, member = policy.selector, workload.ref, self._member
+        parts = [
+            ("clusters", _problem(selector.clusters, ref.cluster, member.labels if member else {})),
+            ("namespaces", _problem(selector.namespaces, ref.namespace, self._labels.get(ref.namespace, {}))),
+        ]
+        owner = workload.owner
+        owned = "" if owner is None else f"{owner.kind}/{owner.name} owns it: policies select the owner"
+        if selector.workloads is not None:
+            parts.append(("workloads", owned or _workload_problem(selector.workloads, workload)))
+        if selector.services is not None:
+            services = self._services.get(ref.namespace, ())
+            parts.append(("services", owned or _service_problem(selector.services, workload, services)))
+        excluding = () if self._excluding is None else self._excluding.excluding(workload)
+        own = [field for one, field in excluding if (type(one), one.name) == (type(policy), policy.name)]
+        return SelectorMatch(policy, (*parts, *((field, f"excludes {ref.name}") for field in own)))
 
 
 def _placement(policy: FederatedReplicaSet, workload: Workload) -> SelectorMatch:
@@ -145,18 +154,16 @@ def _workload_problem(selector: WorkloadSelector, workload: Workload) -> str:
     return _problem(selector.objects, ref.name, workload.labels)
 
 
-def _service_problem(selector: ObjectSelector, workload: Workload, cluster: ObservedCluster) -> str:
-    """Return why no Service in front of `workload` is selected, by the labels of its pods' template; "" if one is."""
-    services = [service for service in cluster.services if _is_in_front(service, workload)]
-    if not services:
+def _service_problem(selector: ObjectSelector, workload: Workload, services: Iterable[Service]) -> str:
+    """Return why none of `services`, those of its namespace, that is in front of `workload` by the labels of its pods'
+    template is selected; "" if one is.
+    """
+    labels = workload.template_labels.items()
+    front = [service for service in services if service.selector and service.selector.items() <= labels]
+    if not front:
         return "no Service selects its pods"
-    problems = {front.ref.name: _problem(selector, front.ref.name, front.labels) for front in services}
+    problems = {service.ref.name: _problem(selector, service.ref.name, service.labels) for service in front}
     return "; ".join(f"Service/{name}: {why}" for name, why in problems.items()) if all(problems.values()) else ""
-
-
-def _is_in_front(service: Service, workload: Workload) -> bool:
-    same = service.ref.namespace == workload.ref.namespace
-    return same and bool(service.selector) and service.selector.items() <= workload.template_labels.items()
 
 
 # The explanation of an object.

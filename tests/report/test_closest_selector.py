@@ -7,7 +7,7 @@ import pytest
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import OwnerReference
 from reconciler.policy.types import ClusterPreference, ObjectSelector, Selector, TargetRef, WorkloadSelector
-from reconciler.report.explanation import closest_selector
+from reconciler.report.explanation import ClosestSelectors
 from tests.builders import (
     a_cluster,
     a_downscale_policy,
@@ -36,7 +36,7 @@ def closest(policies, workload=None, services=()):
     """The kind of policy, its name, how many parts select, and the problem of each that does not."""
     space = a_namespace(labels={"env": "dev"})
     cluster = a_cluster(namespaces=(a_namespace("other"), space), services=tuple(services))
-    found = closest_selector(workload or a_workload(), a_policy_set(a_fleet("east"), **policies), cluster)
+    found = ClosestSelectors(a_policy_set(a_fleet("east"), **policies), cluster).closest_to(workload or a_workload())
     assert found is not None
     problems = {field: problem for field, problem in found.parts if problem}
     assert found.selected == len(found.parts) - len(problems)
@@ -189,11 +189,11 @@ def test_the_fewest_parts_that_fail_then_the_most_that_select_then_the_kind_and_
 
 
 def test_without_policies_none_comes_close():
-    assert closest_selector(a_workload(), a_policy_set(a_fleet()), a_cluster()) is None
+    assert ClosestSelectors(a_policy_set(a_fleet()), a_cluster()).closest_to(a_workload()) is None
     unknown = a_workload(cluster="gone")
     assert unknown.ref == a_ref(cluster="gone")
     policies = a_policy_set(a_fleet("east"), **idling(workloads=WorkloadSelector()))
-    found = closest_selector(unknown, policies, a_cluster("gone"))
+    found = ClosestSelectors(policies, a_cluster("gone")).closest_to(unknown)
     assert found is not None
     assert found.selected == 3
 
