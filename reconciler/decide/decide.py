@@ -54,7 +54,8 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         decided = placed | {ref: decision.cause.policy for ref, decision in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)
         joined = recovery.joined(idling.without(not_now), placement, downscale)
-        found = _with_forecasts(joined, policies, state, run).joined(due, freeze_notices(policies.fleet))
+        forecast = without_deferred(with_victims(joined, policies, state, run))
+        found = forecast.joined(due, freeze_notices(policies.fleet))
         desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
         if held_idles(desired) <= not_now or not (policies.federated or policies.downscale):
             return desired
@@ -72,18 +73,6 @@ def urgent(desired: DesiredState, due: DesiredState) -> DesiredState:
     return DesiredState(decisions=tuple(kept))
 
 
-def _with_forecasts(desired: DesiredState, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-    decisions, questions, notices = with_victims(desired.decisions, policies, state, run)
-    return without_deferred(
-        replace(
-            desired,
-            decisions=decisions,
-            questions=tuple(sorted({*desired.questions, *questions})),
-            notices=desired.notices + notices,
-        )
-    )
-
-
 def with_picked_pods(
     desired: DesiredState,
     policies: PolicySet,
@@ -94,6 +83,6 @@ def with_picked_pods(
     """Return `desired` with the victims that pickers name; apply asks them again right before it writes."""
     chosen = {ref: answer for ref, answer in answers.items() if isinstance(answer, PickerAnswer)}
     failed = (answer for answer in answers.values() if isinstance(answer, Notice))
-    decisions, _, _ = with_victims(desired.decisions, policies, state, run, chosen)
-    left = without_deferred(replace(desired, decisions=decisions, notices=(*desired.notices, *failed)))
+    known = with_victims(desired, policies, state, run, chosen)
+    left = without_deferred(replace(known, notices=(*known.notices, *failed)))
     return within_limits(left, policies, state, run, desired)  # what is deferred counts no more

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import NO_VICTIMS, Cause, Decision, Phase, Verb, VictimForecast
+from reconciler.decide.decisions import NO_VICTIMS, Cause, Decision, DesiredState, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.deletion_order import PodRule, rank_victims
 from reconciler.decide.downscale.victim_choice import nanoseconds_at, pod_group, relatives_in, siblings_in
 from reconciler.decide.downscale.victim_forecast import BALANCE, domains_of, with_victims
@@ -51,8 +51,9 @@ def pod_ranking_of(
     target = max(0, len(active) - 1) if to is None else to
     ordered = _by_ordinals(workload, active, target)
     before = len(active) if ordered is None else target + sum(pod.goes is True for pod in ordered)
-    decisions, _, _ = with_victims([_decrease(workload, before, target)], policies, state, run)
-    forecast = decisions[0].victims or replace(NO_VICTIMS, strategy="none", note="no pods are deleted")
+    decrease = DesiredState(decisions=(_decrease(workload, before, target),))
+    forecast = with_victims(decrease, policies, state, run).decisions[0].victims
+    forecast = forecast or replace(NO_VICTIMS, strategy="none", note="no pods are deleted")
     siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
     siblings = pod_group(workload.ref.kind, pods, siblings).siblings
     ranked = _ranked(pods, siblings, forecast, target, run) if ordered is None else ordered

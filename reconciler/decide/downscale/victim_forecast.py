@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.decisions import NO_VICTIMS, Decision, Notice, VictimForecast
+from reconciler.decide.decisions import NO_VICTIMS, Decision, DesiredState, Notice, VictimForecast
 from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.downscale.victim_choice import (
@@ -18,7 +18,6 @@ from reconciler.decide.downscale.victim_choice import (
     ChosenVictims,
     PodGroup,
     VictimSelection,
-    VictimStrategies,
     VictimStrategy,
     balanced,
     first_of,
@@ -54,51 +53,53 @@ _AT_ONCE = 500  # more are deleted in several steps, and ranked anew in each: re
 
 
 def with_victims(
-    decisions: Sequence[Decision],
+    desired: DesiredState,
     policies: PolicySet,
     state: ObservedState,
     run: Run,
     answers: Mapping[ObjectRef, PickerAnswer] = NOTHING,
-) -> tuple[tuple[Decision, ...], tuple[PodsQuestion, ...], tuple[Notice, ...]]:
-    """Return `decisions` with the victims of every decrease, the pods that must be read for that, and what to report.
+) -> DesiredState:
+    """Return `desired` with the victims of every decrease, the questions which pods there are for that, and notices.
 
     `answers` are what pickers said to `picker_requests`, by workload; without one the victims are chosen at apply.
     """
+    strategies = cache(lambda cluster: victim_strategies(policies, state, cluster))
+    costs = cache(lambda cluster: former_costs(state.clusters[cluster], policies.fleet.namespace))
+    relatives = cache(lambda cluster: relatives_in(state.clusters[cluster].workloads))
 
-    @cache
-    def strategies(cluster: str) -> VictimStrategies:
-        return victim_strategies(policies, state, cluster)
+    def planned(decision: Decision) -> _PlannedScaleDown | None:
+        ref, name = decision.ref, decision.ref.cluster
+        if decision.removed == 0 or workload_kind(ref.kind).pods == "None" or name not in state.clusters:
+            return None
+        beside = relatives(name).get(ref) if ref.kind == "ReplicaSet" else None
+        strategy, observed = strategies(name).strategy_of(ref), state.clusters[name]
+        return _PlannedScaleDown(decision, strategy, observed, costs(name), run, answers.get(ref), beside)
 
-    @cache
-    def costs(cluster: str) -> dict[str, str | None]:
-        return former_costs(state.clusters[cluster], policies.fleet.namespace)
+    scale_downs = [planned(decision) for decision in desired.decisions]
+    forecasts = [None if one is None else _forecast(one) for one in scale_downs]
+    questions = {forecast for forecast in forecasts if isinstance(forecast, PodsQuestion)}
+    decisions = [
+        decision if one is None or forecast is None else _with_forecast(one, forecast)
+        for decision, one, forecast in zip(desired.decisions, scale_downs, forecasts, strict=True)
+    ]
+    notices = [
+        Notice("victimOrder", str(one.ref), one.strategy.note, one.decision.cause.policy)
+        for one in scale_downs
+        if one is not None and one.strategy.note
+    ]
+    return replace(
+        desired,
+        decisions=tuple(decisions),
+        questions=tuple(sorted({*desired.questions, *questions})),
+        notices=(*desired.notices, *(notice for notice in dict.fromkeys(notices) if notice not in desired.notices)),
+    )
 
-    @cache
-    def relatives(cluster: str) -> dict[ObjectRef, tuple[ObjectRef, ...]]:
-        return relatives_in(state.clusters[cluster].workloads)
 
-    done: list[Decision] = []
-    questions: list[PodsQuestion] = []
-    notices: list[Notice] = []
-    for decision in decisions:
-        observed = state.clusters.get(decision.ref.cluster)
-        if decision.removed == 0 or workload_kind(decision.ref.kind).pods == "None" or observed is None:
-            done.append(decision)
-            continue
-        strategy = strategies(decision.ref.cluster).strategy_of(decision.ref)
-        if strategy.note:
-            notices.append(Notice("victimOrder", str(decision.ref), strategy.note, decision.cause.policy))
-        said = answers.get(decision.ref)
-        beside = relatives(decision.ref.cluster).get(decision.ref) if decision.ref.kind == "ReplicaSet" else None
-        scale_down = _PlannedScaleDown(decision, strategy, observed, costs(decision.ref.cluster), run, said, beside)
-        forecast = _forecast(scale_down)
-        if isinstance(forecast, PodsQuestion):
-            questions.append(forecast)
-        chooses = strategy.chooses and workload_kind(decision.ref.kind).takes_deletion_cost
-        settings = strategy.settings if chooses and decision.replicas_after != 0 else None
-        victims = None if isinstance(forecast, PodsQuestion) else forecast
-        done.append(replace(decision, victims=victims, downscale=settings))
-    return tuple(done), tuple(sorted(set(questions))), tuple(dict.fromkeys(notices))
+def _with_forecast(scale_down: _PlannedScaleDown, forecast: VictimForecast | PodsQuestion) -> Decision:
+    strategy, decision = scale_down.strategy, scale_down.decision
+    chooses = strategy.chooses and workload_kind(scale_down.ref.kind).takes_deletion_cost
+    settings = strategy.settings if chooses and decision.replicas_after != 0 else None
+    return replace(decision, victims=None if isinstance(forecast, PodsQuestion) else forecast, downscale=settings)
 
 
 class _PlannedScaleDown(Struct, frozen=True):

@@ -12,6 +12,7 @@ from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import (
     Cause,
     Decision,
+    DesiredState,
     DownscaleSettings,
     Notice,
     Phase,
@@ -83,8 +84,8 @@ def forecast(
     defaults = {"workloads": (workload,), "pods": {} if pods is None else {workload.ref: pods}}
     state = a_state(a_cluster(**(defaults | cluster)))
     policy_set = a_policy_set(a_fleet(), downscale=policies, federated=federated)
-    decisions, questions, notices = with_victims([shrinking(workload, to)], policy_set, state, a_run())
-    return decisions[0], questions, notices
+    found = with_victims(DesiredState(decisions=(shrinking(workload, to),)), policy_set, state, a_run())
+    return found.decisions[0], found.questions, found.notices
 
 
 def victims_of(*policies: DownscalePolicy, **options: Any) -> VictimForecast:
@@ -139,7 +140,8 @@ def test_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
     pods = tuple(pod(f"p{number:04}", 1 if number < 501 else 40) for number in range(1_002))
     for there, count in ((pods, 501), (pods[1:], 500)):
         state = a_state(a_cluster(workloads=(web,), pods={web.ref: there}))
-        [decision], _, _ = with_victims([shrinking(web, 501)], a_policy_set(a_fleet()), state, a_run())
+        decrease = DesiredState(decisions=(shrinking(web, 501),))
+        [decision] = with_victims(decrease, a_policy_set(a_fleet()), state, a_run()).decisions
         assert decision.victims is not None
         assert (decision.victims.count, decision.victims.certain) == (count, count <= 500)
 
@@ -345,10 +347,12 @@ def test_a_picker_that_is_asked_for_the_plan(
     web = a_workload(replicas=4)
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: (*PODS, pod("x", ready=False))}))
     policies = a_policy_set(a_fleet(), downscale=(by("Logarithmic", pod_picker=PICKER),))
-    asked, _, _ = with_victims([shrinking(web, 2), shrinking(web, 0)], policies, state, a_run())
+    decreases = DesiredState(decisions=(shrinking(web, 2), shrinking(web, 0)))
+    asked = with_victims(decreases, policies, state, a_run()).decisions
     requests = picker_requests(asked, policies, state, a_run())
     assert requests == {web.ref: PickerRequest(PICKER, "shop", 2, ("a", "b", "c", "d"))}
-    [decision], _, _ = with_victims(asked[:1], policies, state, a_run(), {web.ref: answer})
+    answered = with_victims(DesiredState(decisions=asked[:1]), policies, state, a_run(), {web.ref: answer})
+    [decision] = answered.decisions
     assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.rules, decision.victims.note) == (pods, rules, note)
     assert not decision.victims.chosen_at_apply

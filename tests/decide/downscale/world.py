@@ -85,12 +85,12 @@ class World:
         state = observe(self.policies, sources)
         desired = decide_recovery(self.policies.fleet, state, run)
         desired = desired.joined(decide_downscale(self.policies, state, run, NOTHING, NOTHING))
-        _, questions, _ = with_victims(desired.decisions, self.policies, state, run)
+        questions = with_victims(desired, self.policies, state, run).questions
         if questions:
             state = answer(state, questions, sources)
-        decisions, left, _ = with_victims(desired.decisions, self.policies, state, run)
-        assert not left
-        return decisions
+        forecast = with_victims(desired, self.policies, state, run)
+        assert not forecast.questions
+        return forecast.decisions
 
     def access(self, cluster: Any = None) -> Access:
         cluster = cluster or self.cluster
