@@ -40,7 +40,7 @@ Source: kubevirt pkg/virt-api/rest/lifecycle.go, StartVMRequestHandler; openshif
 pkg/unidling/controller/unidling_controller.go.
 """
 
-_AUTOSCALER = "kube-controller-manager"
+AUTOSCALER = "kube-controller-manager"
 """It leaves what is idle as it is, and overwrites who scaled it up.
 
 Source: kubernetes pkg/controller/podautoscaler/horizontal.go, reconcileAutoscaler.
@@ -108,7 +108,7 @@ def undo_of(subject: Subject, record: Record, now: datetime) -> Undo:
     writer = subject.scale.runs.replicas_writer if subject.scale.is_scaled_meanwhile else workload.replicas_writer
     if subject.autoscaler is not None and is_restored_by_others(subject, record):
         writer, autoscaler = subject.autoscaler.hpa.bounds_writer, subject.autoscaler.hpa.ref.name
-    by = writer.manager if writer is not None and writer.manager not in (FIELD_MANAGER, _AUTOSCALER) else ""
+    by = writer.manager if writer is not None and writer.manager not in (FIELD_MANAGER, AUTOSCALER) else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
     return Undo(by or "unknown", at, _undone_by(by, workload.annotations) + 1, autoscaler)
 

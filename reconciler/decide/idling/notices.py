@@ -10,7 +10,16 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.decisions import Notice, NoticeKind, Overridden, Undecided
 from reconciler.decide.idling.conditions import IdlingCondition, kind_selector, unnamed_kind
-from reconciler.decide.idling.contested import advice, contest_of, insisted, is_contested, remedy, tools_of, undo_of
+from reconciler.decide.idling.contested import (
+    AUTOSCALER,
+    advice,
+    contest_of,
+    insisted,
+    is_contested,
+    remedy,
+    tools_of,
+    undo_of,
+)
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.service_records import ServiceRecord
@@ -200,10 +209,13 @@ def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
         yield _about(choice.ref, "lostVolumes", words, owner_policy(choice))
 
 
+_EXPECTED = ("", FIELD_MANAGER, AUTOSCALER)
+
+
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
     """A change of field manager alone is a notice and nothing else."""
     writer = choice.subject.scale.written.replicas_writer
-    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in ("", FIELD_MANAGER):
+    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in _EXPECTED:
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
         yield _about(choice.ref, "fieldManager", f" is idle, and {why}", owner_policy(choice), (why,))
 

@@ -69,6 +69,8 @@ class TestByHand:
         assert notices_of(outcome, "fieldManager") == [
             "east/shop/Deployment/web is idle, and argocd-controller wrote its replicas last at 2026-11-20T22:00:00Z"
         ]
+        world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter("kube-controller-manager"))
+        assert notices_of(run_in(world), "fieldManager") == []  # an autoscaler that is held at the idled count
 
 
 def fight(world: World, *, by: str = "argocd-controller", after: timedelta = MINUTE, timed: bool = True) -> None:
