@@ -127,13 +127,13 @@ def _driven(policy: FederatedReplicaSet) -> tuple[str, str, str]:
 
 def _check_against(fleet: PolicyDocument, names: frozenset[str], document: PolicyDocument) -> None:
     """Check that a policy names clusters, kinds and a pod picker that the Fleet has; `names` are its clusters."""
-    if fleet.is_judged(("spec", "clusters")):
+    if fleet.is_readable(("spec", "clusters")):
         for path in _cluster_paths(document):
             _check_cluster(document, path, names)
-    if fleet.is_judged(("spec", "switches")):
+    if fleet.is_readable(("spec", "switches")):
         _check_switched(document, {kind.kind.lower() for kind in fleet.policy.switch_kinds} - {"service"})
     picker = POLICY_KINDS[document.kind].pod_picker
-    if picker is not None and fleet.is_judged(("spec", "podPickers", "allowedHosts")):
+    if picker is not None and fleet.is_readable(("spec", "podPickers", "allowedHosts")):
         check_host(document, picker, document.policy.pod_picker, fleet.policy.pod_pickers.allowed_hosts)
 
 

@@ -98,7 +98,7 @@ def _owners_by(document: PolicyDocument, root: str) -> FileOwners:
     if fleet.tenants and below(file, root) != FLEET_FILE:
         words = f"is in {file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
         document.add(("spec", "tenants"), words)
-    if not document.is_judged(("spec", "tenants")):
+    if not document.is_readable(("spec", "tenants")):
         return FileOwners(known=False)
     if (owner := owners.of(file)) is not None:
         words = f'is "Fleet" in a file of tenant {owner.name}, expected it under no path of a tenant'
@@ -158,7 +158,7 @@ def _protects_unread(document: PolicyDocument, problems: Sequence[Problem]) -> b
     if not document.source.whole or any(problem.message == UNKNOWN for problem in problems):
         return True
     found = document.get(path)
-    return not document.is_judged(path) and (found is None or None in found)
+    return not document.is_readable(path) and (found is None or None in found)
 
 
 def _usable_clusters(document: PolicyDocument, problems: Sequence[Problem]) -> Iterator[FleetCluster]:

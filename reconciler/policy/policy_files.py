@@ -107,7 +107,7 @@ def _owners_in(folder: str) -> FileOwners:
     """Return whose the files in `folder` are by its Fleet alone; everything is the platform's where it does not say."""
     source = fleet_document(folder)
     document = None if source is None else policy_document(source, "Fleet")
-    if document is None or not document.is_judged(("spec", "tenants")):
+    if document is None or not document.is_readable(("spec", "tenants")):
         return FileOwners()
     return FileOwners(document.policy.tenants, document.policy.platform_paths, folder)
 

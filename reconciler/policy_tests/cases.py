@@ -234,7 +234,7 @@ class _CaseReader:
 
     def _one_of(self, path: Path, fields: Any, names: tuple[str, ...]) -> None:
         found = [name for name in names if given(getattr(fields, name)) is not None]
-        gone = any(not self.document.is_judged((*path, name)) for name in names)
+        gone = any(not self.document.is_readable((*path, name)) for name in names)
         if len(found) != 1 and not gone:
             words = f"has {' and '.join(found)}" if found else f"has none of {', '.join(names)}"
             self.document.add(path, f"{words}, expected exactly one of them")

@@ -197,9 +197,12 @@ class _Reader:
             return error.context_mark, 'is * without quotes, which begins an alias, expected "*"'
         if error.context == "while scanning a quoted scalar" and problem.startswith("found unexpected"):
             return error.context_mark, "is no YAML: a quote begins here and does not end, expected one more"
-        if mark is not None and "cannot start any token" in problem:
-            at = start + mark.index
-            problem = "found a tab, expected spaces" if self._text[at : at + 1] == "\t" else problem
+        end = start if mark is None else start + mark.index
+        if "cannot start any token" in problem and self._text[end : end + 1] == "\t":
+            problem = "found a tab, expected spaces"
+        if (blank := re.search(r"(?m)^ *\u00a0", self._text[start:end])) is not None:
+            line = self._line + self._text.count("\n", start, start + blank.start()) + 1
+            problem += f"; line {line} begins with a no-break space, expected spaces"
         return mark, f"is no YAML: {problem}"
 
     def _read_all(self) -> None:

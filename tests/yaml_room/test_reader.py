@@ -174,6 +174,14 @@ def test_anchors_aliases_and_merge_keys(text, value):
             "a: 1\n\tb: 2", ["p.yaml:2:1: is no YAML: found a tab character that violates indentation"], id="a tab"
         ),
         pytest.param(
+            "a:\n  b: 1\n\u00a0\u00a0c: 2\n  d: 3",
+            [
+                "p.yaml:4:4: is no YAML: mapping values are not allowed in this context; "
+                "line 3 begins with a no-break space, expected spaces",
+            ],
+            id="a no-break space",
+        ),
+        pytest.param(
             "a: b: c", ["p.yaml:1:5: is no YAML: mapping values are not allowed in this context"], id="two colons"
         ),
         pytest.param(

@@ -314,7 +314,7 @@ def _stated_as(document: PolicyDocument, path: Path, fields: HoursFields) -> Lit
     stated = [field for field in STATED if given(getattr(fields, field)) is not None]
     if len(stated) == len(STATED):
         document.add((*path, "uptime"), "stands beside downtime, expected one of the two", key=True)
-    if not stated and all(document.is_judged((*path, field)) for field in STATED):
+    if not stated and all(document.is_readable((*path, field)) for field in STATED):
         document.add((*path, "downtime"), "is missing, expected downtime or uptime")
     return "uptime" if stated == ["uptime"] else "downtime"
 

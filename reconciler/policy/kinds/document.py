@@ -90,13 +90,15 @@ class PolicyDocument:
         elif isinstance(parent, list) and isinstance(path[-1], int):
             parent[path[-1]] = None
 
-    def is_judged(self, path: Path) -> bool:
-        """Return whether nothing at `path`, above or below it was taken out, or is missing and has to be there."""
+    def is_readable(self, path: Path) -> bool:
+        """Return whether what is at `path` could be read: nothing there, above or below it was taken out, or is missing
+        and has to be there.
+        """
         return not any(all(map(eq, path, gone)) for gone in self.taken_out)
 
     def add(self, path: Path, message: str, *, key: bool = False) -> None:
         """Add a problem, unless one at the same value, around it or inside it has been added already."""
-        if self.is_judged(path):
+        if self.is_readable(path):
             self.problems.append(self.source.problem(path, message, key=key))
 
     def warn(self, path: Path, message: str) -> None:

@@ -286,7 +286,7 @@ def policy_of(
     if policy.target is not None:
         _check_target(document, ("spec", "targetRef"), policy.target)
     _check_form(document, policy, spec)
-    if document.is_judged(("spec", "replicas")):
+    if document.is_readable(("spec", "replicas")):
         _warn_of_bounds(document, policy)
     return policy
 
@@ -311,11 +311,11 @@ def check_preferences(document: PolicyDocument, path: Path, preferences: Prefere
         if most is not None and most < least:
             words = f'is "{most}", expected at least minReplicas, which is "{least}"'
             document.add((*path, name, "maxReplicas"), words)
-    if not any(one.weight or one.min_replicas for one in stated.values()) and document.is_judged(path):
+    if not any(one.weight or one.min_replicas for one in stated.values()) and document.is_readable(path):
         document.warn(path, "gives no cluster a weight or a minimum, so no replica will run anywhere")
     if "*" in stated and stated["*"].weight:
         for name in document.get(path) or ():
-            if document.get((*path, name, "weight")) is None and document.is_judged((*path, name)):
+            if document.get((*path, name, "weight")) is None and document.is_readable((*path, name)):
                 document.warn((*path, name), "has no weight beside a * that has one, so it holds its minimum only")
 
 

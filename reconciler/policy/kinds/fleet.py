@@ -245,7 +245,7 @@ def fleet_of(document: PolicyDocument, fields: FleetDocument) -> Fleet:
 
 def _check_names(document: PolicyDocument, fleet: Fleet) -> None:
     names = [cluster.name for cluster in fleet.clusters]
-    if fleet.home not in names and document.is_judged(("spec", "clusters")):
+    if fleet.home not in names and document.is_readable(("spec", "clusters")):
         document.add(
             ("spec", "home"),
             f"is {shown(fleet.home)}, expected the name of one of the clusters{nearest(fleet.home, names)}",

@@ -125,7 +125,7 @@ def check_tenants(
     for position, tenant in enumerate(tenants):
         here: Path = ("spec", "tenants", position)
         own = tuple(_own_names(tenant))
-        if document.is_judged(here):
+        if document.is_readable(here):
             for number, name in enumerate(tenant.namespaces):
                 if name in protected:
                     document.warn((*here, "namespaces", number), f"is {shown(name)}, a protected namespace")
@@ -227,6 +227,6 @@ def notifications_of(
         if url is not None and one.token_file is not None and not (one.allow_insecure_auth or url.startswith("https:")):
             words = 'begins with "http://" beside tokenFile, expected "https://"'
             document.add((*here, "url"), f"{words}; or say allowInsecureAuth: true")
-        if document.is_judged(here):
+        if document.is_readable(here):
             found.append(from_fields(Notification, one, place=document.place_of(here)))
     return tuple(found)
