@@ -1,4 +1,7 @@
-"""What the policies, and the objects, must say of the changes of a saved plan."""
+"""What the policies, and the objects, must say of the changes of a saved plan; nobody can approve of anything else.
+
+Each check yields the actions that are refused, and why.
+"""
 
 from __future__ import annotations
 
@@ -53,33 +56,37 @@ _RECORDS = (
 )
 
 
-def check_templates(plan: Plan, policies: PolicySet, where: str) -> None:
-    """Check that local ReplicaSets that `plan` makes or changes get what `policies` say, but for replicas and metadata.
+Refused = Iterator[tuple[Action, str]]
+
+
+def refuse(refused: Iterable[tuple[Action, str]], where: str) -> None:
+    """Let the plan go on in which nothing is `refused`; `where` names it.
 
     Raises:
-        PlanFileError: something does not; nobody can approve of that.
+        PlanFileError: something is.
     """
+    for action, why in refused:
+        raise PlanFileError(f"{where}: action {action.id} ({short(str(action.ref))}): {why}; plan again")
+
+
+def not_as_stated(plan: Plan, policies: PolicySet) -> Refused:
+    """Yield what gives local ReplicaSets anything else than `policies` say, but for replicas and our annotations."""
     forms = {
         (federated.namespace, federated.name): form_of(federated, policies.fleet) for federated in policies.federated
     }
     for action in plan.actions:
         ref = action.ref
         if ref.kind == "ReplicaSet" and not _is_as_stated(action.decision, forms.get((ref.namespace, ref.name))):
-            raise PlanFileError(
-                f"{where}: action {action.id} ({short(str(ref))}): its template, labels, annotations or "
-                "minReadySeconds are not those of the FederatedReplicaSet of its name in the policies; plan again"
-            )
+            parts = "template, labels, annotations or minReadySeconds"
+            yield action, f"its {parts} are not those of the FederatedReplicaSet of its name in the policies"
 
 
-def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mapping[ObjectRef, int], where: str) -> None:
-    """Check that none of `actions`, which a fresh plan does not have, asks for more replicas than its object, or its
-    FederatedReplicaSet, says, or records more for a later run: also in the list of a Service, where the objects of its
-    namespace that are changed together with it count, and as a bound of an autoscaler.
+def more_replicas(actions: Sequence[Action], policies: PolicySet, there: Mapping[ObjectRef, int]) -> Refused:
+    """Yield what asks for more replicas than its object, or its FederatedReplicaSet, says, or records more for a later
+    run: also in the list of a Service, where the objects of its namespace that are changed together with it count, and
+    as a bound of an autoscaler.
 
     `there` is what the objects say now (`replicas_of`): what a plan says of them may be forged as well as the rest.
-
-    Raises:
-        PlanFileError: one does; nobody can approve of that.
     """
     clusters = [cluster.name for cluster in policies.fleet.clusters]
     totals = {local_ref(federated, name): federated.replicas for federated in policies.federated for name in clusters}
@@ -99,35 +106,26 @@ def check_replicas(actions: Sequence[Action], policies: PolicySet, there: Mappin
         allowed = together[decision.group, ref.cluster, ref.namespace] if lists else most[action.id]
         asked = max(decision.replicas_after or 0, *_asked(decision), 0)
         if asked > allowed:
-            raise PlanFileError(
-                f"{where}: action {action.id} ({short(str(ref))}): asks for {asked} replicas, "
-                f"expected at most {allowed}, which its record or its FederatedReplicaSet says; plan again"
-            )
+            expected = f"expected at most {allowed}, which its record or its FederatedReplicaSet says"
+            yield action, f"asks for {asked} replicas, {expected}"
 
 
-def check_deletions_and_pickers(actions: Iterable[Action], policies: PolicySet, where: str) -> None:
-    """Check that none of `actions`, which a fresh plan does not have, deletes a workload, or asks another pod picker
-    than the policies state: it is sent a Secret of the namespace.
-
-    Raises:
-        PlanFileError: one does; nobody can approve of that.
+def deletions_and_pickers(actions: Iterable[Action], policies: PolicySet) -> Refused:
+    """Yield what deletes a workload, or asks another pod picker than the policies state: it is sent a Secret of the
+    namespace.
     """
     stated = {*(policy.pod_picker for policy in policies.downscale), *(one.pod_picker for one in policies.federated)}
     for action in actions:
-        settings, named = action.decision.downscale, f"{where}: action {action.id} ({short(str(action.ref))})"
+        settings = action.decision.downscale
         if action.decision.verb is Verb.DELETE and action.ref.kind == "ReplicaSet":
-            raise PlanFileError(f"{named}: deletes a ReplicaSet, expected what a fresh plan deletes; plan again")
+            yield action, "deletes a ReplicaSet, expected what a fresh plan deletes"
         if settings is not None and settings.picker is not None and settings.picker not in stated:
-            asks = f"asks {short(str(settings.picker))}"
-            raise PlanFileError(f"{named}: {asks}, expected one as a policy states it; plan again")
+            yield action, f"asks {short(str(settings.picker))}, expected one as a policy states it"
 
 
-def check_keeps_awake(actions: Iterable[Action], compared: Compared, now: datetime, where: str) -> None:
-    """Check that none of `actions` sets what would keep its object from being idled, but as a fresh plan does: that is
-    for people to say, on the object. `now` is when the plan was made.
-
-    Raises:
-        PlanFileError: one does; nobody can approve of that.
+def kept_awake(actions: Iterable[Action], compared: Compared, now: datetime) -> Refused:
+    """Yield what would keep its object from being idled, but as a fresh plan does: that is for people to say, on the
+    object. `now` is when the plan was made.
     """
     for action in actions:
         for difference in compared.fields.get(action.id, ()):
@@ -137,8 +135,7 @@ def check_keeps_awake(actions: Iterable[Action], compared: Compared, now: dateti
             is_kept = field.endswith(_KEEP_AWAKE)
             at = read_time(difference.saved) if field.endswith(_SINCE) else None
             if is_kept or (at is not None and at > now):
-                named = f"action {action.id} ({short(str(action.ref))})"
-                raise PlanFileError(f"{where}: {named}: {difference}; it would not be idled; plan again")
+                yield action, f"{difference}; it would not be idled"
 
 
 def replicas_of(found: Workload | HorizontalPodAutoscaler | Service | Endpoints) -> int:

@@ -23,10 +23,11 @@ from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age
 from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
 from reconciler.saved_plan.checks import (
-    check_deletions_and_pickers,
-    check_keeps_awake,
-    check_replicas,
-    check_templates,
+    deletions_and_pickers,
+    kept_awake,
+    more_replicas,
+    not_as_stated,
+    refuse,
     replicas_of,
 )
 from reconciler.saved_plan.differences import Compared, compared
@@ -126,7 +127,7 @@ class SavedPlan(Struct, frozen=True):
         Raises:
             PlanFileError: they do not.
         """
-        check_templates(self.plan, self.policies or PolicySet(self.fleet), self.file)
+        refuse(not_as_stated(self.plan, self.policies or PolicySet(self.fleet)), self.file)
 
     def unread_of(self, approved: Collection[int], seen: Compared) -> dict[int, str]:
         """Check the `approved` actions, which a fresh plan does not have (`seen`), against what is there now; return
@@ -151,9 +152,9 @@ class SavedPlan(Struct, frozen=True):
         left_out = self._of_groups(unread)
         checked = [action for action in self.plan.actions if action.id in approved and action.id not in left_out]
         policies = self.policies or PolicySet(self.fleet)
-        check_replicas(checked, policies, there, self.file)
-        check_deletions_and_pickers(checked, policies, self.file)
-        check_keeps_awake(checked, seen, self.plan.made_at, self.file)
+        refuse(more_replicas(checked, policies, there), self.file)
+        refuse(deletions_and_pickers(checked, policies), self.file)
+        refuse(kept_awake(checked, seen, self.plan.made_at), self.file)
         return left_out
 
     def _of_groups(self, why: Mapping[str, str]) -> dict[int, str]:

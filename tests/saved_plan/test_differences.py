@@ -14,7 +14,7 @@ from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan
 from reconciler.plan.order import numbered_actions
 from reconciler.saved_plan.allowed_changes import check_allowed
-from reconciler.saved_plan.checks import check_templates
+from reconciler.saved_plan.checks import not_as_stated, refuse
 from reconciler.saved_plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
 from tests.builders import a_fleet, a_forecast, a_policy_set, a_ref, said
 from tests.decide.placement.placements import a_federated, a_local
@@ -145,7 +145,7 @@ def refused(decision: Decision, *, name: str = "web", stated: bool = True) -> bo
     made = plan_of(decision)
     check_allowed(made, "plan.json")
     try:
-        check_templates(made, policies, "plan.json")
+        refuse(not_as_stated(made, policies), "plan.json")
     except PlanFileError as error:
         return f"plan.json: action 1 ({decision.ref}): {NOT_STATED}; plan again" == str(error) or pytest.fail(
             str(error)

@@ -94,17 +94,14 @@ def placement_inputs(
         for found in state.clusters[name].config_maps
         if found.ref.name.startswith(REPLACED)
     }
-    placements = tuple(placement(cluster) for cluster in policies.fleet.clusters)
-    names = frozenset(policy.name for policy in policies.idling)
-    ours = fleet_names(policies.fleet)
     return PlacementInputs(
         fleet=policies.fleet,
         run=run,
-        placements=placements,
+        placements=tuple(placement(cluster) for cluster in policies.fleet.clusters),
         home=home,
         settled=settled,
-        idling=names,
-        ours=ours,
+        idling=frozenset(policy.name for policy in policies.idling),
+        ours=fleet_names(policies.fleet),
         replaced=replaced,
     )
 

@@ -150,14 +150,17 @@ def _is_left_out(local: LocalWorkload, federated: FederatedReplicaSet, inputs: P
 def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:
     if selector_differs(workload, form):
         yield from _replaced(write, workload, form)
-        return
-    different = form.template_differences(workload)
-    if different:
-        why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=0)
-        template = FieldChange(("spec", "template"), workload.template, form.federated.template)
-        phase = Phase.WAKE if write.local.wakes else Phase.REPAIR
-        made = write.decision(Verb.OVERWRITE, phase, template, *metadata_changes(workload, form), why=(why,))
-        yield replace(made, event="Overwritten")
+    elif form.template_differences(workload):
+        yield _overwritten(write, workload, form, Phase.WAKE if write.local.wakes else Phase.REPAIR, running=0)
+
+
+def _overwritten(write: _LocalWrite, workload: Workload, form: Form, phase: Phase, running: int) -> Decision:
+    """Return the decision that gives `workload` the pod template of the policy; `running` pods keep the old one."""
+    different = ", ".join(form.template_differences(workload))
+    why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=different, replicas=running)
+    template = FieldChange(("spec", "template"), workload.template, form.federated.template)
+    made = write.decision(Verb.OVERWRITE, phase, template, *metadata_changes(workload, form), why=(why,))
+    return replace(made, event="Overwritten")
 
 
 def _of_one(write: _LocalWrite) -> Iterator[Decision]:
@@ -175,13 +178,8 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
         return
     metadata, adopts = metadata_changes(workload, form), write.adopts
     # No API server takes a template that the selector does not match: what runs nothing keeps both until it runs again.
-    different = () if another else form.template_differences(workload)
-    if different:
-        why = reason(ReasonCode.TEMPLATE_DIFFERS, fields=", ".join(different), replicas=write.local.current)
-        template = FieldChange(("spec", "template"), workload.template, form.federated.template)
-        yield replace(
-            write.decision(Verb.OVERWRITE, Phase.REPAIR, template, *metadata, why=(why,)), event="Overwritten"
-        )
+    if not another and form.template_differences(workload):
+        yield _overwritten(write, workload, form, Phase.REPAIR, running=write.local.current)
         # What follows finds our annotations there already, and no request adds a map that is there.
         workload, metadata = _marked(workload, form), ()
         write = replace(write, local=replace(write.local, workload=workload))
