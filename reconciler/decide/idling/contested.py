@@ -130,7 +130,11 @@ def is_contested(subject: Subject, undo: Undo) -> bool:
 
 def is_by_tool(undo: Undo) -> bool:
     """Return whether it is known that no person did it, nor traffic."""
-    return undo.by != "unknown" and not re.fullmatch(_NO_TOOL, undo.by)
+    return undo.by != "unknown" and _is_tool(undo.by)
+
+
+def _is_tool(manager: str) -> bool:
+    return not re.fullmatch(_NO_TOOL, manager)
 
 
 def insisted(subject: Subject) -> Undo | None:
@@ -223,7 +227,7 @@ def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:
     found: dict[str, list[Workload]] = {}
     for workload in workloads:
         by = "" if workload.replicas_writer is None else workload.replicas_writer.manager
-        if any(by.startswith(name) for name in _TOOLS):
+        if any(by.startswith(name) for name in _TOOLS) and _is_tool(by):
             found.setdefault(by, []).append(workload)
     return {by: tuple(sorted(found[by], key=lambda workload: workload.ref)) for by in sorted(found)}
 

@@ -134,7 +134,7 @@ class TestFirstPlan:
     def test_it_names_who_writes_the_scale_and_what_to_tell_them_for_each_kind(self):
         by = FieldWriter(GIT, NIGHT - timedelta(days=3))
         web, db = a_workload(replicas_writer=by), a_workload("db", kind="StatefulSet", replicas_writer=by)
-        person = a_workload("hand", replicas_writer=FieldWriter("kubectl", NIGHT - timedelta(days=3)))
+        person = a_workload("hand", replicas_writer=FieldWriter("argocd-server", NIGHT - timedelta(days=3)))
         policy = a_policy("nights", a_schedule(), selector=workloads_selector("Deployment", "StatefulSet"))
         outcome = run_in(a_world(web, db, person, now=NIGHT), policy, writes=0)
         assert notices_of(outcome, "otherWriter") == [
