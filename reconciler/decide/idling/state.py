@@ -141,13 +141,10 @@ def _newest(subject: Subject, record: Record) -> Record:
     """
     listed = _newest_listed([listing for listing in _live_listings(subject) if listing.is_behind])
     newest = record if listed is None else _bounded(listed, subject)
-    if newest.idled_at <= record.idled_at or newest.replicas <= record.idled_to:
+    says_another = newest.replicas > record.idled_to and newest.replicas != record.replicas
+    if newest.idled_at <= record.idled_at or not says_another:
         return record
-    return (
-        record
-        if newest.replicas == record.replicas
-        else replace(record, idled_at=newest.idled_at, replicas=newest.replicas)
-    )
+    return replace(record, idled_at=newest.idled_at, replicas=newest.replicas)
 
 
 def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> IdleState:
