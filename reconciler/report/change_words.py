@@ -29,7 +29,7 @@ _VERB_WORDS = {
 
 def name_of(ref: ObjectRef) -> str:
     """Return cluster, namespace, kind and name, as `reconciler explain` takes them."""
-    return one_line("/".join(part for part in str(ref).split("/") if part))
+    return one_line("/".join(filter(None, str(ref).split("/"))))
 
 
 def sign_of(decision: Decision) -> str:

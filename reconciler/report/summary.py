@@ -242,12 +242,12 @@ def _joined(*counts: tuple[int, str]) -> str:
 
 def _replicas(lines: Sequence[Line]) -> str:
     fewer, more = Counter[str](), Counter[str]()
-    for line in lines:
-        fewer[one_line(line.decision.ref.cluster)] += line.decision.removed
-        more[one_line(line.decision.ref.cluster)] += added(line.decision)
+    for decision in (line.decision for line in lines):
+        fewer[decision.ref.cluster] += decision.removed
+        more[decision.ref.cluster] += added(decision)
     pairs = ((+fewer, "fewer"), (+more, "more"))
     words = [f"{found.total()} {word} ({_clusters(found)})" for found, word in pairs if found]
-    return f"Replicas: {', '.join(words) or 'no change'}."
+    return one_line(f"Replicas: {', '.join(words) or 'no change'}.")
 
 
 def _clusters(found: Counter[str]) -> str:

@@ -202,12 +202,12 @@ def lines_of(
     `names` are the objects of the changes that others wait for.
     """
     columns = [(line.name, line.field, line.change, line.verb) for line in lines]
-    widths = [max(len(cells[n]) for cells in columns) for n in range(4)] if columns else []
+    widths = [max(map(len, cells)) for cells in zip(*columns, strict=True)]
     for line, cells in zip(lines, columns, strict=True):
-        name, field, change, verb = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        name, field, change, verb = map(str.ljust, cells, widths)
         code = _color(line)
         middle = (field, style.paint(code, change), verb) if line.verb else ()
-        text = "  ".join(part for part in (name, *middle, line.reason) if part)
+        text = "  ".join(filter(None, (name, *middle, line.reason)))
         yield f"  {style.paint(code, line.sign)} {text}".rstrip()
         yield from (f"      {text}" for text in _below(line, outcomes, style, names))
 
