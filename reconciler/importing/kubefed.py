@@ -19,6 +19,7 @@ from reconciler.importing.manifests import (
     mappings,
     replicas_of,
 )
+from reconciler.untrusted_text import MOST_REPLICAS
 
 _CORE, _TYPES, _SCHEDULING = "core.kubefed.io", "types.kubefed.io", "scheduling.kubefed.io"
 _TARGETS = {"FederatedDeployment": "Deployment", "FederatedReplicaSet": "ReplicaSet"}
@@ -129,6 +130,11 @@ class _KubeFedImport(PlacementImport):
     def _scheduled(self, manifest: Manifest, preference: Manifest, lost: list[Loss]) -> dict[str, dict[str, int]]:
         stated = preference.at("spec", "clusters") or {"*": {"weight": 1}}
         clusters = {name: _numbers(value) for name, value in stated.items()}
+        for name, numbers in clusters.items():
+            if numbers.get("minReplicas", 0) > numbers.get("maxReplicas", MOST_REPLICAS):
+                numbers["minReplicas"] = numbers["maxReplicas"]
+                words = "is above maxReplicas, which counts"
+                lost.append(self.gathering.lose(preference, f"spec.clusters.{name}.minReplicas", words))
         if not preference.at("spec", "intersectWithClusterSelector"):
             return clusters
         selector = manifest.at("spec", "placement", "clusterSelector")

@@ -204,6 +204,15 @@ def test_kubefed_preferences_are_the_same_here(tmp_path):
     }
 
 
+def test_kubefed_of_a_minimum_above_the_maximum_the_maximum_counts(tmp_path):
+    clusters = {"east": {"minReplicas": 5, "maxReplicas": 3, "weight": 1}, "west": {"weight": 1}}
+    specs, said = imported(tmp_path, "kubefed", yaml_of(federated(), preference(totalReplicas=9, clusters=clusters)))
+    assert specs["web"]["preferences"]["clusters"]["east"] == {"weight": 1, "minReplicas": 3, "maxReplicas": 3}
+    assert lost(said) == [
+        "ReplicaSchedulingPreference web: spec.clusters.east.minReplicas: is above maxReplicas, which counts"
+    ]
+
+
 def test_kubefed_without_preferences_has_the_replicas_of_the_template_in_each_cluster(tmp_path):
     change = {"clusterOverrides": [{"path": "/spec/replicas", "value": 5}], "clusterName": "west"}
     specs, said = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change])))
