@@ -19,7 +19,6 @@ from reconciler.importing.manifests import (
     mappings,
     replicas_of,
 )
-from reconciler.untrusted_text import MOST_REPLICAS
 
 _CORE, _TYPES, _SCHEDULING = "core.kubefed.io", "types.kubefed.io", "scheduling.kubefed.io"
 _TARGETS = {"FederatedDeployment": "Deployment", "FederatedReplicaSet": "ReplicaSet"}
@@ -131,7 +130,7 @@ class _KubeFedImport(PlacementImport):
         stated = preference.at("spec", "clusters") or {"*": {"weight": 1}}
         clusters = {name: _numbers(value) for name, value in stated.items()}
         for name, numbers in clusters.items():
-            if numbers.get("minReplicas", 0) > numbers.get("maxReplicas", MOST_REPLICAS):
+            if "maxReplicas" in numbers and numbers.get("minReplicas", 0) > numbers["maxReplicas"]:
                 numbers["minReplicas"] = numbers["maxReplicas"]
                 words = "is above maxReplicas, which counts"
                 lost.append(self.gathering.lose(preference, f"spec.clusters.{name}.minReplicas", words))
