@@ -120,12 +120,6 @@ def test_ties(first: Pod, second: Pod) -> None:
     assert (ranking.certain, ranking.rules) == (False, (PodRule.CACHE,))
 
 
-@pytest.mark.parametrize("pods", [[], [a_pod("a")]])
-def test_below_zero_nothing_goes(pods: list[Pod]) -> None:
-    ranking = rank_victims(pods, -1, now_ns=NOW_NS)
-    assert (ranking.victims, ranking.order, ranking.certain) == ((), tuple(pods), True)
-
-
 @pytest.mark.parametrize(
     ("base", "told"),
     [

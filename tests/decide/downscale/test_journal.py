@@ -18,10 +18,8 @@ from reconciler.decide.downscale.journal import (
     JournalPod,
     decide_recovery,
     entry_text,
-    former_changes,
     former_costs,
     read_entry,
-    victim_changes,
 )
 from reconciler.errors import AnnotationError
 from reconciler.model import DELETION_COST, JOURNAL, ConfigMap, ObjectRef, ObservedCluster, Pod, Run
@@ -106,15 +104,6 @@ def test_the_marks_go_and_the_entry_is_closed(cluster: ObservedCluster, why: str
     assert closing.cause.policy == "workers"
 
 
-def test_each_pod_is_one_patch_with_cost_and_label() -> None:
-    decision = recovered(observed(5)).decisions[1]
-    assert (decision.ref, decision.uid) == (ObjectRef("east", "shop", "Pod", "web-2"), "uid-web-2")
-    assert decision.changes == (
-        FieldChange(("metadata", "annotations", DELETION_COST), VICTIM_COST, "7"),
-        FieldChange(("metadata", "labels", VICTIM_LABEL), "before", None),
-    )
-
-
 def test_marks_stay_until_the_status_says_that_it_is_done() -> None:
     desired = recovered(observed(3, status=5))
     assert desired.decisions == ()
@@ -133,10 +122,6 @@ def test_marks_without_an_entry_go() -> None:
     assert costs_after(desired) == {"web-9": None}
     assert [len(decision.changes) for decision in desired.decisions] == [1, 2]
     assert desired.decisions[1].group == "downscale/east/shop/ReplicaSet/web-1"
-
-
-def test_an_entry_without_any_mark_left_is_closed() -> None:
-    assert len(closes(recovered(observed(5, victim_pods=())))) == 1
 
 
 def test_an_entry_that_cannot_be_read_is_set_aside() -> None:
@@ -206,35 +191,7 @@ def test_what_is_no_entry_is_said_so(text: str) -> None:
         read_entry(text, "east")
 
 
-@pytest.mark.parametrize(
-    ("pod", "former", "changes"),
-    [
-        pytest.param(marked("a"), None, {"cost": None, "label": None}, id="there was no cost"),
-        pytest.param(marked("a"), "5", {"cost": "5", "label": None}, id="there was one"),
-        pytest.param(marked("a", SPARED_COST), "5", {"cost": "5", "label": None}, id="a pod that was to stay"),
-        pytest.param(marked("a", "8"), "5", {"label": None}, id="somebody wrote over our cost: theirs stays"),
-        pytest.param(marked("a", None), "5", {"label": None}, id="somebody took our cost off"),
-        pytest.param(marked("a"), VICTIM_COST, {"label": None}, id="the cost before was the same"),
-        pytest.param(a_pod("a", deletion_cost=VICTIM_COST), None, {"cost": None}, id="somebody took our label off"),
-        pytest.param(a_pod("a"), None, {}, id="not marked"),
-        pytest.param(a_pod("a", deletion_cost="3"), "3", {}, id="not marked, with a cost"),
-    ],
-)
-def test_unmark(pod: Pod, former: str | None, changes: dict[str, str | None]) -> None:
-    found = {change.path[-1]: change.after for change in former_changes(pod, former)}
-    names = {"cost": DELETION_COST, "label": VICTIM_LABEL}
-    assert found == {names[key]: value for key, value in changes.items()}
-
-
 # Marks
-
-
-def test_mark_tests_what_was_there() -> None:
-    pod = a_pod("a", deletion_cost="4")
-    assert [(change.before, change.after) for change in victim_changes(pod, VICTIM_COST, "run")] == [
-        ("4", VICTIM_COST),
-        (None, "run"),
-    ]
 
 
 @pytest.mark.parametrize(

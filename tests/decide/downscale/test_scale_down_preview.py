@@ -15,7 +15,6 @@ from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_ru
 from tests.decide.downscale.world import PICKER, a_downscale_policy
 
 DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
-OTHER = OwnerReference("apps/v1", "Deployment", "api", "u-api")
 DAY = 86_400 * 10**9
 
 
@@ -30,27 +29,6 @@ def a_pod_on(name: str, node: str, days: int):
 
 PODS = (a_pod_on("young", "x", 1), a_pod_on("old", "y", 99))
 UNREADY = a_pod("x", ready=False)
-BESIDE = (a_pod_on("beside", "y", 9),)
-
-
-@pytest.mark.parametrize(
-    ("owner", "beside", "first", "rule"),
-    [
-        pytest.param(None, DEPLOYMENT, "young", "shorter time Ready", id="no controller, so nodes do not count"),
-        pytest.param(DEPLOYMENT, OTHER, "young", "shorter time Ready", id="the other is somebody else's"),
-        pytest.param(DEPLOYMENT, DEPLOYMENT, "old", "pods on the same node", id="both are of one Deployment"),
-    ],
-)
-def test_pods_of_the_same_controller_count_on_their_nodes(owner, beside, first, rule):
-    ranked, other = a_replica_set("web-2", owner), a_replica_set("web-1", beside)
-    asked = {ranked.ref: PODS, other.ref: BESIDE}
-    unread = a_state(a_cluster(workloads=(ranked, other)))
-    answered = {question.workload: asked[question.workload] for question in pods_to_rank(ranked, unread)}
-    state = a_state(a_cluster(workloads=(ranked, other), pods=answered))
-    ranking = pod_ranking_of(ranked, a_policy_set(a_fleet()), state, a_run(), None)
-    assert [(pod.name, pod.rule) for pod in ranking.pods if pod.goes] == [(first, rule)]
-    assert ranking.forecast.certain
-    assert (PodsQuestion(other.ref) in pods_to_rank(ranked, unread)) is (owner == beside)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import DesiredState, FieldChange, Phase, Verb
+from reconciler.decide.decisions import DesiredState, Phase
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.query_answers import value_in_answer
@@ -82,19 +82,6 @@ def numbers(desired: DesiredState) -> list[tuple[int | None, int | None]]:
 def told(desired: DesiredState) -> str:
     [considered] = desired.explanations
     return considered.why
-
-
-def test_a_decrease() -> None:
-    desired = decided(a_downscale_policy(to=4))
-    [decision] = desired.decisions
-    assert (decision.verb, decision.phase, decision.job) == (Verb.SCALE, Phase.DECREASE, "downscale")
-    assert decision.changes == (FieldChange(("spec", "replicas"), 6, 4),)
-    assert (decision.replicas_before, decision.replicas_after, decision.removed) == (6, 4, 2)
-    assert decision.group == "downscale/east/shop/Deployment/web"
-    assert (decision.cause.policy, decision.cause.at) == ("shrink", "policies/shrink.yaml:4")
-    assert (decision.cause.why, decision.cause.values) == ("the target is 4", {"replicas": 4})
-    [considered] = desired.explanations
-    assert (considered.outcome, considered.why) == ("4 replicas", "the target is 4")
 
 
 @pytest.mark.parametrize(
@@ -369,26 +356,6 @@ def a_scaled_object() -> Workload:
     return a_workload("web-keda", kind="ScaledObject", scale_target=("Deployment", "web"))
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        pytest.param({"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web", id="an HPA"),
-        pytest.param(
-            {"autoscalers": (an_hpa(), an_hpa("second", target=("Deployment", "web"), scale_down_disabled=True))},
-            "HorizontalPodAutoscaler/second",
-            id="one of two HPAs",
-        ),
-        pytest.param({"workloads": (a_workload(replicas=6), a_scaled_object())}, "ScaledObject/web-keda", id="KEDA"),
-    ],
-)
-def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str) -> None:
-    desired = decided(a_downscale_policy(), **options)
-    [notice] = desired.notices
-    assert (desired.decisions, notice.kind, notice.partial) == ((), "autoscaler", False)
-    assert name in notice.text
-    assert told(desired).startswith(name)
-
-
 @pytest.mark.parametrize(("minimum", "named"), [(None, False), (4, True)], ids=["above its minimum", "below"])
 def test_the_reason_names_an_autoscaler_only_where_it_keeps_replicas(minimum: int | None, named: bool) -> None:
     workloads = (a_workload(replicas=6), a_scaled_object())
@@ -453,11 +420,6 @@ def test_a_policy_that_observes_only_tells() -> None:
     assert numbers(desired) == [(6, 4)]
     assert [(one.replicas_after, one.cause.policy) for one in desired.observed] == [(1, "watch")]
     assert desired.notices == ()
-
-
-def test_what_several_policies_observe_of_one_workload_stays_apart() -> None:
-    desired = decided(named("watch", 1, mode="Observe"), named("look", 2, mode="Observe"), named("do", 4))
-    assert len({one.key for one in (*desired.decisions, *desired.observed)}) == 3
 
 
 @pytest.mark.parametrize(

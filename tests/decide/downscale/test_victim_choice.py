@@ -9,22 +9,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.victim_choice import (
     PodGroup,
     VictimSelection,
     VictimStrategy,
     accepted,
     balanced,
-    foreign_costs,
     pod_group,
-    victim_selection,
     victim_strategies,
     without_domains,
 )
 from reconciler.errors import PickerError
 from reconciler.model import Pod
-from tests.builders import NOW_NS, a_picker, a_pod, a_policy_set, a_ref, a_state
+from tests.builders import a_picker, a_pod, a_policy_set, a_ref, a_state
 from tests.decide.downscale.world import a_downscale_policy
 
 PICKER = a_picker("picker.svc")
@@ -92,42 +89,6 @@ def test_no_choice_is_more_even(zones: str, data: st.DataObject) -> None:
     assert unevenness(gone) == min(unevenness(set(other)) for other in combinations(range(len(zones)), count))
 
 
-@given(st.text("abc", min_size=2, max_size=60), st.data())
-def test_even_zones_stay_even(zones: str, data: st.DataObject) -> None:
-    sizes = Counter(zones)
-    cut, domains = in_zones(zones)
-    least = sum(size - min(sizes.values()) for size in sizes.values())
-    if least >= len(zones) - 1:
-        return
-    count = data.draw(st.integers(max(1, least), len(zones) - 1))
-    gone = {int(pod.name) for pod in balanced(replace(cut, count=count), domains).pods}
-    left = Counter(dict.fromkeys(sizes, 0))
-    left.update(zone for index, zone in enumerate(zones) if index not in gone)
-    assert max(left.values()) - min(left.values()) <= 1
-
-
-# Foreign costs
-
-
-@pytest.mark.parametrize(
-    ("victim", "other", "expected"),
-    [
-        pytest.param(None, None, ("", ""), id="none"),
-        pytest.param("0", None, ("v", ""), id="a cost of 0 is a cost"),
-        pytest.param("odd", None, ("v", ""), id="one that is no number, too"),
-        pytest.param(None, "-2147483648", ("", "o"), id="below the mark"),
-        pytest.param(None, "-2147483647", ("", "o"), id="at the mark"),
-        pytest.param(None, "-2147483646", ("", ""), id="above the mark"),
-        pytest.param(None, "-2147483649", ("", ""), id="out of range is 0"),
-        pytest.param("5", "-2147483648", ("v", "o"), id="both"),
-    ],
-)
-def test_foreign_costs(victim: str | None, other: str | None, expected: tuple[str, str]) -> None:
-    pods = (a_pod("v", deletion_cost=victim), a_pod("o", deletion_cost=other))
-    marked, staying = foreign_costs(VictimSelection(1, (), pods), pods[:1])
-    assert ("".join(pod.name for pod in marked), "".join(pod.name for pod in staying)) == expected
-
-
 # Groups
 
 
@@ -140,13 +101,3 @@ def test_the_shrinking_replica_set_is_the_one_with_pods() -> None:
     assert pod_group("Deployment", (new, old)) == PodGroup((new,), (old,))
     assert pod_group("ReplicaSet", (new,)) == PodGroup((new,), None)
     assert pod_group("Deployment", ()) == PodGroup((), ())
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"node": ""}, {"phase": "Pending"}, {"phase": "Unknown"}, {"ready": False}],
-    ids=["unassigned", "Pending", "Unknown", "not Ready"],
-)
-def test_who_is_no_candidate(fields: dict[str, object]) -> None:
-    cut = victim_selection(PodGroup((a_pod("a", **fields), a_pod("b"))), 1, now_ns=NOW_NS, rules=RankingRules())
-    assert ([pod.name for pod in cut.first], [pod.name for pod in cut.candidates]) == (["a"], ["b"])

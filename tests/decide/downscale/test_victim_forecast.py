@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import (
@@ -23,7 +22,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
 from reconciler.model import Node, ObjectRef, Pod, PodsQuestion, Workload
-from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet, Logarithm
+from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet
 from tests.builders import (
     NOW_NS,
     a_cluster,
@@ -99,42 +98,6 @@ def by(strategy: str, kind: str = "Deployment", **fields: Any) -> DownscalePolic
     return a_downscale_policy(kind, target=None, strategy=strategy, **fields)
 
 
-YOUNGER = "shorter time Ready"
-CROWDED = tuple(
-    dataclasses.replace(pod(name, days), node=node)
-    for name, days, node in (("a", 9, "n1"), ("b", 8, "n1"), ("c", 2, "n2"), ("d", 1, "n3"))
-)
-CLOSE = (pod("x", 12, uid="1"), pod("y", 10, uid="2"), pod("z", 8, uid="3"), pod("w", 13, uid="4"))
-
-
-@pytest.mark.parametrize(
-    ("policy", "of", "pods", "rules"),
-    [
-        pytest.param(by("NewestFirst"), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="newest first"),
-        pytest.param(by("NewestFirst"), CROWDED, ("b", "a"), ("pods on the same node",) * 2, id="older, on one node"),
-        pytest.param(
-            by("Logarithmic", logarithm=Logarithm(1.05)), CLOSE, ("z", "y"), (YOUNGER, YOUNGER), id="a finer base"
-        ),
-        pytest.param(
-            by("Logarithmic", logarithm=Logarithm(100)),
-            CLOSE,
-            ("x", "y"),
-            ("smaller uid among equal ages",) * 2,
-            id="a coarser base",
-        ),
-    ],
-)
-def test_what_the_controller_does_not_do_is_done_by_marks(
-    policy: DownscalePolicy, of: tuple[Pod, ...], pods: tuple[str, ...], rules: tuple[str, ...]
-) -> None:
-    decision, _, _ = forecast(policy, pods=of)
-    assert decision.victims is not None
-    assert (decision.victims.pods, decision.victims.certain) == (pods, True)
-    assert (decision.victims.strategy, decision.victims.rules) == (policy.strategy, rules)
-    assert decision.downscale is not None
-    assert (decision.downscale.strategy, decision.downscale.logarithm_base) == (policy.strategy, policy.logarithm.base)
-
-
 def test_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
     web = a_workload(replicas=1_002)
     pods = tuple(pod(f"p{number:04}", 1 if number < 501 else 40) for number in range(1_002))
@@ -149,14 +112,6 @@ def test_more_than_the_controller_deletes_at_once_is_not_certain() -> None:
 def test_a_tie_is_not_certain() -> None:
     found = victims_of(pods=(pod("a"), pod("b"), pod("c")))
     assert (found.pods, found.certain, found.count) == (("a",), False, 1)
-
-
-def test_the_sibling_pods_count_for_colocation() -> None:
-    pods = (*PODS[:2], pod("c", 30, node="n"), pod("old", owner="old", node="n", terminating=True))
-    assert victims_of(pods=pods).pods == ("b",)
-    busy = (*PODS, pod("e", 30, node="n"), pod("f", 30, node="n"))
-    assert set(victims_of(pods=busy, to=3).pods) == {"e", "f", "d"}
-    assert set(victims_of(kind="ReplicaSet", pods=busy, to=3).pods) == {"d", "c", "b"}
 
 
 @pytest.mark.parametrize(
@@ -189,13 +144,6 @@ def test_without_names(options: dict[str, Any], expected: VictimForecast) -> Non
     assert victims_of(**options) == expected
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "ReplicationController", "CloneSet", "Rollout"])
-def test_pods_are_asked_for_only_where_they_are_not_known(kind: str) -> None:
-    decision, questions, _ = forecast(kind=kind, pods=None)
-    assert (decision.victims, questions) == (None, (PodsQuestion(decision.ref),))
-    assert forecast(kind=kind)[1] == ()
-
-
 @pytest.mark.parametrize("options", [{"to": 0}, {"kind": "StatefulSet"}, {"kind": "CronJob"}, {"to": 4}, {"to": 7}])
 def test_no_pods_are_asked_for_where_they_do_not_matter(options: dict[str, Any]) -> None:
     assert forecast(pods=None, **options)[1] == ()
@@ -221,40 +169,10 @@ ZONES = tuple(
 )
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "Rollout", "CloneSet"])
-def test_zone_balanced(kind: str) -> None:
-    decision, _, notices = forecast(by("ZoneBalanced", kind), kind=kind, nodes=ZONES)
-    assert decision.victims == a_forecast(
-        pods=("c", "b"),
-        certain=True,
-        strategy="ZoneBalanced",
-        rules=("balance of topology.kubernetes.io/zone",) * 2,
-        count=2,
-        requested=2,
-        candidates=4,
-    )
-    assert decision.downscale == the_settings("shrink", "ZoneBalanced", topology_key="topology.kubernetes.io/zone")
-    assert notices == ()
-
-
-def test_zone_balanced_after_those_that_go_first() -> None:
-    found = victims_of(by("ZoneBalanced"), pods=(*PODS, pod("x", ready=False)), nodes=ZONES)
-    assert found.pods == ("x", "c", "b")
-    assert found.rules[0] == "not Ready"
-    assert (found.count, found.requested, found.candidates) == (3, 2, 4)
-
-
 def test_zones_that_could_not_be_read() -> None:
     found = victims_of(by("ZoneBalanced"), unreadable={"nodes": "forbidden"})
     assert (found.pods, found.certain) == ((), False)
     assert found.note == "the nodes could not be read, so no zones are known"
-
-
-@pytest.mark.parametrize("nodes", [(), tuple(replace(node, labels={}) for node in ZONES)], ids=["none", "no label"])
-def test_without_zone_labels_nothing_is_balanced(nodes: tuple[Node, ...]) -> None:
-    found = victims_of(by("ZoneBalanced"), nodes=nodes)
-    assert (found.pods, found.certain, found.strategy) == (("d", "c"), False, "Logarithmic")
-    assert found.note == ("no node has the label topology.kubernetes.io/zone; the controller chooses")
 
 
 COSTLY = (dataclasses.replace(PODS[0], deletion_cost="5"), *PODS[1:3], dataclasses.replace(PODS[3], deletion_cost="-7"))
@@ -365,11 +283,6 @@ def test_nothing_is_asked_where_those_that_go_first_suffice() -> None:
     found = victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods)
     assert (found.pods, found.chosen_at_apply) == (("y", "x"), False)
     assert found.strategy == "Logarithmic", "27: the controller chooses, no picker is asked"
-
-
-@pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])
-def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
-    assert forecast(by("ZoneBalanced", kind), kind=kind, to=to)[0].downscale is None
 
 
 # Whose order
