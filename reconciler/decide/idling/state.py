@@ -49,14 +49,17 @@ def _listed(subject: Subject, newest: Record) -> Classified:
 
 
 def _proved(listed: Record, subject: Subject) -> Record | None:
-    """Return the part of `listed` that the scalable confirms, None where nothing on it says that we idled it.
+    """Return the part of `listed` that the scalable confirms, None where nothing on it says that we idled it, nor its
+    autoscaler, which may have written its replicas last, that we hold it idle.
 
     A record of ours that cannot be read says so, and not how many there were: who broke it may scale it anyway, so the
     list counts as it stands.
     """
     if subject.reading is not None and subject.reading.ours:
         return listed
-    return _bounded(listed, subject) if subject.evidence.idled_by_us else None
+    autoscaler = subject.autoscaler
+    is_held = autoscaler is not None and autoscaler.is_pinned and not autoscaler.problem
+    return _bounded(listed, subject) if subject.evidence.idled_by_us or is_held else None
 
 
 def _bounded(record: Record, subject: Subject) -> Record:

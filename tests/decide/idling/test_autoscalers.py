@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.model import ObjectRef, Run
+from reconciler.model import FieldWriter, ObjectRef, Run
 from reconciler.policy.types import Autoscalers
 from tests.builders import a_fleet, a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
@@ -107,6 +107,18 @@ class TestIdledToAFloor:
         run_in(world, *policies)
         assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
         assert run_in(world, *policies).desired.decisions == ()
+
+    def test_that_it_is_held_proves_the_list_where_it_wrote_the_replicas_last(self):
+        """Between the two writes of the idle it scaled up and down; later, a rollout is undone."""
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[WEB] = replace(
+            world.objects[WEB], annotations={}, replicas_writer=FieldWriter("kube-controller-manager")
+        )
+        assert run_in(world, FLOOR).desired.notices == ()
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
 
     def test_a_broken_record_at_its_idle_replicas_keeps_nothing_else_awake(self):
         world = the_world()
