@@ -263,12 +263,13 @@ def _way_back(write: _LocalWrite, *, adopts: bool) -> dict[str, str]:
 
 
 def _taken_over(write: _LocalWrite, workload: Workload) -> Iterator[FieldChange]:
-    """Yield the changes that make a target ours alone that another federated ReplicaSet of ours placed, or made."""
-    federated, inputs = write.result.federated, write.inputs
+    """Yield the changes that make a target ours alone that another federated ReplicaSet of ours placed, or made, or
+    this one under a former name of the Fleet.
+    """
+    inputs, owner = write.inputs, placement_owner_text(write.inputs.fleet, write.result.federated.key)
     known, maker = read_placed(workload.annotations), placement_owner(workload.annotations)
-    if known is not None and known.key is not None and known.key[0] in inputs.ours and known.key[1] != federated.key:
-        record = replace(known, owner=placement_owner_text(inputs.fleet, federated.key))
-        yield from annotation_changes(workload.annotations, {PLACED: record.text})
+    if known is not None and known.key is not None and known.key[0] in inputs.ours and known.owner != owner:
+        yield from annotation_changes(workload.annotations, {PLACED: replace(known, owner=owner).text})
     if maker is not None and maker[0] in inputs.ours:
         yield from annotation_changes(workload.annotations, dict.fromkeys((OWNER, POLICY_DIGEST, ON_DELETE)))
         if FEDERATED_LABEL in workload.labels:

@@ -184,6 +184,16 @@ def test_what_another_policy_targets_now_is_neither_released_nor_deleted():
     }
 
 
+def test_what_was_placed_under_a_former_name_of_the_fleet_gets_the_present_one():
+    """Else it would be another Fleet's once the former name is stated no more."""
+    placed = '{"owner":"old/FederatedReplicaSet/shop/web","previous":6,"replicas":3}'
+    west = a_cluster("west", workloads=(a_workload(cluster="west", replicas=3, annotations={PLACED: placed}),))
+    fleet = a_fleet("east", "west", former_names=("old",))
+    policy = a_placed(3, clusters={"west": WEST})
+    (repaired,) = about(place(a_cluster("east"), west, federated=policy, fleet=fleet), "west")
+    assert [(one.path[-1], one.after) for one in repaired.changes] == [(PLACED, placed.replace("old", "production"))]
+
+
 def test_what_another_policy_may_not_adopt_is_released_first():
     policy = a_federated(3, name="gone")
     made = a_left_one(owner="production/FederatedReplicaSet/shop/other")
