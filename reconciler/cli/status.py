@@ -198,8 +198,8 @@ def history_command(options: HistoryOptions) -> int:
     name = None if options.subject is None else object_name(options.subject)
     since = options.now - options.since
     if options.folder is not None:
-        read = read_changes(options.folder, since)
-        days, failures = [Day(read.changes)], list(read.failures)
+        changes, failures = read_changes(options.folder, since)
+        days = [Day(changes)]
     else:
         fleet = options.fleet()
         days, failures = read_history(fleet, options.world(fleet), since.astimezone(UTC).date())

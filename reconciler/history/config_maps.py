@@ -134,26 +134,20 @@ def _decompressed(data: bytes) -> bytes:
     return lines
 
 
-class HistoryRecord(Struct, frozen=True):
-    """What was recorded, with the wakes of others; `problem` says why it is not in the history of a cluster."""
-
-    changes: tuple[Change, ...] = ()
-    problem: str = ""
-
-
 def record(
     changes: Sequence[Change], plan: Plan, accesses: Mapping[str, Access], fleet: Fleet, run: Run
-) -> HistoryRecord:
-    """Add `changes`, and the wakes of others that `plan` saw, to the history; return what there is to record.
+) -> tuple[tuple[Change, ...], str]:
+    """Add `changes`, and the wakes of others that `plan` saw, to the history; return both, and why they are not in the
+    history of a cluster, "" where they are.
 
     A run without changes writes nothing. Where home does not answer or may not be written to, the first cluster that
     may keeps it.
     """
     if not changes:
-        return HistoryRecord()
+        return (), ""
     home = keeper(plan, accesses, fleet)
     if home is None:
-        return HistoryRecord(tuple(changes), "history: not written, no cluster may be written to")
+        return tuple(changes), "history: not written, no cluster may be written to"
     found = tuple(changes)
     try:
         history = History(home.cluster, fleet.namespace)
@@ -161,8 +155,8 @@ def record(
         found = tuple(replace(change, tenant=_tenant(change, fleet)) for change in both)
         history.add(found, run.now.astimezone(UTC).date())
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
-        return HistoryRecord(found, f"history: not written: {reason_of(error)}")
-    return HistoryRecord(found)
+        return found, f"history: not written: {reason_of(error)}"
+    return found, ""
 
 
 def _tenant(change: Change, fleet: Fleet) -> str:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from reconciler.decide.annotations import parse_time
 from reconciler.errors import HistoryError, reason_of
@@ -82,15 +81,8 @@ def _reserved(folder: Path, name: str) -> Path:
     raise HistoryError(f"{folder}: has {_MOST_OF_A_RUN} files of this run already, expected one or two")
 
 
-class HistoryFiles(Struct, frozen=True):
-    """What a folder has: its changes, and what could not be read, as file:line: problem."""
-
-    changes: tuple[Change, ...] = ()
-    failures: tuple[str, ...] = ()
-
-
-def read_changes(folder: str, since: datetime) -> HistoryFiles:
-    """Return the changes in the files of `folder` from `since` on.
+def read_changes(folder: str, since: datetime) -> tuple[tuple[Change, ...], list[str]]:
+    """Return the changes in the files of `folder` from `since` on, and what could not be read, as file:line: problem.
 
     Raises:
         HistoryError: it is no folder that can be read.
@@ -103,7 +95,7 @@ def read_changes(folder: str, since: datetime) -> HistoryFiles:
                 failures.append(found)
             elif found.time >= since:
                 changes.append(found)
-    return HistoryFiles(tuple(changes), tuple(failures))
+    return tuple(changes), failures
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -34,7 +34,6 @@ from reconciler.history.config_maps import (
     MOST_BYTES,
     Day,
     History,
-    HistoryRecord,
     packed,
     record,
     unpacked,
@@ -93,7 +92,7 @@ def test_a_week_of_10_000_changes_is_told_whole_and_within_its_bound(tmp_path: P
         names = [f"app-{number:04}" for number in range(715)]
         actions, outcomes = night(run, names, idles=half_day % 2 == 0, policy=half_day % 3)
         changes = changes_of(actions, outcomes, run)
-        assert record(changes, a_plan(run), {"east": access_of(folder)}, a_fleet(), run).problem == ""
+        assert record(changes, a_plan(run), {"east": access_of(folder)}, a_fleet(), run)[1] == ""
         expected += changes
     assert len(expected) == 10_010
     Folder(tmp_path).write(
@@ -198,9 +197,9 @@ def test_a_history_that_cannot_be_written_is_said_and_fails_nothing(tmp_path: Pa
     actions, outcomes = night(run, ["web"], idles=True, policy=1)
     changes = changes_of(actions, outcomes, run)
     gone = access_of(tmp_path / "gone")
-    assert "history: not written: " in record(changes, a_plan(run), {"east": gone}, a_fleet(), run).problem
-    assert "no cluster may be written to" in record(changes, a_plan(run), {}, a_fleet(), run).problem
-    assert record((), a_plan(run), {}, a_fleet(), run) == HistoryRecord()
+    assert "history: not written: " in record(changes, a_plan(run), {"east": gone}, a_fleet(), run)[1]
+    assert "no cluster may be written to" in record(changes, a_plan(run), {}, a_fleet(), run)[1]
+    assert record((), a_plan(run), {}, a_fleet(), run) == ((), "")
 
 
 @pytest.mark.parametrize("days", [1, 3, 20])
@@ -366,7 +365,7 @@ def test_a_history_that_others_write_all_the_time_is_said_to_be_unwritten_and_lo
     access = replace(access_of(tmp_path), cluster=both)
     ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
     run = Run(NOW, "run-1")
-    assert "history: not written: " in record(ours, a_plan(run), {"east": access}, a_fleet(), run).problem
+    assert "history: not written: " in record(ours, a_plan(run), {"east": access}, a_fleet(), run)[1]
     assert History(access_of(tmp_path).cluster, "reconciler").kept()[0][NOW.date()].changes == tuple(both.others)
 
 
@@ -395,7 +394,7 @@ def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofol
     History(access.cluster, "reconciler").add(ours, NOW.date() - KEPT - timedelta(days=1))
     refusing = replace(access, cluster=Unforgetting(access.cluster, error))
     run = Run(NOW, "run-1")
-    assert record(ours, a_plan(run), {"east": refusing}, a_fleet(), run) == HistoryRecord(tuple(ours))
+    assert record(ours, a_plan(run), {"east": refusing}, a_fleet(), run) == (tuple(ours), "")
     assert History(access.cluster, "reconciler").kept()[0][NOW.date()].changes == tuple(ours)
 
 
@@ -432,7 +431,7 @@ def test_a_day_without_its_key_is_written_and_what_others_keep_there_stays(
     ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
     run = Run(NOW, "run-1")
     access = replace(access_of(tmp_path), cluster=both)
-    assert record(ours, a_plan(run), {"east": access}, a_fleet(), run) == HistoryRecord(tuple(ours))
+    assert record(ours, a_plan(run), {"east": access}, a_fleet(), run) == (tuple(ours), "")
     assert History(cluster, "reconciler").kept()[0][NOW.date()].changes == (*both.others, *ours)
     (found,) = (one for one in cluster.list(CONFIG_MAPS, namespace="reconciler") if one.ref.name == ref.name)
     assert content.get("data", {}).items() <= found.data.items()
