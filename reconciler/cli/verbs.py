@@ -103,7 +103,6 @@ def _listed(verbs: Iterable[str]) -> str:
 # What options and verbs of kubectl and Terraform are called here: said where somebody types theirs.
 
 
-_NARROW = "narrow with --policy, --cluster, --namespace or --selector"
 _ASKS = "without --yes it shows what it would do, and asks first"
 OPTIONS_OF_OTHERS: Mapping[str, str] = {  # those of one verb only after its name
     "--dry-run": "it changes nothing on clusters",
@@ -114,26 +113,21 @@ OPTIONS_OF_OTHERS: Mapping[str, str] = {  # those of one verb only after its nam
     "picker --dry-run": "`reconciler rank` lists which pods would go",
     "unfreeze --dry-run": "`reconciler status` shows what is frozen",
     "wake --dry-run": "`reconciler status` shows what is idle below an OBJECT",
-    "--target": _NARROW,
-    "--exclude": _NARROW,
-    "-A": "all namespaces are looked at, unless --namespace names some",
-    "--all-namespaces": "all namespaces are looked at, unless --namespace names some",
+    **dict.fromkeys(("--target", "--exclude"), "narrow with --policy, --cluster, --namespace or --selector"),
+    **dict.fromkeys(("-A", "--all-namespaces"), "all namespaces are looked at, unless --namespace names some"),
     "wake --all": "name a CLUSTER to wake everything there; `reconciler restore --all` restores everything",
-    "-n": "an OBJECT names it, CLUSTER/NAMESPACE/KIND/NAME, where the verb has one",
-    "--namespace": "an OBJECT names it, CLUSTER/NAMESPACE/KIND/NAME, where the verb has one",
+    **dict.fromkeys(("-n", "--namespace"), "an OBJECT names it, CLUSTER/NAMESPACE/KIND/NAME, where the verb has one"),
     "--kubeconfig": "the environment variable KUBECONFIG names the file",
-    "-f": "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT",
-    "--filename": "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT",
-    "-k": "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT",
+    **dict.fromkeys(
+        ("-f", "--filename", "-k"),
+        "the policy directory is PATH without a flag, `--policies PATH` where a verb has an OBJECT",
+    ),
     "-y": "approve with --yes",
     "--force": "--allow-exceed NAME lifts a limit once",
-    "init --force": "--overwrite replaces what is there",
-    "snapshot --force": "--overwrite replaces what is there",
-    "-w": "every run is one pass; call it again",
-    "--watch": "every run is one pass; call it again",
+    **dict.fromkeys(("init --force", "snapshot --force"), "--overwrite replaces what is there"),
+    **dict.fromkeys(("-w", "--watch"), "every run is one pass; call it again"),
     "--refresh": "every plan reads the clusters anew",
-    "--var": "policies have no variables",
-    "--var-file": "policies have no variables",
+    **dict.fromkeys(("--var", "--var-file"), "policies have no variables"),
 }
 VERBS_OF_OTHERS: Mapping[str, str] = {
     "cordon": "the field `state` of a cluster in the Fleet, Frozen or Draining",
