@@ -34,7 +34,7 @@ class _NoEntries(dict[Any, Any]):
 NOTHING: Mapping[Any, Any] = _NoEntries()
 
 
-class ObjectRef(Struct, frozen=True, order=True, gc=False):
+class ObjectRef(Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """The name of one object in one cluster.
 
     `namespace` is "" for cluster-wide kinds; `group` is "" for the core group.
