@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from reconciler.decide.idling.contested import contest_of, is_restored_by_others
+from reconciler.decide.idling.contested import AUTOSCALER, contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, reason_of_others
 from reconciler.decide.idling.service_records import record_of
 from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject
@@ -49,17 +49,18 @@ def _listed(subject: Subject, newest: Record) -> Classified:
 
 
 def _proved(listed: Record, subject: Subject) -> Record | None:
-    """Return the part of `listed` that the scalable confirms, None where nothing on it says that we idled it, nor its
-    autoscaler, which may have written its replicas last, that we hold it idle.
+    """Return the part of `listed` that the scalable confirms, None where nothing on it says that we idled it; where
+    its autoscaler wrote its replicas last, that we hold the autoscaler says so.
 
     A record of ours that cannot be read says so, and not how many there were: who broke it may scale it anyway, so the
     list counts as it stands.
     """
     if subject.reading is not None and subject.reading.ours:
         return listed
-    autoscaler = subject.autoscaler
+    writer, autoscaler = subject.scale.written.replicas_writer, subject.autoscaler
     is_held = autoscaler is not None and autoscaler.is_pinned and not autoscaler.problem
-    return _bounded(listed, subject) if subject.evidence.idled_by_us or is_held else None
+    is_by_autoscaler = writer is not None and writer.manager == AUTOSCALER
+    return _bounded(listed, subject) if subject.evidence.idled_by_us or (is_held and is_by_autoscaler) else None
 
 
 def _bounded(record: Record, subject: Subject) -> Record:
