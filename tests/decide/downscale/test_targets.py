@@ -356,6 +356,26 @@ def a_scaled_object() -> Workload:
     return a_workload("web-keda", kind="ScaledObject", scale_target=("Deployment", "web"))
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        pytest.param({"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web", id="an HPA"),
+        pytest.param(
+            {"autoscalers": (an_hpa(), an_hpa("second", target=("Deployment", "web"), scale_down_disabled=True))},
+            "HorizontalPodAutoscaler/second",
+            id="one of two HPAs",
+        ),
+        pytest.param({"workloads": (a_workload(replicas=6), a_scaled_object())}, "ScaledObject/web-keda", id="KEDA"),
+    ],
+)
+def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str) -> None:
+    desired = decided(a_downscale_policy(), **options)
+    [notice] = desired.notices
+    assert (desired.decisions, notice.kind, notice.partial) == ((), "autoscaler", False)
+    assert name in notice.text
+    assert told(desired).startswith(name)
+
+
 @pytest.mark.parametrize(("minimum", "named"), [(None, False), (4, True)], ids=["above its minimum", "below"])
 def test_the_reason_names_an_autoscaler_only_where_it_keeps_replicas(minimum: int | None, named: bool) -> None:
     workloads = (a_workload(replicas=6), a_scaled_object())

@@ -58,24 +58,6 @@ def refusal_of(cluster):
     return rejection_key(ref), rejection_after_failure(None, ref, "exceeded quota", ago(minutes=5))
 
 
-def test_when_home_is_back_what_it_alone_remembers_is_forgotten():
-    (old, old_text), (new, new_text) = refusal_of("east"), refusal_of("west")
-    home = a_memory("east", at=ago(hours=2), unreachable_since="{}")
-    home = replace(home, data={**home.data, old: old_text})
-    other = a_memory("west", at=ago(hours=1), unreachable_since="{}")
-    other = replace(other, data={**other.data, new: new_text})
-    desired = place(
-        settled("east", 4, config_maps=(home,)),
-        settled("west", 4, ready_replicas=3, config_maps=(other,)),
-        federated=a_federated(8, paused=True),
-    )
-    (written,) = [one for one in desired.decisions if one.verb is Verb.REMEMBER and one.ref.name == "reconciler-memory"]
-    assert {change.path[-1]: change.after for change in written.changes if change.path[0] == "data"} == {
-        old: None,
-        new: new_text,
-    }
-
-
 def test_nothing_is_remembered_where_nothing_is_written():
     memory = a_memory("east", unreachable_since='{"west":"2026-11-20T12:00:00Z"}')
     east = settled("east", 3, config_maps=(memory,))

@@ -84,22 +84,6 @@ def test_replicas_that_do_not_exist_are_stuck_once_that_lasts(fields, stuck):
     assert pod_counts(workload, some_pods(3), a_federated(), NOW).unschedulable == stuck
 
 
-@pytest.mark.parametrize(
-    ("fields", "late"),
-    [
-        pytest.param(failing(ago(seconds=1)), 2, id="refused just now: they cannot be made"),
-        pytest.param({"generation": 1, "created_at": ago(minutes=1)}, 2, id="made a minute ago"),
-        pytest.param({"generation": 1, "created_at": ago(seconds=59)}, 0, id="made just now"),
-        pytest.param({"generation": 2}, 0, id="scaled since nobody knows when"),
-    ],
-)
-@pytest.mark.parametrize(("starting", "more"), [(60, 1), (59, 0)])
-def test_replicas_that_do_not_exist_are_late_after_a_minute(fields, late, starting, more):
-    workload = a_workload(kind="ReplicaSet", replicas=6, **fields)
-    pods = (*some_pods(3), a_pod("x", ready=False, created_ns=NOW_NS - starting * 10**9))
-    assert pod_counts(workload, pods, a_federated(), NOW).late == late + more
-
-
 def test_a_pod_that_waits_since_nobody_knows_and_was_just_made_is_not_stuck():
     pod = a_waiting_pod(unscheduled_since_ns=None, created_ns=NOW_NS - MINUTE_NS)
     assert pod_counts(a_workload(replicas=1), (pod,), a_federated(), NOW).unschedulable == 0

@@ -31,7 +31,6 @@ from .placements import (
     with_pods,
 )
 
-NOW_TEXT = "2026-11-20T15:41:23Z"
 OWNED = {"owner": OwnerReference("apps/v1", "Deployment", "web", "uid-web")}
 
 
@@ -102,28 +101,6 @@ def full():
 LAGGING = "weight 1 of 6, lagging: receives no replicas until all of its pods run, 2 placed, not available"
 REFUSED = "weight 1 of 6, refused 3 times in a row, tried again at 2026-11-20T15:45:23Z: exceeded quota"
 AWAY = "unreachable since 2026-11-20T12:00:00Z, its replicas move elsewhere"
-
-
-def test_the_status_of_a_fleet_that_is_full(full):
-    assert statuses(full) == {
-        "a": (11, 11, ""),
-        "b": (3, 3, ""),
-        "c": (4, 2, ""),
-        "d": (6, 4, ""),
-        "e": (2, 2, ""),
-        "f": (2, 2, ""),
-        "g": (1, 1, ""),
-        "h": (4, None, ""),
-        "i": (5, None, ""),
-    }
-
-
-def test_causes_carry_the_numbers_they_come_from(full):
-    assert values(full) == {
-        "a": {"total": 40, "share": 11, "elsewhere": 8},
-        "c": {"total": 40, "share": 2, "capacity": 2, "overflow": 6, "elsewhere": 8},
-        "e": {"total": 40, "share": 10, "elsewhere": 8},
-    }
 
 
 def test_explanations_of_a_fleet_that_is_full(full):
@@ -220,22 +197,6 @@ def test_a_target_that_is_missing():
     assert told(desired)["b"] == ("0 replicas", "Deployment web does not exist", "Deployment web exists")
 
 
-def test_a_paused_one():
-    desired = place(
-        settled("a", 3), settled("b", 3, **OWNED), settled("c", 1), a_cluster("e"), lost=("d",),
-        federated=a_federated(12, paused=True),
-    )  # fmt: skip
-    nothing = (None, None, None, None, None, 0)
-    assert rows(desired) == {
-        "a": ((3, 3, 3, 3, None, 0), "paused"),
-        "b": ((None, 3, 3, 3, None, 0), "is controlled by Deployment/web"),
-        "c": ((1, 1, 1, 1, None, 0), "paused"),
-        "d": (nothing, f"unreachable since {NOW_TEXT}"),
-        "e": ((0, None, None, None, None, 0), "paused"),
-    }
-    assert statuses(desired) == {"a": (3, 3, ""), "b": (3, None, ""), "c": (1, 1, ""), "d": (None, None, "")}
-
-
 FORGOTTEN = "refused writes of removed policies are forgotten"
 
 
@@ -323,47 +284,11 @@ def test_a_cluster_that_does_not_answer_since_nobody_can_know_when():
     assert desired.decisions == ()
 
 
-@pytest.mark.parametrize(
-    ("total", "clusters", "expected"),
-    [
-        pytest.param(5, {"*": ClusterPreference(4, None, 1)}, {""}, id="the minimums are cut, so no total is known"),
-        pytest.param(8, {"*": ClusterPreference(4, None, 1)}, {"replicas is 9", "replicas is 10"}, id="just enough"),
-        pytest.param(6, EVENLY, {"replicas is 7", "replicas is 8"}, id="all that is wanted is kept"),
-        pytest.param(5, EVENLY, {""}, id="some are given up"),
-    ],
-)
-def test_from_which_total_on_there_is_one_more(total, clusters, expected):
-    federated = a_federated(total, rebalance=False, clusters=clusters)
-    desired = place(settled("east", 3), settled("west", 3), federated=federated)
-    assert {change_if_of(one) for one in desired.explanations} == expected
-
-
-def test_a_held_cluster_that_has_more_than_all_leaves_nothing_for_the_others():
-    desired = place(
-        settled("east", 2), settled("west", 5), fleet=a_fleet_with("Frozen", "east", "west"), federated=a_federated(3)
-    )
-    assert rows(desired)["east"][0] == (0, 0, 2, 2, None, 0)
-
-
 def test_what_was_refused_is_tried_again_when_its_time_has_come():
     maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=10))),)
     desired = place(settled("east", 3, config_maps=maps), a_cluster("west"))
     assert rows(desired)["west"] == ((3, 3, 0, 0, None, 0), "weight 1 of 2, refused 3 times in a row: exceeded quota")
     assert statuses(desired)["west"] == (0, 0, "")  # the status says what is there: it may be refused again
-
-
-def test_where_none_keep_waiting_all_that_are_asked_for_run():
-    desired = place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10, waiting_replicas=0))
-    assert statuses(desired) == {"east": (9, 9, ""), "west": (1, 1, "")}
-
-
-@pytest.mark.parametrize(
-    ("total", "expected"), [(5, {"weights share what the minimums leave, 0 of 5"}), (0, {""})], ids=["some", "none"]
-)
-def test_minimums_that_take_all_leave_none_for_weights(total, expected):
-    federated = a_federated(total, clusters={"*": ClusterPreference(4, None, 1)})
-    desired = place(a_cluster("east"), a_cluster("west"), federated=federated)
-    assert {one.why.partition("min 4, ")[2] for one in desired.explanations} == expected
 
 
 @pytest.mark.parametrize(

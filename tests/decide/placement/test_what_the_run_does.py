@@ -6,14 +6,12 @@ import pytest
 
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.status import rejection_after_failure, rejection_key
-from reconciler.labels import LabelSelector
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, change_if_of
 
 from .placements import (
     EVENLY,
-    TEMPLATE,
     a_deployment,
     a_federated,
     a_fleet_with,
@@ -28,34 +26,7 @@ from .placements import (
     place,
     row,
     settled,
-    some_pods,
-    with_pods,
 )
-
-
-class TestMissing:
-    def test_a_missing_one_is_created_whole_with_its_replicas(self):
-        desired = place(settled("east", 3), a_cluster("west"))
-        (created,) = about(desired, "west")
-        assert (created.verb, created.phase, created.event) == (Verb.CREATE, Phase.INCREASE, "Created")
-        assert (created.replicas_before, created.replicas_after, created.uid) == (0, 3, None)
-        assert created.manifest == {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": {
-                "name": "web",
-                "namespace": "shop",
-                "labels": {"reconciler/frs": "web"},
-                "annotations": {
-                    "reconciler/owner": "production/FederatedReplicaSet/shop/web",
-                    "reconciler/policy-digest": a_local("west", 1).annotations["reconciler/policy-digest"],
-                    "reconciler/on-delete": "orphan",
-                },
-            },
-            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE},
-        }
-        assert "adopts pods that match" in created.cause.values["note"]
-
 
 WEST = ObjectRef("west", "shop", "ReplicaSet", "web", "apps")
 
@@ -121,19 +92,6 @@ class TestConflict:
             "replaces the one deleted because its selector differs, weight 1 of 2",
         )
 
-    @pytest.mark.parametrize(("replicas", "expected"), [(0, [Verb.REPAIR]), (2, [Verb.SCALE])])
-    def test_one_with_another_selector_keeps_its_template_where_it_runs_nothing(self, replicas, expected):
-        labels = {"app": "web", "tier": "front"}
-        template = TEMPLATE | {"metadata": {"labels": labels}}
-        weights = {"east": ClusterPreference(weight=1)}
-        federated = a_federated(clusters=weights, selector={"matchLabels": labels}, template=template)
-        old = LabelSelector(match_labels=(("app", "web"),))
-        west = settled("west", replicas, federated=a_federated(), selector=old)
-        # No API server takes a template whose labels the selector does not match.
-        decisions = about(place(settled("east", 6, federated=federated), west, federated=federated), "west")
-        assert [one.verb for one in decisions] == expected
-        assert ("spec", "template") not in {change.path for one in decisions for change in one.changes}
-
     @pytest.mark.parametrize(
         ("federated", "made", "key", "record"),
         [
@@ -176,14 +134,6 @@ def since(**duration):
 
 
 class TestLeftOut:
-    @pytest.mark.parametrize(("minutes", "expected"), [(9, {}), (10, {"east": "scale 5 -> 9"})])
-    def test_after_the_grace_its_replicas_go_elsewhere(self, minutes, expected):
-        maps = (a_status(STATUS), a_memory(unreachable_since=since(minutes=minutes)))
-        east = settled("east", 5, config_maps=maps)
-        desired = place(east, lost=("west",), federated=a_federated(9))
-        assert numbers(desired) == expected
-        assert [one for one in desired.decisions if one.ref.name == "reconciler-memory"] == []
-
     def test_a_cluster_whose_workloads_cannot_be_listed_is_left_alone(self):
         west = a_cluster("west", unreadable={"replicasets": "forbidden"})
         east = settled("east", 2, config_maps=(a_status(STATUS),))
@@ -191,35 +141,8 @@ class TestLeftOut:
         assert numbers(desired) == {"east": "scale 2 -> 5"}
         assert desired.undecided[0].why == "replicasets cannot be read: forbidden"
 
-    def test_a_rollout_is_waited_for(self):
-        rolling = {"updated_replicas": 1, "ready_replicas": 2}
-        west = settled("west", 4, **rolling, made=a_deployment)
-        east = settled("east", 2, made=a_deployment)
-        desired = place(east, west, federated=a_placed(12))
-        assert numbers(desired) == {"east": "scale 2 -> 8"}
-        assert row(desired, "west").why == "rollout in progress"
-
 
 class TestMoves:
-    def test_increases_go_first_and_the_decrease_waits_for_them(self):
-        clusters = {"east": ClusterPreference(weight=1), "west": ClusterPreference(weight=3)}
-        federated = a_federated(8, clusters=clusters)
-        first = place(settled("east", 4), settled("west", 4), federated=federated)
-        assert numbers(first) == {"west": "scale 4 -> 6"}
-        assert row(first, "east").why == "weight 1 of 4, 2 more move once as many are available elsewhere"
-        starting = {"ready_replicas": 5, "available_replicas": 5}
-        west = with_pods(settled("west", 6, **starting), some_pods(6))
-        assert numbers(place(settled("east", 4), west, federated=federated)) == {"east": "scale 4 -> 3"}
-        then = place(settled("east", 4), settled("west", 6), federated=federated)
-        assert numbers(then) == {"east": "scale 4 -> 2"}
-        assert about(then, "east")[0].phase is Phase.DECREASE
-
-    def test_draining_moves_everything_that_finds_room(self):
-        draining = a_fleet_with("Draining", "east", "west")
-        first = place(settled("east", 3), settled("west", 3), fleet=draining)
-        assert numbers(first) == {"east": "scale 3 -> 6"}
-        assert numbers(place(settled("east", 6), settled("west", 3), fleet=draining)) == {"west": "scale 3 -> 0"}
-
     def test_a_draining_cluster_keeps_what_has_no_room_anywhere_else(self):
         draining = a_fleet_with("Draining", "east", "west")
         desired = place(a_full("east", 6, 4), settled("west", 4), fleet=draining)
@@ -254,12 +177,3 @@ class TestMoves:
         (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
         assert change_if_of(west) == f"state is Active in the Fleet or {finishes}"
         assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
-
-    def test_placed_but_crashing_replicas_never_cost_the_ones_that_work(self):
-        crashing = {"ready_replicas": 0, "available_replicas": None}
-        west = with_pods(settled("west", 6, **crashing), some_pods(6, minutes=11, ready=False))
-        desired = place(settled("east", 6), west, fleet=a_fleet_with("Active", "east", "west"))
-        assert numbers(desired) == {"west": "scale 6 -> 3"}
-        assert [(one.kind, one.text) for one in desired.notices] == [
-            ("notAvailable", "6 replicas are placed, not available")
-        ]

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
+from tests.builders import NOW, a_cluster, a_fleet, a_workload
 
 from .placements import (
     a_deployment,
@@ -87,16 +86,6 @@ class TestIdling:
         assert row(desired, "west").why == f"scaled down by {reason or 'somebody else'}, left unchanged"
         assert place(a_cluster("north"), west, idle("east")).decisions[0].ref.kind == "ConfigMap"
 
-    def test_what_wakes_in_this_run_counts_with_what_it_will_have_and_is_not_available_yet(self):
-        west = idle("west")
-        waking = {west.workloads[0].ref: Settled("Waking", 3, 3, "nights", None, ("wake",))}
-        desired = place(settled("east", 6), west, waking=waking)
-        assert numbers(desired) == {}, "east keeps its six until those in west are ready"
-        assert [(one.cluster, one.desired, one.spec_replicas, one.running) for one in desired.placements[0].rows] == [
-            ("east", 3, 6, 6),
-            ("west", 3, 3, 0),
-        ]
-
     def test_when_it_is_idled_the_status_says_so_and_else_what_it_was_awake(self):
         text = place(settled("east", 3), settled("west", 3)).decisions[0].manifest["metadata"]["annotations"]
         awake = json.loads(text["reconciler/status"])
@@ -131,15 +120,6 @@ class TestIdling:
 
 
 class TestAutoscalers:
-    def test_what_a_horizontal_pod_autoscaler_controls_is_left_alone(self):
-        west = a_cluster("west", workloads=(a_deployment("west", 5),), autoscalers=(an_hpa(cluster="west"),))
-        east = settled("east", 3, made=a_deployment)
-        desired = place(east, west, federated=a_placed(10))
-        assert numbers(desired) == {"east": "scale 3 -> 5"}
-        assert [(one.kind, one.text) for one in desired.notices] == [
-            ("autoscaler", "HorizontalPodAutoscaler/web controls it")
-        ]
-
     def test_where_autoscalers_cannot_be_read_nothing_is_decided(self):
         west = a_cluster(
             "west", workloads=(a_deployment("west", 5),), unreadable={"horizontalpodautoscalers": "forbidden"}
