@@ -170,20 +170,19 @@ def replace_file(directory: Path, path: str, content: bytes) -> None:
     with _words_of(directory):
         _write(beside, content, like=target)
         os.replace(beside, target)
-        _sync(folder)
 
 
 def remove_file(directory: Path, path: str) -> None:
-    """Remove the file, or the one that the link there points to.
+    """Remove the file, or the one that the link there points to, once the new files of `directory` are on the disk.
 
     Raises:
         ClusterError: it cannot be removed.
     """
     target = _target(os.path.realpath(directory), path)
     with _words_of(directory):
+        _sync(directory)
         with suppress(FileNotFoundError):
             os.unlink(target)
-        _sync(os.path.dirname(target))
 
 
 @contextmanager
@@ -222,7 +221,7 @@ def _write(path: str, content: bytes, like: str = "") -> None:
         os.close(descriptor)
 
 
-def _sync(folder: str) -> None:
+def _sync(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
