@@ -295,13 +295,15 @@ def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:
 
 
 def wake_count(choice: Choice, record: Record) -> int:
-    """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler."""
+    """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler, and no fewer than
+    there are: what is too many for it, it takes away itself.
+    """
     autoscaler, hpa = choice.subject.pinned, choice.subject.scale.hpa
     if hpa is not None:
         return min(record.replicas, hpa.maximum)
     if autoscaler is None or autoscaler.problem:
         return record.replicas
-    return autoscaler.own_bounds.clamp(record.replicas)
+    return max(autoscaler.own_bounds.clamp(record.replicas), choice.subject.scale.replicas)
 
 
 def owner_policy(choice: Choice) -> str:

@@ -47,7 +47,7 @@ from reconciler.decide.idling.write_context import (
     following,
     own_decision_key,
 )
-from reconciler.decide.idling.writes_workload import pauses_flux, record_after
+from reconciler.decide.idling.writes_workload import pauses_flux, record_after, stays_raised
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import NOTHING
 
@@ -65,7 +65,7 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
         return ()
     if choice.action is IdleAction.WAKE:
         return tuple(_woken(choice, autoscaler, context))
-    if not context.repairs and choice.action is not IdleAction.RELEASE:
+    if (not context.repairs and choice.action is not IdleAction.RELEASE) or stays_raised(choice):
         return ()
     record = record_after(choice, context)
     if record is not None and autoscaler.needs_pin(record.idled_to):
@@ -100,7 +100,8 @@ def _pinned(
     if changes:
         base = _decision(choice, autoscaler, Verb.RECORD, changes, context)
         first = own is None or choice.state is IdleState.SCALED_BY_HPA
-        yield replace(base, order=(0,)) if first else following(base, own)
+        phase = base.phase if own is None else own.phase  # what holds its decrease back holds this back too
+        yield replace(base, phase=phase, order=(0,)) if first else following(base, own)
 
 
 def _released(

@@ -171,7 +171,7 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
         **_held_until(context.hold_until),
     }
     reasons = choice.reasons if undo is None else (_undo_reason(choice, undo),)
-    if count != record.replicas:
+    if count not in (record.replicas, scale.replicas):
         reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
     changes = (scale.change_back(count, record), *annotation_changes(annotations, wanted))
     replicas = count if scale.counts and scale.kind.counts else None
@@ -317,16 +317,26 @@ def stays_idle_as_before(cause: Cause, annotations: Mapping[str, str]) -> bool:
 
 
 def goes_lower(choice: Choice, record: Record) -> bool:
-    """Return whether what is idle already goes down to the idled count of `record`, which is a lower one."""
-    is_above = choice.subject.scale.replicas > record.idled_to and choice.state is not IdleState.SCALED_BY_HPA
-    return is_above and _moves(choice, record)
+    """Return whether what is idle already goes down to the idled count of `record`: that is a lower one, or its
+    autoscaler took it from there.
+    """
+    return choice.subject.scale.replicas > record.idled_to and _moves(choice, record)
 
 
 def _moves(choice: Choice, record: Record) -> bool:
     """Return whether its replicas move: to another idled count, or back to the one its autoscaler took it from."""
     subject = choice.subject
     raised = subject.state is IdleState.SCALED_BY_HPA and not subject.scale.is_at_or_below(record.idled_to)
-    return raised or (choice.record is not None and choice.record.idled_to != record.idled_to)
+    if raised:
+        return not stays_raised(choice)
+    return choice.record is not None and choice.record.idled_to != record.idled_to
+
+
+def stays_raised(choice: Choice) -> bool:
+    """Return whether its autoscaler took it up from where it was idle, and is left to do so: it is frozen."""
+    subject = choice.subject
+    raised = subject.state is IdleState.SCALED_BY_HPA and not subject.is_at_idled_count
+    return raised and restriction(subject.cluster, subject.ref.namespace) is not None
 
 
 def _recorded(choice: Choice) -> Record | None:

@@ -28,6 +28,7 @@ from reconciler.policy.types import (
     WakeOrder,
     WeeklyWindow,
     WorkloadSelector,
+    Writes,
 )
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
 from tests.decide.idling.idling_policies import (
@@ -142,6 +143,11 @@ def held(minimum: int = 1, maximum: int = 1) -> World:
     world = idle(an_hpa(), of=[AT_ONE_REPLICA])
     world.objects[HPA] = replace(world.objects[HPA], minimum=minimum, maximum=maximum)
     return world
+
+
+def raised(count: int) -> World:
+    """Idle at 1 replica, where its autoscaler was not held yet, which scaled it up to `count`."""
+    return scaled(idle(an_hpa(), of=[AT_ONE_REPLICA], writes=2), count, "kube-controller-manager")
 
 
 def at(world: World, now: datetime) -> World:
@@ -411,8 +417,12 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "an autoscaler that was not held yet": lambda: wanted(
         idle(an_hpa(), of=[AT_ONE_REPLICA], writes=2), AT_ONE_REPLICA
     ),
-    "an autoscaler that was not held yet and raised it": lambda: wanted(
-        scaled(idle(an_hpa(), of=[AT_ONE_REPLICA], writes=2), 2, "kube-controller-manager"), AT_ONE_REPLICA
+    "an autoscaler that was not held yet and raised it": lambda: wanted(raised(2), AT_ONE_REPLICA),
+    "an autoscaler that was not held yet and raised it, frozen": lambda: wanted(
+        raised(2), AT_ONE_REPLICA, fleet=of_state("Frozen")
+    ),
+    "an autoscaler that was not held yet and raised it above its record, due": lambda: wanted(
+        at(raised(7), MONDAY), AT_ONE_REPLICA
     ),
     "an autoscaler that was not held yet, and nothing is restored": lambda: restored(
         idle(an_hpa(), of=[AT_ONE_REPLICA], writes=2), objects=lambda _: False
@@ -456,7 +466,9 @@ EXPECTED = sections()
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_write_in_its_order(name):
-    assert told(SCENARIOS[name]()) == EXPECTED[name]
+    decisions = SCENARIOS[name]()
+    assert told(decisions) == EXPECTED[name]
+    assert [one.key for one in decisions if one.removed and one.writes is not Writes.EVERYTHING] == []  # freezes count
 
 
 def test_the_file_has_these_scenarios():
