@@ -122,6 +122,18 @@ def allowed(kinds: Sequence[WorkloadKind]) -> Iterator[str]:
     yield from ("- name: allowed", f"  expression: variables.marks + '{fields}'")
 
 
+def increased(kinds: Sequence[WorkloadKind]) -> Iterator[str]:
+    """Yield the variable that says whether one of custom kinds, or its Scale, gets more replicas."""
+    values = ["".join(f".?{key}" for key in path) + ".orValue(0)" for path in _replicas_paths(kinds)]
+    yield from ("- name: increased", "  expression: >-")
+    yield "    " + " || ".join(f"object{value} > oldObject{value}" for value in values)
+
+
+def _replicas_paths(kinds: Sequence[WorkloadKind]) -> list[tuple[str, ...]]:
+    """Return where replicas stand in custom kinds, and in their Scales."""
+    return sorted({kind.replicas_path for kind in kinds} | {("spec", "replicas") for kind in kinds if kind.status_path})
+
+
 def table(name: str, kinds: Sequence[WorkloadKind], why: str) -> Section:
     """Return the rows of the roles `name`, which read `kinds` and write what `why` says."""
 
@@ -170,6 +182,7 @@ SECTIONS: Mapping[str, Mapping[str, Section]] = {
         f"{_KINDS}: the kind": partial(looked_at, _CLONE_SETS),
         f"{_KINDS}: what is written in": partial(parts, _CLONE_SETS),
         f"{_KINDS}: where its replicas and victims stand": partial(allowed, _CLONE_SETS),
+        f"{_KINDS}: whether it gets more": partial(increased, _CLONE_SETS),
     },
     "../docs/reference/rights.md": {
         f"{_KINDS}: the rights on CloneSets": table(
