@@ -74,12 +74,13 @@ class Schedule:
 
     def _begin(self) -> bool:
         """Ask for a thread for each action that became ready; return whether any is ready, or under way."""
-        while self._lanes:
-            with self._changed:
+        while True:
+            with self._changed:  # what is over may just let others begin
                 lanes, self._lanes = self._lanes, []
+                if not lanes:
+                    return self._unfinished > 0
             for lane in lanes:
                 self._pool.submit(lane, partial(self._carry_out_next, lane), urgent=True)
-        return self._unfinished > 0
 
     def _has_news(self) -> bool:
         return bool(self._lanes) or not self._unfinished

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.phase_order import PhaseOrder
 from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import NotFoundError, RefusedError
@@ -189,6 +190,29 @@ def test_clusters_take_turns_where_there_are_few_threads() -> None:
     writes = Writes(hanging=frozenset({"east-0"}), ends=queued)
     apply(numbered_actions([*plan, an_action("west", "west", Phase.WAKE)]), writes, Pool(1))
     assert writes.log.index(("over", "west")) < 10
+
+
+def test_a_run_goes_on_while_what_is_over_is_about_to_let_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, ended, over = threading.Event(), threading.Event(), PhaseOrder.over
+
+    def slowly_over(order: PhaseOrder, action: Action) -> list[Action]:
+        inside.set()
+        ended.wait(0.2)
+        return over(order, action)
+
+    class Pool(WorkerPool):
+        """Whoever asks it goes on when the work is over already."""
+
+        def submit(self, lane: str, work: Any, *, urgent: bool = False) -> Any:
+            future = super().submit(lane, work, urgent=urgent)
+            assert inside.wait(LONG)
+            return future
+
+    monkeypatch.setattr(PhaseOrder, "over", slowly_over)
+    plan = [an_action("web-rises", "east", Phase.INCREASE, "web"), an_action("web-falls", "west", Phase.MOVE, "web")]
+    found = apply(numbered_actions(plan), Writes(), Pool())
+    ended.set()
+    assert [outcome.status for outcome in found] == [OutcomeStatus.APPLIED] * 2
 
 
 @pytest.mark.parametrize("threads", [0, 8])
