@@ -80,7 +80,7 @@ class Schedule:
                 if not lanes:
                     return self._unfinished > 0
             for lane in lanes:
-                self._pool.submit(lane, partial(self._carry_out_next, lane), urgent=True)
+                self._pool.enqueue(lane, partial(self._carry_out_next, lane), urgent=True)
 
     def _has_news(self) -> bool:
         return bool(self._lanes) or not self._unfinished

@@ -180,11 +180,10 @@ def test_clusters_take_turns_where_there_are_few_threads() -> None:
     queued = threading.Event()
 
     class Pool(WorkerPool):
-        def submit(self, lane: str, *work: Any, **options: Any) -> Any:
-            future = super().submit(lane, *work, **options)
+        def enqueue(self, lane: str, *work: Any, **options: Any) -> None:
+            super().enqueue(lane, *work, **options)
             if lane == "west":
                 queued.set()
-            return future
 
     plan = [an_action(f"east-{number}", "east", Phase.WAKE) for number in range(100)]
     writes = Writes(hanging=frozenset({"east-0"}), ends=queued)
