@@ -202,10 +202,9 @@ def test_a_run_goes_on_while_what_is_over_is_about_to_let_others_begin(monkeypat
     class Pool(WorkerPool):
         """Whoever asks it goes on when the work is over already."""
 
-        def submit(self, lane: str, work: Any, *, urgent: bool = False) -> Any:
-            future = super().submit(lane, work, urgent=urgent)
+        def enqueue(self, lane: str, *work: Any, **options: Any) -> None:
+            super().enqueue(lane, *work, **options)
             assert inside.wait(LONG)
-            return future
 
     monkeypatch.setattr(PhaseOrder, "over", slowly_over)
     plan = [an_action("web-rises", "east", Phase.INCREASE, "web"), an_action("web-falls", "west", Phase.MOVE, "web")]

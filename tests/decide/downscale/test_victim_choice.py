@@ -15,6 +15,7 @@ from reconciler.decide.downscale.victim_choice import (
     VictimStrategy,
     accepted,
     balanced,
+    foreign_costs,
     pod_group,
     victim_strategies,
     without_domains,
@@ -101,3 +102,9 @@ def test_the_shrinking_replica_set_is_the_one_with_pods() -> None:
     assert pod_group("Deployment", (new, old)) == PodGroup((new,), (old,))
     assert pod_group("ReplicaSet", (new,)) == PodGroup((new,), None)
     assert pod_group("Deployment", ()) == PodGroup((), ())
+
+
+@pytest.mark.parametrize(("cost", "is_foreign"), [(None, False), ("0", True), ("odd", True)])
+def test_a_victim_has_a_foreign_cost_also_where_it_counts_as_none(cost: str | None, is_foreign: bool) -> None:
+    victims = (a_pod("v", deletion_cost=cost),)
+    assert foreign_costs(VictimSelection(1, (), victims), victims) == (victims if is_foreign else (), ())

@@ -120,6 +120,17 @@ class TestIdledToAFloor:
         run_in(world, FLOOR)
         assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
 
+    def test_one_that_is_not_held_proves_no_list(self):
+        world = the_world()
+        run_in(world, FLOOR)
+        world.objects[HPA] = an_hpa()
+        world.objects[WEB] = replace(
+            world.objects[WEB], annotations={}, replicas_writer=FieldWriter("kube-controller-manager")
+        )
+        world.now = MONDAY
+        run_in(world, FLOOR)
+        assert world.replicas(WEB) == 1
+
     def test_a_broken_record_at_its_idle_replicas_keeps_nothing_else_awake(self):
         world = the_world()
         run_in(world, FLOOR)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, a_fleet, a_workload
+from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
 
 from .placements import (
     a_deployment,
@@ -120,6 +120,15 @@ class TestIdling:
 
 
 class TestAutoscalers:
+    def test_what_a_horizontal_pod_autoscaler_controls_is_left_alone(self):
+        west = a_cluster("west", workloads=(a_deployment("west", 5),), autoscalers=(an_hpa(cluster="west"),))
+        east = settled("east", 3, made=a_deployment)
+        desired = place(east, west, federated=a_placed(10))
+        assert numbers(desired) == {"east": "scale 3 -> 5"}
+        assert [(one.kind, one.text) for one in desired.notices] == [
+            ("autoscaler", "HorizontalPodAutoscaler/web controls it")
+        ]
+
     def test_where_autoscalers_cannot_be_read_nothing_is_decided(self):
         west = a_cluster(
             "west", workloads=(a_deployment("west", 5),), unreadable={"horizontalpodautoscalers": "forbidden"}
