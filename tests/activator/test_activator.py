@@ -216,7 +216,7 @@ def test_without_a_lease_all_is_watched_and_nothing_published_and_readiness_says
         written.there.clear()
         one._objects_listed(one._slices, [])
         await one._review_activations()
-        assert not written.there
+        assert ("slices", WEB) not in one._tasks.running
         written.breaks = 0
         await until(lambda: OURS in written.there)
 
