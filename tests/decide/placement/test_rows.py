@@ -307,3 +307,33 @@ def test_the_status_says_why_it_is_what_it_is_now(old, world, why):
     )
     (written,) = [one for one in desired.decisions if one.ref.name.startswith("reconciler-status-")]
     assert json.loads(written.changes[-1].after)["clusters"]["west"]["why"] == why
+
+
+def test_the_status_of_a_fleet_that_is_full(full):
+    assert statuses(full) == {
+        "a": (11, 11, ""),
+        "b": (3, 3, ""),
+        "c": (4, 2, ""),
+        "d": (6, 4, ""),
+        "e": (2, 2, ""),
+        "f": (2, 2, ""),
+        "g": (1, 1, ""),
+        "h": (4, None, ""),
+        "i": (5, None, ""),
+    }
+
+
+def test_a_paused_one():
+    desired = place(
+        settled("a", 3), settled("b", 3, **OWNED), settled("c", 1), a_cluster("e"), lost=("d",),
+        federated=a_federated(12, paused=True),
+    )  # fmt: skip
+    nothing = (None, None, None, None, None, 0)
+    assert rows(desired) == {
+        "a": ((3, 3, 3, 3, None, 0), "paused"),
+        "b": ((None, 3, 3, 3, None, 0), "is controlled by Deployment/web"),
+        "c": ((1, 1, 1, 1, None, 0), "paused"),
+        "d": (nothing, "unreachable since 2026-11-20T15:41:23Z"),
+        "e": ((0, None, None, None, None, 0), "paused"),
+    }
+    assert statuses(desired) == {"a": (3, 3, ""), "b": (3, None, ""), "c": (1, 1, ""), "d": (None, None, "")}

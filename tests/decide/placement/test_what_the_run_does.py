@@ -26,6 +26,8 @@ from .placements import (
     place,
     row,
     settled,
+    some_pods,
+    with_pods,
 )
 
 WEST = ObjectRef("west", "shop", "ReplicaSet", "web", "apps")
@@ -141,6 +143,19 @@ class TestLeftOut:
         assert numbers(desired) == {"east": "scale 2 -> 5"}
         assert desired.undecided[0].why == "replicasets cannot be read: forbidden"
 
+    @pytest.mark.parametrize(("minutes", "expected"), [(9, {}), (10, {"east": "scale 5 -> 9"})])
+    def test_after_the_grace_its_replicas_go_elsewhere(self, minutes, expected):
+        maps = (a_status(STATUS), a_memory(unreachable_since=since(minutes=minutes)))
+        east = settled("east", 5, config_maps=maps)
+        desired = place(east, lost=("west",), federated=a_federated(9))
+        assert numbers(desired) == expected
+        assert [one for one in desired.decisions if one.ref.name == "reconciler-memory"] == []
+
+    def test_the_replicas_of_a_frozen_one_stay_whatever_the_time(self):
+        maps = (a_status(STATUS), a_memory(unreachable_since=since(hours=1)))
+        east, frozen = settled("east", 5, config_maps=maps), a_fleet_with("Frozen", "east", "west")
+        assert numbers(place(east, lost=("west",), fleet=frozen, federated=a_federated(9))) == {}
+
 
 class TestMoves:
     def test_a_draining_cluster_keeps_what_has_no_room_anywhere_else(self):
@@ -177,3 +192,12 @@ class TestMoves:
         (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
         assert change_if_of(west) == f"state is Active in the Fleet or {finishes}"
         assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
+
+    def test_placed_but_crashing_replicas_never_cost_the_ones_that_work(self):
+        crashing = {"ready_replicas": 0, "available_replicas": None}
+        west = with_pods(settled("west", 6, **crashing), some_pods(6, minutes=11, ready=False))
+        desired = place(settled("east", 6), west, fleet=a_fleet_with("Active", "east", "west"))
+        assert numbers(desired) == {"west": "scale 6 -> 3"}
+        assert [(one.kind, one.text) for one in desired.notices] == [
+            ("notAvailable", "6 replicas are placed, not available")
+        ]
