@@ -368,3 +368,8 @@ def test_what_changes_too_often_to_look_is_not_steady(pods: int, steady: bool) -
         a_pod(f"w-{number}", ready_since_ns=NOW_NS + number - old, created_ns=None) for number in range(1, pods + 1)
     ]
     assert is_steady(some, NOW_NS, RankingRules(), lambda _: frozenset({"a"})) is steady
+
+
+@pytest.mark.parametrize(("kind", "to"), [("Deployment", 0), ("StatefulSet", 2), ("Other", 2)])
+def test_no_marks_where_they_do_nothing(kind: str, to: int) -> None:
+    assert forecast(by("ZoneBalanced", kind), kind=kind, to=to)[0].downscale is None
