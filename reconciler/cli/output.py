@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -69,8 +70,8 @@ def workflow_command(command: str, properties: dict[str, object], message: str) 
 
 def _print(text: str, *, nl: bool = True, color: bool = False) -> None:
     """Print `text` on stdout. A reader who has enough, like head, changes neither what a run does nor its exit code."""
-    draw("")
-    with suppress(BrokenPipeError):
+    with _printing, suppress(BrokenPipeError):
+        draw("")
         click.echo(printable_without_credentials(text), nl=nl, color=color)
 
 
@@ -95,6 +96,7 @@ def say_text(text: str, *, color: bool = False) -> None:
     _say(_text(text, color=color), nl=False, color=color)
 
 
+_printing = threading.RLock()  # progress is drawn by a thread of its own
 _drawn: list[str] = []  # the line that was drawn last, where there is one
 
 
@@ -102,17 +104,17 @@ def draw(line: str) -> None:
     """Draw `line` on the terminal that stderr is, in place of the one that was drawn before; "" draws none. What is
     printed or said takes its place too.
     """
-    if _drawn or line:
-        _drawn[:] = [line] if line else []
-        with suppress(OSError):
+    with _printing, suppress(OSError):
+        if _drawn or line:
+            _drawn[:] = [line] if line else []
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             shown = printable_without_credentials(_text(one_line(line)))[: width - 1]
             click.echo(f"\r\x1b[2K{shown}", err=True, nl=False, color=True)
 
 
 def _say(text: str, *, nl: bool, color: bool = False) -> None:
-    draw("")
-    with suppress(OSError):
+    with _printing, suppress(OSError):
+        draw("")
         click.echo(printable_without_credentials(text), err=True, nl=nl, color=color)
 
 

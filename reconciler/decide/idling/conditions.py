@@ -446,11 +446,7 @@ class IdlingCondition(StrEnum):
     SERVICE_RUNS = "Service runs"  # something else behind one of its Services stays up
     PODS_UNREAD = "pods unread"  # the pods behind one of its Services were not read yet
 
-    OBSERVED = (
-        "observed",
-        _observed,
-        _NOT_UP,
-    )  # a policy that only observes has a say, also about what goes idle with it
+    OBSERVED = "observed", _observed, _NOT_UP  # a policy that only observes has a say, also on what idles with it
 
 
 KEEP_UP = tuple(name for name in IdlingCondition if name.keeps_up)
