@@ -33,8 +33,8 @@ from reconciler.importing.periods import (
 from reconciler.policy.kinds.fields import MOST_DURATION, Labels, parse_duration, spelt_duration
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 
-PREFIX = "downscaler/"
-_EXCLUDE = f"{PREFIX}exclude"
+_PREFIX = "downscaler/"
+_EXCLUDE = f"{_PREFIX}exclude"
 
 _KINDS = {
     "cronjobs": "CronJob",
@@ -349,12 +349,12 @@ class _DownscalerImport:
     def _scope_of(self, annotations: Mapping[str, str]) -> Scope:
         foreign = "downtime-replicas" if self._go else "downscale-replicas"  # an annotation of the other tool alone
         known = (key for key in _SETTINGS if key != foreign)
-        return {key: annotations[PREFIX + key] for key in known if PREFIX + key in annotations}
+        return {key: annotations[_PREFIX + key] for key in known if _PREFIX + key in annotations}
 
     def _check_annotations(self, manifest: Manifest) -> None:
         for key, value in manifest.annotations.items():
-            name = key.removeprefix(PREFIX)
-            if key.startswith(PREFIX) and name in _WITHOUT_COUNTERPART:
+            name = key.removeprefix(_PREFIX)
+            if key.startswith(_PREFIX) and name in _WITHOUT_COUNTERPART:
                 self._gathering.lose(manifest, key, _WITHOUT_COUNTERPART[name])
             if self._go and key == _EXCLUDE:
                 around = self._namespaces.get(manifest.namespace, manifest).annotations.get(key, "false")

@@ -114,8 +114,8 @@ def is_within(pattern: str, others: Sequence[str]) -> bool:
     """Return whether every text that `pattern` matches is matched by one of `others`; of what is too complex to be
     compared no text is.
     """
-    if pattern in others or "*" in others:
-        return True
+    if not others or pattern in others or "*" in others:
+        return bool(others)
     return _reaches((pattern, *others), lambda ends: ends[0] and not any(ends[1:])) is False
 
 

@@ -73,8 +73,8 @@ def undecided_pairs(
 def likely_pairs(
     policies: Sequence[Policy], clusters: Sequence[FleetCluster]
 ) -> Iterator[tuple[Policy, Iterator[Policy]]]:
-    """Yield each policy with those before it that may select the same object, as far as names, labels and clusters
-    tell: the first one in any case, so that nothing is looked up where all select the same.
+    """Yield each policy with those before it that may select the same object, as far as names, labels, kinds and
+    clusters tell: the first one in any case, so that nothing is looked up where all select the same.
     """
     selected = {
         selector: frozenset(cluster.name for cluster in clusters if selector.matches(cluster.name, cluster.labels))
@@ -86,7 +86,7 @@ def likely_pairs(
     )
     keys = [key for key, _ in used.most_common(_KEYS)]
     named = [_named(policy, keys) for policy in policies]
-    indices = [GlobIndex(), GlobIndex(), *(GlobIndex() for _ in keys)]
+    indices = [GlobIndex() for _ in range(3 + len(keys))]
 
     def before(number: int) -> Iterator[Policy]:
         yield from policies[:1] if number else ()
@@ -117,8 +117,8 @@ def _label_values(objects: ObjectSelector) -> dict[str, tuple[str, ...]]:
 
 
 def _named(policy: Policy, keys: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """Return globs of the names of what a policy selects, namespaces and objects, and of the values of their labels."""
-    parts = tuple(_parts(policy))
+    """Return globs of what a policy selects: names of namespaces and objects, values of their labels, and kinds."""
+    parts, selector = tuple(_parts(policy)), policy.selector
     names = [
         tuple(name for part, one in parts if part == wanted for name in one.include)
         for wanted in ("namespace", "object")
@@ -127,7 +127,8 @@ def _named(policy: Policy, keys: Sequence[tuple[str, str]]) -> list[tuple[str, .
         tuple(value for part, one in parts if part == wanted for value in _label_values(one).get(key, ("*",)))
         for wanted, key in keys
     ]
-    return [*names, *values]
+    kinds = () if selector.workloads is None else tuple(_kinds(selector.workloads))
+    return [*names, *values, (*kinds, *(() if selector.services is None else ("service",)))]
 
 
 def may_share(policy: Policy, other: Policy, clusters: Iterable[FleetCluster]) -> bool:

@@ -31,10 +31,10 @@ TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
 MOST_BYTES = 16 * 2**20
 """How large all policy files may be together."""
 
-MOST_DOCUMENTS = 10_000
+_MOST_DOCUMENTS = 10_000
 """How many documents the platform may have, and each tenant."""
 
-MOST_PROBLEMS = 100
+_MOST_PROBLEMS = 100
 """How many problems of one file are reported."""
 
 _MARKED = frozenset(("spec", "limits"))  # the places of limits are asked for of every policy
@@ -183,7 +183,7 @@ def documents_in(file: str, content: bytes | Problem) -> Documents:
     text = decoded_text(spelt(file), content)
     if isinstance(text, Problem):
         return Documents(problems=[text], complete=False)
-    return read_documents(spelt(file), text, most=MOST_DOCUMENTS, marked_keys=_MARKED)
+    return read_documents(spelt(file), text, most=_MOST_DOCUMENTS, marked_keys=_MARKED)
 
 
 # A Fleet in a file that is not valid YAML from some line on: the part above that line is read, for wakes only.
@@ -252,21 +252,21 @@ def _leave_out_too_many(read: Mapping[str, Documents], root: str, owners: Callab
     """Take out the documents of each owner that has too many, but for those of the Fleet's file; the first file that
     has one of these gets the problem.
     """
-    if sum(len(documents.found) for documents in read.values()) <= MOST_DOCUMENTS:
+    if sum(len(documents.found) for documents in read.values()) <= _MOST_DOCUMENTS:
         return
     counts: Counter[str] = Counter()
     for file, documents in read.items():
         owner = owners().name_of(file)
         known = counts[owner]
         counts[owner] += len(documents.found)
-        if counts[owner] > MOST_DOCUMENTS:
+        if counts[owner] > _MOST_DOCUMENTS:
             documents.found, documents.problems = [], []
-        if known <= MOST_DOCUMENTS < counts[owner]:
+        if known <= _MOST_DOCUMENTS < counts[owner]:
             whose = f"tenant {owner}" if owner else "the platform"
-            words = f"holds one of more than {MOST_DOCUMENTS} documents of {whose}, expected fewer"
+            words = f"holds one of more than {_MOST_DOCUMENTS} documents of {whose}, expected fewer"
             documents.problems, documents.complete = [_of_file(file, f"{words}; none of them is used")], False
     for file, documents in read.items():
-        if counts[owners().name_of(file)] > MOST_DOCUMENTS and below(file, root) != FLEET_FILE:
+        if counts[owners().name_of(file)] > _MOST_DOCUMENTS and below(file, root) != FLEET_FILE:
             documents.found = []
 
 
@@ -278,6 +278,6 @@ def first_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
     """Yield the first problems of each file, and how many more there are; they are sorted."""
     for _, inside in groupby(problems, key=lambda problem: problem.file):
         all_of_file = list(inside)
-        yield from all_of_file[:MOST_PROBLEMS]
-        if others := all_of_file[MOST_PROBLEMS:]:
+        yield from all_of_file[:_MOST_PROBLEMS]
+        if others := all_of_file[_MOST_PROBLEMS:]:
             yield replace(others[0], field="", message=f"and {len(others)} more problems of this file")

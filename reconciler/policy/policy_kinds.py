@@ -33,7 +33,7 @@ _NAMESPACE: Path = ("metadata", "namespace")
 _PRODUCTION: Path = ("spec", "production")
 
 
-class PolicyKind(Struct, frozen=True, kw_only=True):
+class _PolicyKind(Struct, frozen=True, kw_only=True):
     """What is known of a kind of policies. Paths are those of fields; None: it has none.
 
     `build` makes the policy of a document and its fields; problems are gathered in the document. `into` is the field of
@@ -63,20 +63,20 @@ def policy_document(
 
 
 POLICY_KINDS = {
-    "Fleet": PolicyKind(document=FleetDocument, build=fleet_of, into="fleet"),
-    "IdlingPolicy": PolicyKind(
+    "Fleet": _PolicyKind(document=FleetDocument, build=fleet_of, into="fleet"),
+    "IdlingPolicy": _PolicyKind(
         document=IdlingPolicyDocument,
         build=idling_policy_of,
         into="idling",
         equals="is not newly idled",
         production=_PRODUCTION,
     ),
-    "Calendar": PolicyKind(
+    "Calendar": _PolicyKind(
         document=CalendarDocument,
         build=calendar_policy_of,
         into="calendars",
     ),
-    "FederatedReplicaSet": PolicyKind(
+    "FederatedReplicaSet": _PolicyKind(
         document=FederatedReplicaSetDocument,
         build=federated_replica_set_of,
         into="federated",
@@ -85,7 +85,7 @@ POLICY_KINDS = {
         pod_picker=("spec", "downscalePodPicker"),
         production=_PRODUCTION,
     ),
-    "DownscalePolicy": PolicyKind(
+    "DownscalePolicy": _PolicyKind(
         document=DownscalePolicyDocument,
         build=downscale_policy_of,
         into="downscale",
@@ -93,7 +93,7 @@ POLICY_KINDS = {
         pod_picker=POD_PICKER,
         production=_PRODUCTION,
     ),
-    "ReplicaSet": PolicyKind(
+    "ReplicaSet": _PolicyKind(
         document=ReplicaSetDocument,
         build=replica_set_of,
         into="federated",
@@ -103,7 +103,7 @@ POLICY_KINDS = {
         pod_picker=("spec", "downscalePodPicker"),
         production=PRODUCTION_ANNOTATION,
     ),
-    "Deployment": PolicyKind(
+    "Deployment": _PolicyKind(
         document=DeploymentDocument,
         build=deployment_of,
         into="downscale",

@@ -27,7 +27,7 @@ _CAUSE = pointer(("metadata", "annotations", CAUSE))
 _NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
 
 
-class Difference(Struct, frozen=True):
+class _Difference(Struct, frozen=True):
     """One field of an action: its value in the saved plan, and in the fresh one; None where there is none."""
 
     field: str
@@ -46,7 +46,7 @@ class Compared(Struct, frozen=True):
 
     differing: Mapping[int, str] = NOTHING
     fresh: Mapping[int, Decision] = NOTHING
-    fields: Mapping[int, tuple[Difference, ...]] = NOTHING
+    fields: Mapping[int, tuple[_Difference, ...]] = NOTHING
 
 
 def compared(saved: Plan, fresh: Plan | None) -> Compared:
@@ -79,16 +79,16 @@ def compared(saved: Plan, fresh: Plan | None) -> Compared:
     return Compared(differing, same, _fields(saved, here, there))
 
 
-def _fields(saved: Plan, here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[int, tuple[Difference, ...]]:
+def _fields(saved: Plan, here: Mapping[str, Any], there: Mapping[str, Any]) -> dict[int, tuple[_Difference, ...]]:
     """Return in what the actions of `saved` differ, by id: of one that only `here` has, what it writes."""
-    found: dict[int, tuple[Difference, ...]] = {}
+    found: dict[int, tuple[_Difference, ...]] = {}
     for action in saved.actions:
         key = action.decision.key
         ours, fresh = _flat(here[key]), _flat(there[key]) if key in there else None
         if fresh is None:
             ours, fresh = {name: value for name, value in ours.items() if name.startswith(WRITTEN)}, {}
         names = [name for name in {**ours, **fresh} if ours.get(name) != fresh.get(name)]
-        found[action.id] = tuple(Difference(name, ours.get(name), fresh.get(name)) for name in names)
+        found[action.id] = tuple(_Difference(name, ours.get(name), fresh.get(name)) for name in names)
     return found
 
 

@@ -121,7 +121,7 @@ def _inlined(schema: Any, once: Mapping[str, _Schema]) -> Any:
 
 def definition_name(struct: type[Struct]) -> str:
     """Return the name of `struct` among the `$defs`: metadata for MetadataFields."""
-    name = struct.__name__.removesuffix("Fields").removesuffix("Document").removesuffix("Use")
+    name = struct.__name__.lstrip("_").removesuffix("Fields").removesuffix("Document").removesuffix("Use")
     return name[:1].lower() + name[1:]
 
 

@@ -205,17 +205,17 @@ _OF_THIS_MACHINE = r"localtime$|posixrules$|posix/|right/"  # names that mean so
 _A_WINDOW = 'a window like "Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00" or "2026-12-24T18:00/2027-01-02T08:00"'
 
 Window = Annotated[str, Meta(min_length=1, extra_json_schema=expected(_A_WINDOW))]
-WallClock = Annotated[
+_WallClock = Annotated[
     str, matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?\Z", 'a time like "2026-12-24T18:00"')
 ]
 
 
-class ExceptionFields(Fields, frozen=True, kw_only=True):
+class _ExceptionFields(Fields, frozen=True, kw_only=True):
     """A period during which nothing is idle by this calendar."""
 
-    from_: WallClock = field(name="from")
+    from_: _WallClock = field(name="from")
     """from is the start of the period, in the time zone of the calendar."""
-    to: WallClock
+    to: _WallClock
     """to is the end of the period, in the time zone of the calendar. It is not included."""
     reason: Annotated[str, Meta(max_length=200)] = ""
     """reason is shown to people who read the plan."""
@@ -235,15 +235,15 @@ class HoursFields(Fields, frozen=True, kw_only=True):
     uptime: Annotated[tuple[Window, ...], Meta(min_length=1)] | UnsetType = UNSET
     """uptime lists the windows of time that are not idle, for example "Mon-Fri 08:00-18:00". All other times are idle.
     The format is that of downtime."""
-    exceptions: Annotated[tuple[ExceptionFields, ...] | UnsetType, Meta(extra_json_schema={"default": []})] = UNSET
+    exceptions: Annotated[tuple[_ExceptionFields, ...] | UnsetType, Meta(extra_json_schema={"default": []})] = UNSET
     """exceptions lists periods that are not idle, whatever downtime or uptime states."""
 
 
-class CalendarSpec(HoursFields, frozen=True, kw_only=True):
+class _CalendarSpec(HoursFields, frozen=True, kw_only=True):
     """The hours of a calendar."""
 
     time_zone: Text
-    exceptions: tuple[ExceptionFields, ...] = ()
+    exceptions: tuple[_ExceptionFields, ...] = ()
 
     json_schema: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -257,7 +257,7 @@ class CalendarSpec(HoursFields, frozen=True, kw_only=True):
 class CalendarDocument(OwnDocument[Literal["Calendar"]], frozen=True, kw_only=True):
     """A Calendar holds windows of time. Schedules refer to it by name."""
 
-    spec: CalendarSpec
+    spec: _CalendarSpec
     """spec states when a schedule is idle."""
 
 
@@ -327,7 +327,7 @@ def _windows(document: PolicyDocument, path: Path, texts: tuple[str, ...]) -> It
         yield from windows or ()
 
 
-def _exceptions(document: PolicyDocument, path: Path, fields: tuple[ExceptionFields, ...]) -> Iterator[AbsoluteWindow]:
+def _exceptions(document: PolicyDocument, path: Path, fields: tuple[_ExceptionFields, ...]) -> Iterator[AbsoluteWindow]:
     for position, one in enumerate(fields):
         window = parse_absolute(f"{one.from_}/{one.to}")
         if window is not None:

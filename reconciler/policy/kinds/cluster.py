@@ -19,7 +19,7 @@ from reconciler.policy.kinds.fields import ClusterName, Fields, HttpUrl, Labels,
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
 
-class ConnectionFields(Fields, frozen=True, kw_only=True):
+class _ConnectionFields(Fields, frozen=True, kw_only=True):
     """The connection to the API server of a cluster."""
 
     in_cluster: bool = False
@@ -30,7 +30,7 @@ class ConnectionFields(Fields, frozen=True, kw_only=True):
     """context is a context of the kubeconfig. null means the name of the cluster."""
 
 
-class BasicAuthFields(Fields, frozen=True, kw_only=True):
+class _BasicAuthFields(Fields, frozen=True, kw_only=True):
     """A user and a password."""
 
     username: Annotated[
@@ -49,7 +49,7 @@ class PrometheusFields(Fields, frozen=True, kw_only=True):
     """url is the address of Prometheus."""
     bearer_token_file: Text | None = None
     """bearerTokenFile is the path of a file that holds the token to send."""
-    basic_auth: BasicAuthFields | UnsetType = UNSET
+    basic_auth: _BasicAuthFields | UnsetType = UNSET
     """basicAuth is the user and password to send. It cannot be set together with bearerTokenFile."""
     allow_insecure_auth: bool = False
     """allowInsecureAuth allows the token or password to be sent over plain http."""
@@ -88,7 +88,7 @@ class ClusterFields(Fields, frozen=True, kw_only=True):
     identity: Annotated[str, Meta(min_length=1, max_length=253)] | None = None
     """identity is the uid of the Namespace kube-system. A cluster with another uid is treated as unknown. null accepts
     any uid that no other cluster of the Fleet has."""
-    connection: ConnectionFields = ConnectionFields()
+    connection: _ConnectionFields = _ConnectionFields()
     """connection tells how to connect to the API server. The default is the context that is called like the cluster."""
     prometheus: PrometheusFields | UnsetType = UNSET
     """prometheus tells how to connect to the Prometheus of the cluster. Without it every query there is unknown."""

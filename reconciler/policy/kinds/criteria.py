@@ -19,7 +19,7 @@ QUERY = Meta(
 WINDOW = Meta(description="window is the range that replaces {{ window }} in the query.")
 
 
-class MetricFields(Fields, frozen=True, kw_only=True):
+class _MetricFields(Fields, frozen=True, kw_only=True):
     """A Service is idle while the value of a query is at or below atMost."""
 
     query: Annotated[Query, QUERY]
@@ -39,13 +39,13 @@ class MetricFields(Fields, frozen=True, kw_only=True):
     }
 
 
-class MetricCriterion(MetricFields, frozen=True, kw_only=True):
+class MetricCriterion(_MetricFields, frozen=True, kw_only=True):
     """Idle while the query's value for a Service is at or below `at_most`. Reasons call it `name`, if it has one."""
 
     name: str = ""
 
 
-class ScheduleFields(HoursFields, frozen=True, kw_only=True):
+class _ScheduleFields(HoursFields, frozen=True, kw_only=True):
     """Idle during the downtime of a Calendar, or during the downtime that is stated here."""
 
     calendar: Text | UnsetType = UNSET
@@ -69,9 +69,9 @@ class CriterionFields(Fields, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET
     """name is what reasons call a metric. The default is metric."""
-    metric: MetricFields | UnsetType = UNSET
+    metric: _MetricFields | UnsetType = UNSET
     """metric is met while the value of a query is at most atMost."""
-    schedule: ScheduleFields | UnsetType = UNSET
+    schedule: _ScheduleFields | UnsetType = UNSET
     """schedule is met during downtime."""
     any_of: Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType = UNSET
     """anyOf is met if at least one of its criteria is met."""
@@ -146,17 +146,17 @@ def _criterion(document: PolicyDocument, path: Path, fields: CriterionFields) ->
         return None
     ((kind, value),) = stated.items()
     name = given(fields.name) or ""
-    if isinstance(value, MetricFields):
+    if isinstance(value, _MetricFields):
         return _metric(document, (*path, kind), value, name)
     if name:
         document.add((*path, "name"), f"stands beside {kind}, expected it beside a metric", key=True)
-    if isinstance(value, ScheduleFields):
+    if isinstance(value, _ScheduleFields):
         return _schedule(document, (*path, kind), value)
     inside = criteria_at(document, (*path, kind), value if isinstance(value, tuple) else ())
     return None if inside is None else (AnyOf if kind == "anyOf" else AllOf)(inside)
 
 
-def _metric(document: PolicyDocument, path: Path, fields: MetricFields, name: str) -> MetricCriterion:
+def _metric(document: PolicyDocument, path: Path, fields: _MetricFields, name: str) -> MetricCriterion:
     coverage, least = given(fields.coverage), given(fields.coverage_at_least)
     if (coverage is None) != (least is None):
         missing = "coverageAtLeast" if least is None else "coverage"
@@ -168,7 +168,7 @@ def _metric(document: PolicyDocument, path: Path, fields: MetricFields, name: st
     return from_fields(MetricCriterion, fields, name=name)
 
 
-def _schedule(document: PolicyDocument, path: Path, fields: ScheduleFields) -> ScheduleCriterion | None:
+def _schedule(document: PolicyDocument, path: Path, fields: _ScheduleFields) -> ScheduleCriterion | None:
     name, named = given(fields.calendar), document.calendars.named
     own = [field for field in ("timeZone", *STATED) if document.is_stated((*path, field))]
     if name is None:
@@ -183,7 +183,7 @@ def _schedule(document: PolicyDocument, path: Path, fields: ScheduleFields) -> S
 
 
 def _own_calendar(
-    document: PolicyDocument, path: Path, fields: ScheduleFields, own: Sequence[str]
+    document: PolicyDocument, path: Path, fields: _ScheduleFields, own: Sequence[str]
 ) -> ScheduleCriterion | None:
     missing = "timeZone" if "timeZone" not in own else "downtime" if len(own) == 1 else ""
     if missing:

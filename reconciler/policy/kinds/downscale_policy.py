@@ -73,7 +73,7 @@ class ZoneBalanced(Fields, frozen=True):
     """topologyKey is the label of nodes whose values are the zones."""
 
 
-class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
+class _DownscalePolicySpec(Fields, frozen=True, kw_only=True):
     """The selection and the order of a downscale."""
 
     mode: Mode = "Enforce"
@@ -115,11 +115,11 @@ class DownscalePolicySpec(Fields, frozen=True, kw_only=True):
 class DownscalePolicyDocument(OwnDocument[Literal["DownscalePolicy"]], frozen=True, kw_only=True):
     """A DownscalePolicy states which pods are deleted first when a run scales a workload down, and to how many."""
 
-    spec: DownscalePolicySpec
+    spec: _DownscalePolicySpec
     """spec states what is scaled down, and in which order."""
 
 
-class DownscalePolicy(DownscalePolicySpec, frozen=True, kw_only=True):
+class DownscalePolicy(_DownscalePolicySpec, frozen=True, kw_only=True):
     """A DownscalePolicy as it is decided by: all that its spec states, and what is made of selectors and pod picker."""
 
     name: str
@@ -145,7 +145,7 @@ def downscale_policy_of(document: PolicyDocument, fields: DownscalePolicyDocumen
     return _policy_of(document, fields.metadata.name, fields.spec, POD_PICKER)
 
 
-def _policy_of(document: PolicyDocument, name: str, spec: DownscalePolicySpec, pod_picker: Path) -> DownscalePolicy:
+def _policy_of(document: PolicyDocument, name: str, spec: _DownscalePolicySpec, pod_picker: Path) -> DownscalePolicy:
     policy = from_fields(
         DownscalePolicy,
         spec,
@@ -195,7 +195,7 @@ def _check_target(document: PolicyDocument, path: Path, target: DownscaleTarget)
 PICKER = ("spec", "downscalePodPicker")
 
 
-class DeploymentMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class _DeploymentMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """The name of a Deployment. All fields of Kubernetes are allowed."""
 
     name: Name
@@ -203,7 +203,7 @@ class DeploymentMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown
     namespace: Annotated[NamespaceName, NAMESPACE] = "default"
 
 
-class DeploymentFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class _DeploymentFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """The spec of a Deployment. All fields of Kubernetes are allowed; the reconciler does not read them."""
 
     downscale_pod_picker: PodPickerFields
@@ -220,9 +220,9 @@ class DeploymentDocument(Fields, frozen=True, kw_only=True):
     api_version: Literal["apps/v1"]
     """apiVersion is that of a Deployment."""
     kind: Annotated[Literal["Deployment"], KIND]
-    metadata: DeploymentMetadataFields
+    metadata: _DeploymentMetadataFields
     """metadata names the Deployment."""
-    spec: DeploymentFields
+    spec: _DeploymentFields
     """spec states which pod picker is asked."""
     status: Any = None
     """Set by the API server. It is ignored."""
@@ -239,7 +239,7 @@ def deployment_of(document: PolicyDocument, fields: DeploymentDocument) -> Downs
     Source: seed downscale-pod-picker.md, "K8S API Changes": DeploymentSpec has the field as ReplicaSetSpec has.
     """
     metadata = fields.metadata
-    spec = DownscalePolicySpec(
+    spec = _DownscalePolicySpec(
         selector=WorkloadsOnlyFields(
             namespaces=NamespaceSelectorFields(include=(metadata.namespace,)),
             workloads=WorkloadSelectorFields(include=(metadata.name,), kinds=("Deployment",)),

@@ -76,7 +76,7 @@ class Preferences(Fields, frozen=True, kw_only=True):
     "*" those clusters get no replicas."""
 
 
-class PodMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class _PodMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Labels and annotations of pods."""
 
     labels: Labels | UnsetType = UNSET
@@ -85,26 +85,26 @@ class PodMetadataFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields
     """annotations are the annotations of the pods."""
 
 
-class ContainerFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class _ContainerFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A container. All fields of Kubernetes are allowed."""
 
     name: Text
     """name is the name of the container."""
 
 
-class PodSpecFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class _PodSpecFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A pod. All fields of Kubernetes are allowed."""
 
-    containers: Annotated[tuple[ContainerFields, ...], Meta(min_length=1)]
+    containers: Annotated[tuple[_ContainerFields, ...], Meta(min_length=1)]
     """containers lists containers."""
 
 
 class PodTemplateFields(Fields, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A pod template as in a ReplicaSet."""
 
-    metadata: PodMetadataFields | UnsetType = UNSET
+    metadata: _PodMetadataFields | UnsetType = UNSET
     """metadata holds the labels and annotations of the pods."""
-    spec: PodSpecFields
+    spec: _PodSpecFields
     """spec is the pod. All fields of Kubernetes are allowed."""
 
 

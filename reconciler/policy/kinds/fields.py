@@ -192,7 +192,7 @@ def from_fields(kind: type[V], *stated: Struct, **derived: Any) -> V:
     return kind(**({name: named[name] for name in kind.__struct_fields__ if name in named} | derived))
 
 
-class MetadataFields(Fields, frozen=True, kw_only=True):
+class _MetadataFields(Fields, frozen=True, kw_only=True):
     """The name of the policy, with its labels and annotations."""
 
     name: Name
@@ -212,7 +212,7 @@ class OwnDocument(Fields, Generic[T], frozen=True, kw_only=True):
     api_version: Literal["reconciler/v1alpha1"]
     """apiVersion is the version of the schema that this document follows."""
     kind: Annotated[T, KIND]
-    metadata: MetadataFields
+    metadata: _MetadataFields
     """metadata names the policy."""
 
 

@@ -41,7 +41,7 @@ from reconciler.untrusted_text import LARGEST
 from reconciler.workload_kinds import WorkloadKind
 
 
-class PodPickers(Fields, frozen=True):
+class _PodPickers(Fields, frozen=True):
     """Restrictions for pod pickers."""
 
     allowed_hosts: tuple[Annotated[str, matching(r"^[A-Za-z0-9.*?:_-]+\Z", "a host or a pattern like *.svc")], ...] = (
@@ -52,15 +52,15 @@ class PodPickers(Fields, frozen=True):
     of secret headers."""
 
 
-Price = Annotated[int, Meta(ge=0, le=LARGEST)] | Annotated[float, Meta(ge=0, le=LARGEST)] | None
+_Price = Annotated[int, Meta(ge=0, le=LARGEST)] | Annotated[float, Meta(ge=0, le=LARGEST)] | None
 
 
 class Prices(Fields, frozen=True):
     """What resources cost, in any currency."""
 
-    cpu: Price = None
+    cpu: _Price = None
     """cpu is what a requested core costs for an hour."""
-    memory: Price = None
+    memory: _Price = None
     """memory is what a requested GiB costs for an hour."""
 
     @property
@@ -127,7 +127,7 @@ def _labels_text(labels: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-class FleetSpec(Fields, frozen=True, kw_only=True):
+class _FleetSpec(Fields, frozen=True, kw_only=True):
     """The clusters and the restrictions of a Fleet."""
 
     former_names: tuple[Name, ...] = ()
@@ -152,7 +152,7 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
     kube_downscaler_annotations: Literal["Honor", "Ignore"] = "Honor"
     """kubeDownscalerAnnotations is Honor: downscaler/exclude and downscaler/exclude-until on namespaces and workloads
     exclude as reconciler/exclude does; or Ignore: they are not read."""
-    pod_pickers: PodPickers = PodPickers()
+    pod_pickers: _PodPickers = _PodPickers()
     """podPickers restricts pod pickers of policies."""
     prices: Prices = Prices()
     """prices are what forecasts count savings with. --price takes precedence."""
@@ -175,11 +175,11 @@ class FleetSpec(Fields, frozen=True, kw_only=True):
 class FleetDocument(OwnDocument[Literal["Fleet"]], frozen=True, kw_only=True):
     """A Fleet lists the clusters and limits what one run may change. There is exactly one Fleet."""
 
-    spec: FleetSpec
+    spec: _FleetSpec
     """spec defines the clusters and the limits."""
 
 
-class Fleet(FleetSpec, frozen=True, kw_only=True, dict=True):  # so that what is asked often can be kept
+class Fleet(_FleetSpec, frozen=True, kw_only=True, dict=True):  # so that what is asked often can be kept
     """The Fleet as it is decided by; no namespace of a cluster belongs to two of its tenants."""
 
     name: str

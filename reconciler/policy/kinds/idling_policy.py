@@ -74,7 +74,7 @@ class GitOps(Fields, frozen=True):
     not paused."""
 
 
-class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
+class _IdlingPolicySpec(Fields, frozen=True, kw_only=True):
     """The selection and the criteria of an IdlingPolicy."""
 
     mode: Mode = "Enforce"
@@ -129,11 +129,11 @@ class IdlingPolicySpec(Fields, frozen=True, kw_only=True):
 class IdlingPolicyDocument(OwnDocument[Literal["IdlingPolicy"]], frozen=True, kw_only=True):
     """An IdlingPolicy states when workloads are idled and when they are woken."""
 
-    spec: IdlingPolicySpec
+    spec: _IdlingPolicySpec
     """spec states what is idled, and when."""
 
 
-class IdlingPolicy(IdlingPolicySpec, frozen=True, kw_only=True):
+class IdlingPolicy(_IdlingPolicySpec, frozen=True, kw_only=True):
     """An IdlingPolicy as it is decided by: all that its spec states, and what is made of selectors and criteria."""
 
     name: str

@@ -28,7 +28,7 @@ _NOT_PICKABLE = frozenset(
 )
 
 
-class SecretKeyFields(Fields, frozen=True, kw_only=True):
+class _SecretKeyFields(Fields, frozen=True, kw_only=True):
     """A key of a Secret."""
 
     name: ObjectName
@@ -44,27 +44,27 @@ class SecretKeyFields(Fields, frozen=True, kw_only=True):
     """key is the key in the Secret whose value is sent."""
 
 
-class HeaderSourceFields(Fields, frozen=True, kw_only=True):
+class _HeaderSourceFields(Fields, frozen=True, kw_only=True):
     """The source of a header's value."""
 
-    secret_key_ref: SecretKeyFields
+    secret_key_ref: _SecretKeyFields
     """secretKeyRef selects a key of a Secret in the namespace of the workload."""
 
 
-class HeaderFields(Fields, frozen=True, kw_only=True):
+class _HeaderFields(Fields, frozen=True, kw_only=True):
     """A header of the request, with value or valueFrom."""
 
     name: Annotated[str, Meta(min_length=1, max_length=256)]
     """name is the name of the header."""
     value: str | UnsetType = UNSET
     """value is the value of the header. Required if valueFrom is not set."""
-    value_from: HeaderSourceFields | UnsetType = UNSET
+    value_from: _HeaderSourceFields | UnsetType = UNSET
     """valueFrom is the source of the value of the header. Required if value is not set."""
 
     json_schema: ClassVar[dict[str, Any]] = either("value", "valueFrom")
 
 
-class PickerRequestFields(Fields, frozen=True, kw_only=True):
+class _PickerRequestFields(Fields, frozen=True, kw_only=True):
     """The HTTP request that asks a pod picker."""
 
     host: Annotated[str, Meta(min_length=1, max_length=253)]
@@ -81,7 +81,7 @@ class PickerRequestFields(Fields, frozen=True, kw_only=True):
         ),
     ] = "/"
     """path is the path of the request."""
-    http_headers: tuple[HeaderFields, ...] = ()
+    http_headers: tuple[_HeaderFields, ...] = ()
     """httpHeaders are headers to send."""
     ca_bundle: str | None = None
     """caBundle holds the PEM certificates to trust. null means those of the system."""
@@ -92,7 +92,7 @@ class PickerRequestFields(Fields, frozen=True, kw_only=True):
 class PodPickerFields(Fields, frozen=True, kw_only=True):
     """A pod picker that is asked over HTTP."""
 
-    http: PickerRequestFields
+    http: _PickerRequestFields
     """http is the request that asks the pod picker."""
     max_retries: Annotated[int, Meta(ge=0, le=10)] = 3
     """maxRetries is how often a failed request is repeated."""
@@ -126,7 +126,7 @@ def pod_picker_of(document: PolicyDocument, path: Path, fields: PodPickerFields 
     return picker
 
 
-def _header(document: PolicyDocument, path: Path, fields: HeaderFields) -> PickerHeader:
+def _header(document: PolicyDocument, path: Path, fields: _HeaderFields) -> PickerHeader:
     name, value, source = fields.name, given(fields.value), given(fields.value_from)
     if not re.fullmatch(HEADER_NAME, name):
         document.add((*path, "name"), f"is {shown(name)}, expected a header name")

@@ -22,7 +22,7 @@ from reconciler.policy.kinds.fields import (
 
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+-][0-9]{2}:[0-9]{2})"
 Time = Annotated[str, matching(rf"^{_TIME}\Z", 'a time with a zone, like "2026-11-23T07:00:00+01:00"')]
-ObjectPath = Annotated[str, matching(r"^[^/]+/[^/]+/[^/]+/[^/]+\Z", "an object: CLUSTER/NAMESPACE/KIND/NAME")]
+_ObjectPath = Annotated[str, matching(r"^[^/]+/[^/]+/[^/]+/[^/]+\Z", "an object: CLUSTER/NAMESPACE/KIND/NAME")]
 
 
 class SampleFields(Fields, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class SeriesFields(SampleFields, frozen=True, kw_only=True):
     """cluster is the cluster that is asked. By default all are."""
 
 
-class PeriodFields(Fields, frozen=True, kw_only=True):
+class _PeriodFields(Fields, frozen=True, kw_only=True):
     """A period of time."""
 
     from_: Time = field(name="from")
@@ -55,7 +55,7 @@ class PeriodFields(Fields, frozen=True, kw_only=True):
 class GivenFields(Fields, frozen=True, kw_only=True):
     """Something that happens before the run. One of annotate, scale, patch and query is set."""
 
-    annotate: ObjectPath | UnsetType = UNSET
+    annotate: _ObjectPath | UnsetType = UNSET
     """annotate is the object that gets annotations."""
     wake_requested_at: Annotated[str, matching(rf"^(now|{_TIME})\Z", 'a time with a zone, or "now"')] | UnsetType = (
         field(name="wake-requested-at", default=UNSET)
@@ -63,11 +63,11 @@ class GivenFields(Fields, frozen=True, kw_only=True):
     """wake-requested-at is the value of reconciler/wake-requested-at: a time, or now."""
     annotations: dict[AnnotationKey, str | None] | UnsetType = UNSET
     """annotations are the annotations that are set; null takes one off."""
-    scale: ObjectPath | UnsetType = UNSET
+    scale: _ObjectPath | UnsetType = UNSET
     """scale is the workload that somebody scales to replicas."""
     replicas: Replicas | UnsetType = UNSET
     """replicas is what scale scales to."""
-    patch: ObjectPath | UnsetType = UNSET
+    patch: _ObjectPath | UnsetType = UNSET
     """patch is the object that is changed as fields say."""
     fields: dict[str, Any] | UnsetType = UNSET
     """fields is a JSON merge patch of the object."""
@@ -82,7 +82,7 @@ class GivenFields(Fields, frozen=True, kw_only=True):
 class ExpectFields(Fields, frozen=True, kw_only=True):
     """What is expected of one workload, or of each in some namespaces."""
 
-    object: ObjectPath | UnsetType = UNSET
+    object: _ObjectPath | UnsetType = UNSET
     """object is the workload, or what autoscales it. Either object or namespaces is set."""
     namespaces: Annotated[tuple[NamespacePattern, ...], Meta(min_length=1)] | UnsetType = UNSET
     """namespaces are patterns of namespaces. Each workload in them is meant, at least one."""
@@ -110,7 +110,7 @@ class StepFields(Fields, frozen=True, kw_only=True):
 
     at: Time | UnsetType = UNSET
     """at is the time of a run."""
-    during: PeriodFields | UnsetType = UNSET
+    during: _PeriodFields | UnsetType = UNSET
     """during is a period: what is expected holds in every run of it."""
     given: tuple[GivenFields, ...] = ()
     """given is what happens before the run."""

@@ -46,7 +46,7 @@ _BY_THE_SERVER = Meta(description="Set by the API server. It is ignored.")
 _Ignored = Annotated[Any, _BY_THE_SERVER]
 
 
-class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
+class _ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
     """The name of a ReplicaSet, and its preferences."""
 
     name: Name
@@ -89,7 +89,7 @@ class ReplicaSetMetadataFields(Fields, frozen=True, kw_only=True):
     uid: _Ignored = None
 
 
-class ReplicaSetFields(Fields, frozen=True, kw_only=True):
+class _ReplicaSetFields(Fields, frozen=True, kw_only=True):
     """The replicas of a ReplicaSet, and their pods."""
 
     replicas: Annotated[Replicas, REPLICAS] = 1
@@ -107,9 +107,9 @@ class ReplicaSetDocument(Fields, frozen=True, kw_only=True):
     api_version: Literal["apps/v1"]
     """apiVersion is that of a ReplicaSet."""
     kind: Annotated[Literal["ReplicaSet"], KIND]
-    metadata: ReplicaSetMetadataFields
+    metadata: _ReplicaSetMetadataFields
     """metadata names the ReplicaSet."""
-    spec: ReplicaSetFields
+    spec: _ReplicaSetFields
     """spec states how many replicas run, and of what."""
     status: _Ignored = None
 

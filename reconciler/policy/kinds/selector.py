@@ -37,7 +37,7 @@ _MATCH_EXPRESSIONS = Meta(description="matchExpressions are requirements on labe
 P = TypeVar("P")
 
 
-class LabelRequirementFields(Fields, frozen=True, kw_only=True):
+class _LabelRequirementFields(Fields, frozen=True, kw_only=True):
     """A requirement on the value of a label, as in a Kubernetes label selector."""
 
     key: LabelKey
@@ -52,10 +52,10 @@ class LabelSelectorFields(Fields, frozen=True, kw_only=True):
     """A label selector as in Kubernetes. An empty label selector selects all objects."""
 
     match_labels: Annotated[Labels, _MATCH_LABELS] = field(default_factory=dict)
-    match_expressions: Annotated[tuple[LabelRequirementFields, ...], _MATCH_EXPRESSIONS] = ()
+    match_expressions: Annotated[tuple[_LabelRequirementFields, ...], _MATCH_EXPRESSIONS] = ()
 
 
-class ObjectSelectorFields(Fields, Generic[P], frozen=True, kw_only=True):
+class _ObjectSelectorFields(Fields, Generic[P], frozen=True, kw_only=True):
     """Objects by name and labels. All parts must match."""
 
     include: Annotated[tuple[P, ...], Meta(min_length=1)] = ("*",)  # type: ignore[assignment]  # every pattern is a text
@@ -63,22 +63,22 @@ class ObjectSelectorFields(Fields, Generic[P], frozen=True, kw_only=True):
     exclude: tuple[P, ...] = ()
     """exclude lists names, or patterns of names, that are not selected. It takes precedence over include."""
     match_labels: Annotated[Labels, _MATCH_LABELS] = field(default_factory=dict)
-    match_expressions: Annotated[tuple[LabelRequirementFields, ...], _MATCH_EXPRESSIONS] = ()
+    match_expressions: Annotated[tuple[_LabelRequirementFields, ...], _MATCH_EXPRESSIONS] = ()
 
 
-class ClusterSelectorFields(ObjectSelectorFields[ClusterPattern], frozen=True, kw_only=True):
+class _ClusterSelectorFields(_ObjectSelectorFields[ClusterPattern], frozen=True, kw_only=True):
     """Clusters by name and labels. All parts must match."""
 
 
-class NamespaceSelectorFields(ObjectSelectorFields[NamespacePattern], frozen=True, kw_only=True):
+class NamespaceSelectorFields(_ObjectSelectorFields[NamespacePattern], frozen=True, kw_only=True):
     """Namespaces by name and labels. All parts must match."""
 
 
-class ServiceSelectorFields(ObjectSelectorFields[ServicePattern], frozen=True, kw_only=True):
+class _ServiceSelectorFields(_ObjectSelectorFields[ServicePattern], frozen=True, kw_only=True):
     """Services by name and labels. All parts must match."""
 
 
-class WorkloadSelectorFields(ObjectSelectorFields[WorkloadPattern], frozen=True, kw_only=True):
+class WorkloadSelectorFields(_ObjectSelectorFields[WorkloadPattern], frozen=True, kw_only=True):
     """Workloads by kind, name and labels. All parts must match."""
 
     kinds: tuple[KindAndGroup, ...] = ()
@@ -87,23 +87,23 @@ class WorkloadSelectorFields(ObjectSelectorFields[WorkloadPattern], frozen=True,
     kind, as in Service.serving.knative.dev, which is called like another kind."""
 
 
-class ScopeFields(Fields, frozen=True, kw_only=True):
+class _ScopeFields(Fields, frozen=True, kw_only=True):
     """Clusters and namespaces."""
 
-    clusters: ClusterSelectorFields = ClusterSelectorFields()
+    clusters: _ClusterSelectorFields = _ClusterSelectorFields()
     """clusters selects clusters of the Fleet. All parts must match."""
     namespaces: NamespaceSelectorFields = NamespaceSelectorFields()
     """namespaces selects namespaces. All parts must match. Protected namespaces are never selected."""
 
 
-class WorkloadsOnlyFields(ScopeFields, frozen=True, kw_only=True):
+class WorkloadsOnlyFields(_ScopeFields, frozen=True, kw_only=True):
     """What a DownscalePolicy selects."""
 
     workloads: WorkloadSelectorFields
     """workloads selects workloads by kind, name and labels."""
 
 
-class WorkloadExclusionFields(ScopeFields, frozen=True, kw_only=True):
+class WorkloadExclusionFields(_ScopeFields, frozen=True, kw_only=True):
     """What a DownscalePolicy does not select although its selector does. All parts must match."""
 
     workloads: WorkloadSelectorFields | UnsetType = UNSET
@@ -116,14 +116,14 @@ class ExclusionFields(WorkloadExclusionFields, frozen=True, kw_only=True):
     Without services and workloads that is everything in these namespaces.
     """
 
-    services: ServiceSelectorFields | UnsetType = UNSET
+    services: _ServiceSelectorFields | UnsetType = UNSET
     """services selects Services, and with each of them the workloads behind it."""
 
 
-class SelectorFields(ScopeFields, frozen=True, kw_only=True):
+class SelectorFields(_ScopeFields, frozen=True, kw_only=True):
     """What an IdlingPolicy selects. At least one of services and workloads is required."""
 
-    services: ServiceSelectorFields | UnsetType = UNSET
+    services: _ServiceSelectorFields | UnsetType = UNSET
     """services selects Services, and with each of them the workloads behind it. {} selects all Services. No Service is
     selected if this field is not set."""
     workloads: WorkloadSelectorFields | UnsetType = UNSET
@@ -224,7 +224,7 @@ def _workloads(document: PolicyDocument, path: Path, fields: WorkloadSelectorFie
     return WorkloadSelector(fields.kinds, _objects(document, path, fields))
 
 
-def _objects(document: PolicyDocument, path: Path, fields: ObjectSelectorFields[str]) -> ObjectSelector:
+def _objects(document: PolicyDocument, path: Path, fields: _ObjectSelectorFields[str]) -> ObjectSelector:
     for position, name in enumerate(fields.include if fields.exclude else ()):
         pattern = next((pattern for pattern in fields.exclude if matches_any(name, (pattern,))), None)
         if pattern is not None:
@@ -233,7 +233,7 @@ def _objects(document: PolicyDocument, path: Path, fields: ObjectSelectorFields[
 
 
 def label_selector(
-    document: PolicyDocument, path: Path, fields: LabelSelectorFields | ObjectSelectorFields[str]
+    document: PolicyDocument, path: Path, fields: LabelSelectorFields | _ObjectSelectorFields[str]
 ) -> LabelSelector:
     """Return the Kubernetes label selector at `path`; problems are gathered in `document`."""
     for position, requirement in enumerate(fields.match_expressions):

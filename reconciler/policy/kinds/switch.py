@@ -13,7 +13,7 @@ from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import ApiVersion, Fields, Kind, Text, given, matching
 from reconciler.workload_kinds import SCALABLE_KINDS, SWITCHES, Ready, Scalar, WorkloadKind, switch_kind
 
-ScalarField = bool | int | str
+_ScalarField = bool | int | str
 FieldPath = Annotated[
     str,
     matching(
@@ -26,12 +26,12 @@ _OURS = ("reconciler/", "idling.", "scale.kubernetes.io/", "kustomize.toolkit.fl
 _BEFORE_KEY = r"([^[]*)(?:\[(.*)\])?"
 
 
-class ReadyFields(Fields, frozen=True, kw_only=True):
+class _ReadyFields(Fields, frozen=True, kw_only=True):
     """How an object shows that it runs again: a value at a path, or the status of a condition."""
 
     path: FieldPath | UnsetType = UNSET
     """path is where the value stands, for example status.phase. It requires value."""
-    value: ScalarField | UnsetType = UNSET
+    value: _ScalarField | UnsetType = UNSET
     """value is what stands at path once the object runs."""
     type: Text | UnsetType = UNSET
     """type is the type of a condition in status.conditions."""
@@ -59,10 +59,10 @@ class SwitchFields(Fields, frozen=True, kw_only=True):
     path: FieldPath | UnsetType = UNSET
     """path is where the value stands that switches an object off: below spec, or an annotation. A part in brackets is a
     key of a map, which is made where it is absent. If it is not set, the kind is one whose switch is known."""
-    off: ScalarField | UnsetType = UNSET
+    off: _ScalarField | UnsetType = UNSET
     """off is the value that switches an object off. The value of before is recorded in the same write, and restored as
     it was. It is required with path."""
-    ready: ReadyFields | UnsetType = UNSET
+    ready: _ReadyFields | UnsetType = UNSET
     """ready says how an object shows that it runs again after it was switched on. Wakes of later tiers wait for that.
     If it is not set, the switch alone counts."""
 
@@ -110,7 +110,7 @@ def _faults(switch: SwitchFields, group: str) -> Iterator[tuple[str, str]]:
 
 
 def _faults_at(text: str, off: Any) -> Iterator[tuple[str, str]]:
-    path = path_of(text)
+    path = _path_of(text)
     if len(path) < 2 or path[0] not in ("spec", "metadata"):
         yield "path", f"is {shown(text)}, expected a path below spec, or an annotation"
     elif path[0] == "metadata" and (path[1] != "annotations" or len(path) != 3 or "[" not in text):
@@ -127,7 +127,7 @@ def _kind_of(switch: SwitchFields, group: str, version: str) -> WorkloadKind:
     known = SWITCHES.get((group, switch.kind))
     text, plural, ready = given(switch.path), given(switch.plural), given(switch.ready)
     if text is not None:
-        path, in_map = path_of(text), "[" in text
+        path, in_map = _path_of(text), "[" in text
         off: Scalar = None if switch.off is UNSET else switch.off
         kind = switch_kind(switch.api_version, f"{switch.kind} {switch.kind.lower()}s", path, off, in_map=in_map)
         if known is not None:
@@ -140,13 +140,13 @@ def _kind_of(switch: SwitchFields, group: str, version: str) -> WorkloadKind:
     return structs.replace(known, **more)
 
 
-def _ready_of(fields: ReadyFields) -> Ready:
+def _ready_of(fields: _ReadyFields) -> Ready:
     path = given(fields.path)
     value: Scalar = None if fields.value is UNSET else fields.value
-    return Ready(() if path is None else path_of(path), value, given(fields.type) or "", fields.status)
+    return Ready(() if path is None else _path_of(path), value, given(fields.type) or "", fields.status)
 
 
-def path_of(text: str) -> tuple[str, ...]:
+def _path_of(text: str) -> tuple[str, ...]:
     """Return the parts of a path as policies write it: metadata.annotations[example.com/paused]."""
     found = re.fullmatch(_BEFORE_KEY, text)
     before, key = ("", None) if found is None else found.groups()

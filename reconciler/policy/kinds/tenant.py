@@ -36,7 +36,7 @@ FilePattern = Annotated[
 
 _NOT_A_TENANTS = ("reconciler-activator", "reconciler-plan")
 
-AccountName = Annotated[
+_AccountName = Annotated[
     str,
     matching(
         rf"^(?!({'|'.join(_NOT_A_TENANTS)})\Z)reconciler-[a-z0-9]([-a-z0-9]{{0,50}}[a-z0-9])?\Z",
@@ -70,7 +70,7 @@ class TenantFields(Fields, frozen=True, kw_only=True):
     templates: Literal["None", "Any"] = "None"
     """templates says which pod templates a FederatedReplicaSet of the tenant may state. None: only targetRef. Any: all,
     with any ServiceAccount, Secret and host access that the namespace admits."""
-    service_account: AccountName | None = None
+    service_account: _AccountName | None = None
     """serviceAccount names a ServiceAccount in the namespace of the Fleet, in each cluster. What policies of the tenant
     decide, and whatever else is written in its namespaces, impersonates it, so that the API server checks its rights
     too. No other tenant has it. If it is not set, the run writes as itself."""
