@@ -13,7 +13,7 @@ from reconciler.activator.listener import PortRange
 from reconciler.activator.objects import EndpointAddress, NamespacedName
 from reconciler.report.metrics import Distribution, Family
 
-FIRST_BYTE_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_FIRST_BYTE_SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper bounds of the buckets of `reconciler_activator_first_byte_seconds`."""
 
 _GAUGES = {
@@ -37,11 +37,11 @@ class ActivatorMetrics:
         self.gauges: Counter[str] = Counter()
         self.counters: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        self._first_bytes = Distribution.of(FIRST_BYTE_SECONDS)
+        self._first_bytes = Distribution.of(_FIRST_BYTE_SECONDS)
 
     def first_byte(self, seconds: float) -> None:
         """Count a connection whose client got its first byte so many `seconds` after it sent its own."""
-        self._first_bytes.add(seconds, FIRST_BYTE_SECONDS)
+        self._first_bytes.add(seconds, _FIRST_BYTE_SECONDS)
 
     def families(self) -> Iterator[Family]:
         """Yield all of them."""
@@ -57,7 +57,7 @@ class ActivatorMetrics:
             "From a client's first byte to the first byte it got back.",
             [({}, self._first_bytes)],
             unit="seconds",
-            bounds=FIRST_BYTE_SECONDS,
+            bounds=_FIRST_BYTE_SECONDS,
         )
 
 

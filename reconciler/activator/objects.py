@@ -19,7 +19,7 @@ from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_
 _QUIET_PORTS = "*metrics*"
 
 K = TypeVar("K")
-W = TypeVar("W", bound="WatchedObject")
+W = TypeVar("W", bound="_WatchedObject")
 
 NamespacedName = tuple[str, str]
 """(namespace, name)."""
@@ -43,7 +43,7 @@ class WatchedPort(Wire):
         return self.protocol or "TCP"
 
 
-class WatchedObject(Wire):
+class _WatchedObject(Wire):
     metadata: Metadata
 
     @property
@@ -56,7 +56,7 @@ class _WatchedServiceSpec(ServiceSpec):
     ports: list[WatchedPort] | None = None  # type: ignore[assignment]  # with more of each port
 
 
-class WatchedService(WatchedObject):
+class WatchedService(_WatchedObject):
     spec: _WatchedServiceSpec = field(default_factory=_WatchedServiceSpec)
 
     @property
@@ -111,7 +111,7 @@ class _EndpointPort(Wire):
     protocol: str | None = None
 
 
-class WatchedSlice(WatchedObject):
+class WatchedSlice(_WatchedObject):
     """Source: kubernetes/api discovery/v1 types.go, EndpointSlice."""
 
     address_type: str = "IPv4"
@@ -195,7 +195,7 @@ class _NetworkPolicySpec(Wire):
     policy_types: list[str] | None = None
 
 
-class WatchedNetworkPolicy(WatchedObject):
+class WatchedNetworkPolicy(_WatchedObject):
     spec: _NetworkPolicySpec = field(default_factory=_NetworkPolicySpec)
 
     def may_select(self, labels: Mapping[str, str]) -> bool:

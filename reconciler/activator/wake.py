@@ -73,7 +73,7 @@ _DISCOVERED_SECONDS = 300.0
 _AHEAD = timedelta(days=1)
 """How far the clock of who idled may be ahead of ours; a time beyond was not written by a run."""
 _READERS = 4
-WRITERS = 16
+_WRITERS = 16
 """Services of one namespace that are woken at a time."""
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ class Waker:
                 return reason_of(error)
             return ""
 
-        return dict(zip(idle, self._writers.each(CLUSTER, done, tuple(idle.values()), WRITERS), strict=True))
+        return dict(zip(idle, self._writers.each(CLUSTER, done, tuple(idle.values()), _WRITERS), strict=True))
 
     def _request(self, service: Service, record: ServiceRecord, now: datetime) -> None:
         """Say that the Service needs pods: with an Event, and with the annotation that every run reads.
@@ -243,7 +243,7 @@ class Waker:
         """
         actions = numbered_actions(in_order([replace(decision, wake_tier="", wait_ready="") for decision in decisions]))
         accesses = {CLUSTER: self._access}
-        limit, pool = self._access.limit, WorkerPool(WRITERS)  # a namespace that hangs keeps no other one waiting
+        limit, pool = self._access.limit, WorkerPool(_WRITERS)  # a namespace that hangs keeps no other one waiting
         outcomes = ActionRuns(actions, accesses, run, self._fleet.namespace, limit, pool=pool).carry_out()
         failed: dict[str, str] = {}
         for action, outcome in zip(actions, outcomes, strict=True):

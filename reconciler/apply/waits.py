@@ -21,14 +21,14 @@ from reconciler.plan.model import Action
 from reconciler.time_limit import TimeLimit
 
 POLL_SECONDS = 2.0
-NEWS_SECONDS = POLL_SECONDS - 0.1
+_NEWS_SECONDS = POLL_SECONDS - 0.1
 """How long what was seen stays news. A clock that adds up small steps may fall a little short of the whole."""
 
 ACCEPTED_WITHIN_SECONDS = 15.0
 PROXIES_LEARN_SECONDS = 2.0
 """How long the nodes' proxies may take to follow a new EndpointSlice."""
 
-TIER_WAIT_SECONDS = 600.0
+_TIER_WAIT_SECONDS = 600.0
 
 
 class WaitingActions:
@@ -63,7 +63,7 @@ class WaitingActions:
             self._limits.pop(action.id, None)
             return False
         if action.id not in self._limits:
-            seconds = min(TIER_WAIT_SECONDS, self._limit.left() / 2)
+            seconds = min(_TIER_WAIT_SECONDS, self._limit.left() / 2)
             self._limits[action.id] = self._accesses[cluster].limit.within(seconds), seconds
         return not self._limits[action.id][0].over
 
@@ -111,7 +111,7 @@ class Tier:
         if outcome is None or outcome.status is not OutcomeStatus.APPLIED:
             return outcome is not None
         access = self._accesses[action.ref.cluster]
-        if access.limit.now() - self._looked_at < NEWS_SECONDS:
+        if access.limit.now() - self._looked_at < _NEWS_SECONDS:
             return False
         is_up = is_ready(action, access)
         self._looked_at = access.limit.now()
@@ -167,7 +167,7 @@ class Acceptance:
                 self._missing |= recorded
                 self._limit = access.limit.within(min(ACCEPTED_WITHIN_SECONDS, access.limit.left() / 2))
                 self._looked_at, self._all_since = -inf, None
-            if self._all_since is None and now - self._looked_at >= NEWS_SECONDS:
+            if self._all_since is None and now - self._looked_at >= _NEWS_SECONDS:
                 self._looked_at = now
                 self._missing = _not_accepted(self._missing, access)
                 self._all_since = None if self._missing else now

@@ -124,7 +124,7 @@ class PrometheusMetrics:
     def query(self, text: str) -> QueryAnswer:
         """Return the answer to one rendered query; a failure is an answer with `error`, which never holds a secret."""
         try:
-            return answer_of(self._body(_PATH, {"query": text, "time": f"{self._at.timestamp():.3f}"}))
+            return _answer_of(self._body(_PATH, {"query": text, "time": f"{self._at.timestamp():.3f}"}))
         except (_Wrong, UnauthorisedError) as error:
             return QueryAnswer(error=f"{self._url}: {error}")
 
@@ -280,7 +280,7 @@ def _refusal(response: HttpResponse) -> str:
     return f"status {response.status} ({_one_line(kind + said.error)}), expected 200"
 
 
-def answer_of(body: bytes | bytearray) -> QueryAnswer:
+def _answer_of(body: bytes | bytearray) -> QueryAnswer:
     """Return the answer in the body of a reply with status 200.
 
     Raises:

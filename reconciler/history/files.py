@@ -20,7 +20,7 @@ from reconciler.history.changes import SLASHES, Change
 from reconciler.model import Run
 from reconciler.untrusted_text import short
 
-SUFFIX = ".jsonl"
+_SUFFIX = ".jsonl"
 MAX_LINE = 1 << 20
 """Bytes; no change comes near it."""
 
@@ -72,7 +72,7 @@ def _reserved(folder: Path, name: str) -> Path:
     One run may write twice, where some of it could not wait for a cluster.
     """
     for number in range(1, _MOST_OF_A_RUN):
-        path = folder / (f"{name}{SUFFIX}" if number == 1 else f"{name}-{number}{SUFFIX}")
+        path = folder / (f"{name}{_SUFFIX}" if number == 1 else f"{name}-{number}{_SUFFIX}")
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
         except FileExistsError:
@@ -100,7 +100,7 @@ def read_changes(folder: str, since: datetime) -> tuple[tuple[Change, ...], list
 
 def _files_of(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and path.is_file())
+        return sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX and path.is_file())
     except OSError as error:
         raise HistoryError(f"{folder}: {error.strerror}, expected a folder with files of --report-dir") from error
 

@@ -59,7 +59,7 @@ class NeededObjects(Struct, frozen=True):
 
     def keeps(self, found: Any) -> bool:
         """Return whether an object, or what is in it, is decided in this run."""
-        return self.decides is None or self.decides(namespace_of(found))
+        return self.decides is None or self.decides(_namespace_of(found))
 
     def forgoes(self, kind: WorkloadKind) -> bool:
         """Return whether a run does without `kind` where it may not read that: no policy can select it."""
@@ -117,7 +117,7 @@ def _selects_replica_sets_or_services(selector: Selector) -> bool:
     return selector.services is not None or not others_only
 
 
-def namespace_of(found: Any) -> str:
+def _namespace_of(found: Any) -> str:
     """Return the namespace that an object is in, or is."""
     if isinstance(found, Namespace):
         return found.ref.name

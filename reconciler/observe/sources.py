@@ -15,7 +15,7 @@ from reconciler.worker_pool import WorkerPool
 
 T = TypeVar("T")
 
-READ_SECONDS = 120.0
+_READ_SECONDS = 120.0
 """How long one reading of a cluster may take; a cluster that takes longer is unknown in this run."""
 
 READ_DELAY_SECONDS = 5.0
@@ -41,7 +41,7 @@ class Readers(Struct, frozen=True):
     """
 
     pool: WorkerPool = field(default_factory=WorkerPool)
-    seconds: float = READ_SECONDS
+    seconds: float = _READ_SECONDS
     limit: TimeLimit = field(default_factory=TimeLimit)
 
     def wait(

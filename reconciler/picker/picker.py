@@ -90,7 +90,7 @@ View = Callable[[TimeLimit], Cluster]
 Client = Callable[[Cluster, PolicySet, TimeLimit], PodPickerClient]
 
 
-def http_picker(cluster: Cluster, policies: PolicySet, limit: TimeLimit) -> PodPickerClient:
+def _http_picker(cluster: Cluster, policies: PolicySet, limit: TimeLimit) -> PodPickerClient:
     """Return what asks pod pickers over HTTP within `limit`."""
     return HttpPodPicker(cluster.secret, policies.fleet.pod_pickers.allowed_hosts, limit)
 
@@ -103,7 +103,7 @@ class Picker:
     """
 
     def __init__(
-        self, policies: PolicySet, cluster: str, view: View, users: Collection[str] = (), client: Client = http_picker
+        self, policies: PolicySet, cluster: str, view: View, users: Collection[str] = (), client: Client = _http_picker
     ) -> None:
         self.policies = policies
         self.cluster = cluster

@@ -39,11 +39,11 @@ class _RefreshToken:
         self._renewals = 0
 
     def id_token(self, config: Mapping[str, str], limit: TimeLimit) -> str:
-        """Return a new id-token; see `answer_of_issuer` for what it raises."""
+        """Return a new id-token; see `_answer_of_issuer` for what it raises."""
         before = self._renewals
         with alone(self._guard, limit, "no credentials in time"):
             if self._renewals == before:
-                given = answer_of_issuer({**config, "refresh-token": self._newest}, limit)
+                given = _answer_of_issuer({**config, "refresh-token": self._newest}, limit)
                 self._id_token = str(given["id_token"])
                 self._newest = str(given.get("refresh_token") or self._newest)
                 self._renewals += 1
@@ -105,7 +105,7 @@ class _Loader(_Package):  # type: ignore[misc]
             raise CredentialError(words) from error
 
 
-def answer_of_issuer(config: Mapping[str, str], limit: TimeLimit) -> Mapping[str, Any]:
+def _answer_of_issuer(config: Mapping[str, str], limit: TimeLimit) -> Mapping[str, Any]:
     """Return what the issuer gives for the refresh token: an `id_token`, and perhaps the next `refresh_token`. Without
     an authority of its own the system's vouch for it.
 

@@ -157,7 +157,7 @@ class ApiServerConnection:
         return self._endpoint
 
     def _access(self, limit: TimeLimit) -> ServerAccess:
-        return access_to(self._settings, limit) if self._client is None else access_of(self._client)
+        return _access_to(self._settings, limit) if self._client is None else access_of(self._client)
 
     def _ask(self, endpoint: ApiServer, limit: TimeLimit) -> None:
         self._header = (endpoint.access.authorization(limit) or "").strip() or None
@@ -185,7 +185,7 @@ def opened(access: ServerAccess, budget: ByteBudget | None) -> ApiServer:
     return ApiServer(access, reader, HttpClient(pool, largest=_LARGEST_ANSWER), _certificate(access))
 
 
-def access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:
+def _access_to(settings: ClusterConnection, limit: TimeLimit) -> ServerAccess:
     """Return what the kubeconfig, or the pod's service account, says."""
     from reconciler.backends.credentials import kubeconfig
 

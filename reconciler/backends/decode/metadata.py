@@ -82,16 +82,16 @@ class ScalableMetadata(Metadata):
     managed_fields: list[ManagedFields] | None = None
 
 
-class OwnedCost(Struct, gc=False):
+class _OwnedCost(Struct, gc=False):
     cost: dict[str, Any] | UnsetType = field(default=UNSET, name=f"f:{DELETION_COST}")
 
 
-class OwnedCostAnnotation(Struct, gc=False, omit_defaults=True):
-    annotations: OwnedCost | None = field(default=None, name="f:annotations")
+class _OwnedCostAnnotation(Struct, gc=False, omit_defaults=True):
+    annotations: _OwnedCost | None = field(default=None, name="f:annotations")
 
 
-class OwnedCostMetadata(Struct, gc=False, omit_defaults=True):
-    metadata: OwnedCostAnnotation | None = field(default=None, name="f:metadata")
+class _OwnedCostMetadata(Struct, gc=False, omit_defaults=True):
+    metadata: _OwnedCostAnnotation | None = field(default=None, name="f:metadata")
 
     @property
     def is_owned(self) -> bool:
@@ -100,14 +100,14 @@ class OwnedCostMetadata(Struct, gc=False, omit_defaults=True):
         return annotations is not None and annotations.cost is not UNSET
 
 
-class PodManagedFields(ManagedFieldsEntry):
-    fields_v1: OwnedCostMetadata | None = field(default=None, name="fieldsV1")
+class _PodManagedFields(ManagedFieldsEntry):
+    fields_v1: _OwnedCostMetadata | None = field(default=None, name="fieldsV1")
 
 
 class PodMetadata(Metadata):
     """Of who owns what only the deletion cost is read: pods are many."""
 
-    managed_fields: list[PodManagedFields] | None = None
+    managed_fields: list[_PodManagedFields] | None = None
 
     @property
     def cost_writer(self) -> str:

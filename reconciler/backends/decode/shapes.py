@@ -35,7 +35,7 @@ from reconciler.backends.decode.values import (
 )
 
 
-class Requirement(Wire):
+class _Requirement(Wire):
     key: str
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     values: list[str] | None = None
@@ -43,39 +43,39 @@ class Requirement(Wire):
 
 class LabelSelector(Wire):
     match_labels: StringMap | None = None
-    match_expressions: list[Requirement] | None = None
+    match_expressions: list[_Requirement] | None = None
 
     def __post_init__(self) -> None:
         self.match_labels = shared(self.match_labels)
 
 
-class TemplateMetadata(Wire):
+class _TemplateMetadata(Wire):
     labels: StringMap | None = None
 
     def __post_init__(self) -> None:
         self.labels = shared(self.labels)
 
 
-Quantities = dict[str, str | int | float | None]
+_Quantities = dict[str, str | int | float | None]
 
 
-class ContainerResources(Wire):
-    requests: Quantities | None = None
-    limits: Quantities | None = None
+class _ContainerResources(Wire):
+    requests: _Quantities | None = None
+    limits: _Quantities | None = None
 
 
-class TemplateContainer(Wire):
+class _TemplateContainer(Wire):
     restart_policy: str | None = None
-    resources: ContainerResources | None = None
+    resources: _ContainerResources | None = None
 
 
-class TemplateSpec(Wire):
+class _TemplateSpec(Wire):
     """What a pod requests. Nothing else of it is read: `env`, `args` and the like may hold secrets."""
 
-    containers: list[TemplateContainer] | None = None
-    init_containers: list[TemplateContainer] | None = None
-    resources: ContainerResources | None = None
-    overhead: Quantities | None = None
+    containers: list[_TemplateContainer] | None = None
+    init_containers: list[_TemplateContainer] | None = None
+    resources: _ContainerResources | None = None
+    overhead: _Quantities | None = None
 
     @property
     def states_resources(self) -> bool:
@@ -84,8 +84,8 @@ class TemplateSpec(Wire):
 
 
 class PodTemplate(Wire):
-    metadata: TemplateMetadata | None = None
-    spec: TemplateSpec | None = None
+    metadata: _TemplateMetadata | None = None
+    spec: _TemplateSpec | None = None
 
     def __post_init__(self) -> None:
         if self.spec is not None and not self.spec.states_resources:
@@ -95,7 +95,7 @@ class PodTemplate(Wire):
 class CustomTemplate(Wire):
     """That of a custom resource, which may hold anything but labels in a form of its own."""
 
-    metadata: TemplateMetadata | None = None
+    metadata: _TemplateMetadata | None = None
 
 
 class StatusCondition(Wire):
@@ -208,18 +208,18 @@ class ReplicationController(Wire):
     status: WorkloadStatus | None = None
 
 
-class JobSpec(Wire):
+class _JobSpec(Wire):
     template: PodTemplate | None = None
 
 
-class JobTemplate(Wire):
-    spec: JobSpec | None = None
+class _JobTemplate(Wire):
+    spec: _JobSpec | None = None
 
 
 class CronJobSpec(Wire):
     suspend: bool | None = None
     starting_deadline_seconds: int | None = None
-    job_template: JobTemplate | None = None
+    job_template: _JobTemplate | None = None
 
 
 class CronJob(Wire):
@@ -227,18 +227,18 @@ class CronJob(Wire):
     spec: CronJobSpec | None = None
 
 
-class ScaleTarget(Wire):
+class _ScaleTarget(Wire):
     name: str  # "" on a ScaledObject is nobody's; KEDA until 2.19 lets it in
     kind: str | None = None
 
 
-class ScaledObjectSpec(Wire):
-    scale_target_ref: ScaleTarget
+class _ScaledObjectSpec(Wire):
+    scale_target_ref: _ScaleTarget
 
 
 class ScaledObject(Wire):
     metadata: CustomMetadata  # whose annotation the scale is
-    spec: ScaledObjectSpec
+    spec: _ScaledObjectSpec
 
 
 class Custom(Wire):
@@ -249,21 +249,21 @@ class Custom(Wire):
     status: dict[str, Any] | None = None
 
 
-class MetricSpec(Wire):
+class _MetricSpec(Wire):
     type: str | None = None
 
 
-class AutoscalerSpec(Wire):
-    scale_target_ref: ScaleTarget
+class _AutoscalerSpec(Wire):
+    scale_target_ref: _ScaleTarget
     max_replicas: Count
     min_replicas: Count | None = None
-    metrics: list[MetricSpec] | None = None
+    metrics: list[_MetricSpec] | None = None
     behavior: dict[str, dict[str, Any] | None] | None = None  # whole: what is changed in it is restored as it was
 
 
 class HorizontalPodAutoscaler(Wire):
     metadata: CustomMetadata
-    spec: AutoscalerSpec
+    spec: _AutoscalerSpec
     status: ConditionsStatus | None = None
 
 
@@ -312,20 +312,20 @@ class Endpoint(Wire):
     target_ref: ObjectReference | None = None
 
 
-class EndpointSubset(Wire):
+class _EndpointSubset(Wire):
     addresses: list[Endpoint] | None = None
     not_ready_addresses: list[Endpoint] | None = None
 
 
 class Endpoints(Object):
-    subsets: list[EndpointSubset] | None = None
+    subsets: list[_EndpointSubset] | None = None
 
 
 class EndpointSlice(Object):
     endpoints: list[Endpoint] | None = None
 
 
-class EventSeries(Wire):
+class _EventSeries(Wire):
     last_observed_time: Instant | None = None
 
 
@@ -340,7 +340,7 @@ class Event(Object):
     first_timestamp: Instant | None = None
     last_timestamp: Instant | None = None
     deprecated_last_timestamp: Instant | None = None
-    series: EventSeries | None = None
+    series: _EventSeries | None = None
 
 
 class ConfigMap(Object):
@@ -369,14 +369,14 @@ class Secret(Object):
     string_data: StringMap | None = None
 
 
-class PodSpecContainer(Wire):
+class _PodSpecContainer(Wire):
     name: str | None = None
     restart_policy: str | None = None
 
 
 class PodSpec(Wire):
     node_name: str | None = None
-    init_containers: list[PodSpecContainer] | None = None
+    init_containers: list[_PodSpecContainer] | None = None
 
 
 class ContainerStatus(Wire):
@@ -397,39 +397,39 @@ class Pod(Wire):
     status: PodStatus | None = None
 
 
-class ScaleSubresource(Wire):
+class _ScaleSubresource(Wire):
     spec_replicas_path: str
     status_replicas_path: str
 
 
 class Subresources(Wire):
-    scale: ScaleSubresource | None = None
+    scale: _ScaleSubresource | None = None
 
 
-class StatusSchema(Wire):
+class _StatusSchema(Wire):
     properties: dict[str, Any] | None = None
 
 
-class ObjectProperties(Wire):
-    status: StatusSchema | None = None
+class _ObjectProperties(Wire):
+    status: _StatusSchema | None = None
 
 
-class ObjectSchema(Wire):
-    properties: ObjectProperties | None = None
+class _ObjectSchema(Wire):
+    properties: _ObjectProperties | None = None
 
 
 class CustomSchema(Wire):
     """Of the schema of a kind what its status has."""
 
-    whole: ObjectSchema | None = msgspec.field(default=None, name="openAPIV3Schema")
+    whole: _ObjectSchema | None = msgspec.field(default=None, name="openAPIV3Schema")
 
     @property
     def status_fields(self) -> Mapping[str, Any]:
-        properties = (self.whole or ObjectSchema()).properties or ObjectProperties()
-        return (properties.status or StatusSchema()).properties or {}
+        properties = (self.whole or _ObjectSchema()).properties or _ObjectProperties()
+        return (properties.status or _StatusSchema()).properties or {}
 
 
-class CustomVersion(Wire):
+class _CustomVersion(Wire):
     name: NonEmptyText
     served: bool | None = None
     storage: bool | None = None
@@ -437,20 +437,20 @@ class CustomVersion(Wire):
     schema: CustomSchema | None = None
 
 
-class CustomNames(Wire):
+class _CustomNames(Wire):
     kind: NonEmptyText
     plural: NonEmptyText
 
 
-class CustomResourceDefinitionSpec(Wire):
+class _CustomResourceDefinitionSpec(Wire):
     group: NonEmptyText
-    names: CustomNames
+    names: _CustomNames
     scope: str | None = None
-    versions: list[CustomVersion] | None = None
+    versions: list[_CustomVersion] | None = None
 
 
 class CustomResourceDefinition(Object):
-    spec: CustomResourceDefinitionSpec
+    spec: _CustomResourceDefinitionSpec
 
 
 SHAPES: dict[tuple[str, str], type[Wire]] = {

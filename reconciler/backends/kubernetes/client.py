@@ -41,7 +41,7 @@ JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 """The content type of server-side apply."""
 
-IMPERSONATE_USER = "Impersonate-User"
+_IMPERSONATE_USER = "Impersonate-User"
 """The header that says as whom a request is carried out. Where it names a ServiceAccount and no groups are stated, the
 API server adds those of the ServiceAccount, and asks for the right to impersonate nothing but that.
 
@@ -331,7 +331,7 @@ class ApiClient:
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
     ) -> HttpRequest:
         account = request.account
-        impersonation = endpoint.access.impersonation if account is None else ((IMPERSONATE_USER, account.user),)
+        impersonation = endpoint.access.impersonation if account is None else ((_IMPERSONATE_USER, account.user),)
         headers = [("User-Agent", self._agent), ("Accept", request.accept), *impersonation]
         if endpoint.access.compressed:
             headers.append(("Accept-Encoding", "gzip"))

@@ -55,14 +55,14 @@ _MOST_CLOCK_SKEW = 86_400
 _ANOTHER = "another holder"
 
 
-class LockMetadata(Wire):
+class _LockMetadata(Wire):
     resource_version: str
 
 
 class LockManifest(Wire):
     """The Lease that is the lock. Source: kubernetes/api coordination/v1 types.go."""
 
-    metadata: LockMetadata
+    metadata: _LockMetadata
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
     @property

@@ -28,13 +28,13 @@ PAGE = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """The `accept` of lists where only metadata is read: the server leaves out the rest."""
 
-MOST_PAGES = 1000
+_MOST_PAGES = 1000
 """Of all lists of one cluster together, in one reading, each of `PAGE` objects: one that is asked for in a smaller size
 counts as the part that it is. The first page of a list does not count, as that is asked for by us and not by the
 server.
 """
 
-MOST_PAGES_OF_A_LIST = 400
+_MOST_PAGES_OF_A_LIST = 400
 
 MOST_BYTES = 1 << 30
 """Of all that one run reads of a cluster: 100,000 objects of 10 kB each fit. Answers to writes do not count."""
@@ -48,7 +48,7 @@ _ATTEMPTS = 3
 class ReadBudget(ByteBudget):
     """What may still be read of one cluster, pages and bytes; any thread may take from it."""
 
-    def __init__(self, pages: int = MOST_PAGES) -> None:
+    def __init__(self, pages: int = _MOST_PAGES) -> None:
         super().__init__(MOST_BYTES)
         self._pages = pages
         self._items_left = pages * PAGE
@@ -65,8 +65,8 @@ class ReadBudget(ByteBudget):
         Raises:
             MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
         """
-        if before + items > MOST_PAGES_OF_A_LIST * PAGE:
-            raise MalformedAnswerError(f"{operation}: has more than {MOST_PAGES_OF_A_LIST} pages, expected its end")
+        if before + items > _MOST_PAGES_OF_A_LIST * PAGE:
+            raise MalformedAnswerError(f"{operation}: has more than {_MOST_PAGES_OF_A_LIST} pages, expected its end")
         with self._guard:
             self._items_left -= items
             if self._items_left < 0:

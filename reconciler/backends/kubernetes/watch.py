@@ -25,7 +25,7 @@ from reconciler.errors import (
 from reconciler.redaction import without_credentials
 from reconciler.time_limit import TimeLimit
 
-WATCH_SECONDS = 30
+_WATCH_SECONDS = 30
 """How long one watch lasts. A connection that was cut without a word is noticed soon after."""
 
 _LATE_SECONDS = 10
@@ -133,10 +133,10 @@ class Watch(Generic[W]):
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(WATCH_SECONDS),
+            "timeoutSeconds": str(_WATCH_SECONDS),
         }
         request = self._resource.request(self._client.cluster, query)
-        with self._client.watched(request, WATCH_SECONDS + _LATE_SECONDS) as lines:
+        with self._client.watched(request, _WATCH_SECONDS + _LATE_SECONDS) as lines:
             self._handlers.failed("")
             for event, about in self._events(lines, request.operation):
                 self._version = about.metadata.resource_version or self._version

@@ -30,7 +30,7 @@ _CLUSTER_WIDE: frozenset[GroupKind] = frozenset({_CRD, _NAMESPACE, ("", "Node")}
 
 
 @lru_cache(maxsize=65536)
-def derived_uid(cluster: str, key: Key) -> str:
+def _derived_uid(cluster: str, key: Key) -> str:
     """Return the uid of an object whose manifest has none: UUIDv5 over cluster, group, kind, namespace and name."""
     return str(uuid.uuid5(_UIDS, "/".join((cluster, *key))))
 
@@ -101,7 +101,7 @@ class Index:
 
     def uid_of(self, entry: ManifestEntry) -> str:
         """Return the uid that its manifest states, or else the derived one."""
-        return getattr(entry.decoded.metadata, "uid", None) or derived_uid(self.cluster, entry.key)
+        return getattr(entry.decoded.metadata, "uid", None) or _derived_uid(self.cluster, entry.key)
 
     def objects(self, resource: Resource[T], namespace: str, labels: str) -> tuple[T, ...]:
         """Return the objects of `resource` that the selector `labels` matches, sorted by namespace and name."""
@@ -202,7 +202,7 @@ class Index:
         metadata = entry.decoded.metadata
         if isinstance(metadata, Metadata):
             metadata.namespace = entry.key.namespace
-            metadata.uid = metadata.uid or derived_uid(self.cluster, entry.key)
+            metadata.uid = metadata.uid or _derived_uid(self.cluster, entry.key)
             fill_status(entry.decoded, self.scales.get(kind))
 
     def _adopt(self, entry: ManifestEntry) -> None:
@@ -215,7 +215,7 @@ class Index:
                 group = api_group(owner.api_version or "", owner.kind or "")
                 key = Key(group, owner.kind or "", entry.key.namespace, owner.name or "")
                 known = self.entries.get(key)
-                owner.uid = self.uid_of(known) if known is not None else derived_uid(self.cluster, key)
+                owner.uid = self.uid_of(known) if known is not None else _derived_uid(self.cluster, key)
             self._owned.setdefault((entry.key.namespace, owner.uid), {})[entry.key] = entry
         for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
             self._naming.setdefault((entry.key.namespace, name), {})[entry.key] = entry
@@ -249,7 +249,7 @@ class Index:
             yield {}, self._implied_namespace(name)
 
     def _implied_namespace(self, name: str) -> Any:
-        uid = derived_uid(self.cluster, Key(*_NAMESPACE, "", name))
+        uid = _derived_uid(self.cluster, Key(*_NAMESPACE, "", name))
         return model_object(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
 
 

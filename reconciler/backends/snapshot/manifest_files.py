@@ -44,7 +44,7 @@ class Key(NamedTuple):
         return "/".join(filter(None, (self.namespace, self.kind, self.name)))
 
 
-class TypeMeta(Wire):
+class _TypeMeta(Wire):
     api_version: NonEmptyText
     kind: NonEmptyText
 
@@ -143,7 +143,7 @@ def entry_of(value: Any, api_version: str = "", kind: str = "") -> ManifestEntry
     if not isinstance(value, dict):
         return [((), "is no mapping, expected a manifest with apiVersion, kind and metadata")]
     type_meta = with_type_meta(value, api_version, kind)
-    read = read_as(TypeMeta, type_meta)
+    read = read_as(_TypeMeta, type_meta)
     if isinstance(read, list):
         return [(mismatch.path, mismatch.words()) for mismatch in read]
     version, kind = read.api_version, read.kind

@@ -83,7 +83,7 @@ def with_writer(manifest: dict[str, Any], path: tuple[str, ...]) -> dict[str, An
         return manifest
     names = tuple(f"f:{key}" for key in path)
     theirs = [entry for entry in entries if not _is_ours(entry)]
-    others = [{**entry, "fieldsV1": without_at(entry.get("fieldsV1") or {}, names)} for entry in theirs]
+    others = [{**entry, "fieldsV1": _without_at(entry.get("fieldsV1") or {}, names)} for entry in theirs]
     new = {"manager": FIELD_MANAGER, "operation": "Update"}
     ours: dict[str, Any] = next((entry for entry in entries if _is_ours(entry)), new)
     fields = put_at(ours.get("fieldsV1") or {}, names, {})
@@ -101,14 +101,14 @@ def _is_ours(entry: Mapping[str, Any]) -> bool:
     )
 
 
-def without_at(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+def _without_at(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     """Return `value` without what is at `path`."""
     if path[0] not in value:
         return value
     if len(path) == 1:
         return {key: inside for key, inside in value.items() if key != path[0]}
     below = value[path[0]]
-    return {**value, path[0]: without_at(below, path[1:])} if isinstance(below, dict) else value
+    return {**value, path[0]: _without_at(below, path[1:])} if isinstance(below, dict) else value
 
 
 def fill_status(decoded: Any, scale: WorkloadKind | None) -> None:
@@ -244,8 +244,8 @@ def _custom_parts(decoded: Custom, kind: WorkloadKind) -> dict[str, Any]:
     if not kind.is_switch:  # a snapshot takes nothing but a number
         number = number_at(value, kind.replicas_path)
         path = kind.replicas_path
-        value = without_at(value, path) if number is None else put_at(value, path, number)
-    parts: dict[str, Any] = pruned(value, tuple(paths_read(kind)))
+        value = _without_at(value, path) if number is None else put_at(value, path, number)
+    parts: dict[str, Any] = _pruned(value, tuple(paths_read(kind)))
     template = if_shaped(PodTemplate, spec.get("template")) or if_shaped(CustomTemplate, spec.get("template"))
     for name, found in (("selector", custom_selector(spec)), ("template", template)):
         if not kind.is_switch and found is not None:
@@ -254,16 +254,16 @@ def _custom_parts(decoded: Custom, kind: WorkloadKind) -> dict[str, Any]:
     return {**parts, "status": parts.get("status") or dict(_SAYS_NOTHING)} if has_status else parts
 
 
-def pruned(value: Any, paths: Sequence[tuple[str, ...]]) -> Any:
+def _pruned(value: Any, paths: Sequence[tuple[str, ...]]) -> Any:
     """Return `value` with what stands at `paths`. Of what stands there, or in their way, a mapping or a list is kept
     empty.
     """
     if isinstance(value, Mapping):
         below = {key: [path[1:] for path in paths if path and path[0] in (key, EVERY)] for key in value}
-        return {key: pruned(inside, below[key]) for key, inside in value.items() if below[key]}
+        return {key: _pruned(inside, below[key]) for key, inside in value.items() if below[key]}
     if isinstance(value, list):
         inside = [path[1:] for path in paths if path and path[0] == EVERY]
-        return [pruned(item, inside) for item in value] if inside else []
+        return [_pruned(item, inside) for item in value] if inside else []
     return value
 
 

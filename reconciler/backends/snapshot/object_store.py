@@ -183,7 +183,7 @@ class Store:
 
     def _path_of(self, key: Key) -> str:
         """Return the file of an object that has none yet: a name that no other object has taken."""
-        path = file_of(self.directory, key)
+        path = _file_of(self.directory, key)
         known = self._files.get(path)
         if known is None or [entry.key for entry in known.entries] == [key]:
             return path
@@ -241,7 +241,7 @@ class Store:
             self._folders[folder] = changed_at(folder)
 
 
-def file_of(directory: Path, key: Key) -> str:
+def _file_of(directory: Path, key: Key) -> str:
     """Return the file of an object: NAMESPACE-KIND-NAME.yaml in lower case and safe characters."""
     words = "-".join(part for part in (key.namespace, key.kind, key.name) if part).lower()
     safe = re.sub(_UNSAFE, "-", words).strip(".-") or "object"

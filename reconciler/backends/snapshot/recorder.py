@@ -144,7 +144,7 @@ def _recording(file: _File, cluster: str) -> SnapshotRecording:
     )
 
 
-def recording_value(recording: SnapshotRecording) -> dict[str, Any]:
+def _recording_value(recording: SnapshotRecording) -> dict[str, Any]:
     """Return the content of `recording.yaml`."""
     kinds = {} if recording.kinds is None else {"kinds": _failure(recording.kinds)}
     at = {} if recording.at is None else {"at": f"{recording.at:%Y-%m-%dT%H:%M:%SZ}"}
@@ -259,7 +259,7 @@ class Recorder:
         if results:
             found["metrics.yaml"] = block_text({"results": results})
         recording = SnapshotRecording(self.cluster, self._read, self._kinds_error, instant(at).as_datetime())
-        return found | self.beside | {RECORDING_FILE: _HEAD + block_text(recording_value(recording))}
+        return found | self.beside | {RECORDING_FILE: _HEAD + block_text(_recording_value(recording))}
 
     def _is_namespaced(self, kind: WorkloadKind) -> bool:
         same = (kind.group, kind.kind)
