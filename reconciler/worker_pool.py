@@ -65,21 +65,17 @@ class WorkerPool:
             except BaseException as error:  # noqa: BLE001 - handed on to whoever asks for the result
                 future.set_exception(error)
 
-        self.enqueue(lane, run, urgent=urgent)
-        return future
-
-    def enqueue(self, lane: str, work: Callable[[], None], *, urgent: bool = False) -> None:
-        """Let `work`, which raises nothing, wait for its turn in `lane`."""
         with self._changed:
             if self._queued >= self._idle and self._threads < self._size:
                 self._threads += started(threading.Thread(target=self._serve, name="reconciler worker", daemon=True))
             alone = self._threads == 0
             if not alone:
-                self._lanes.setdefault((urgent, lane), deque()).append(work)
+                self._lanes.setdefault((urgent, lane), deque()).append(run)
                 self._queued += 1
                 self._changed.notify()
         if alone:
-            work()
+            run()
+        return future
 
     def each(self, lane: str, work: Callable[[T], R], things: Sequence[T], workers: int) -> list[R]:
         """Return what `work` gives for each of `things`, in their order; up to `workers` are done side by side.

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.phase_order import PhaseOrder
 from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import NotFoundError, RefusedError
@@ -180,37 +179,16 @@ def test_clusters_take_turns_where_there_are_few_threads() -> None:
     queued = threading.Event()
 
     class Pool(WorkerPool):
-        def enqueue(self, lane: str, *work: Any, **options: Any) -> None:
-            super().enqueue(lane, *work, **options)
+        def submit(self, lane: str, *work: Any, **options: Any) -> Any:
+            future = super().submit(lane, *work, **options)
             if lane == "west":
                 queued.set()
+            return future
 
     plan = [an_action(f"east-{number}", "east", Phase.WAKE) for number in range(100)]
     writes = Writes(hanging=frozenset({"east-0"}), ends=queued)
     apply(numbered_actions([*plan, an_action("west", "west", Phase.WAKE)]), writes, Pool(1))
     assert writes.log.index(("over", "west")) < 10
-
-
-def test_a_run_goes_on_while_what_is_over_is_about_to_let_others_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, ended, over = threading.Event(), threading.Event(), PhaseOrder.over
-
-    def slowly_over(order: PhaseOrder, action: Action) -> list[Action]:
-        inside.set()
-        ended.wait(0.2)
-        return over(order, action)
-
-    class Pool(WorkerPool):
-        """Whoever asks it goes on when the work is over already."""
-
-        def enqueue(self, lane: str, *work: Any, **options: Any) -> None:
-            super().enqueue(lane, *work, **options)
-            assert inside.wait(LONG)
-
-    monkeypatch.setattr(PhaseOrder, "over", slowly_over)
-    plan = [an_action("web-rises", "east", Phase.INCREASE, "web"), an_action("web-falls", "west", Phase.MOVE, "web")]
-    found = apply(numbered_actions(plan), Writes(), Pool())
-    ended.set()
-    assert [outcome.status for outcome in found] == [OutcomeStatus.APPLIED] * 2
 
 
 @pytest.mark.parametrize("threads", [0, 8])
