@@ -200,11 +200,9 @@ class History:
         Raises:
             ClusterError: none of them can be read.
         """
-        found = self._cluster.list(CONFIG_MAPS, namespace=self._namespace, labels=HISTORY_LABEL)
-        maps = {day: config_map for config_map in found if (day := _day_of(config_map.ref.name)) is not None}
         days: dict[date, Day] = {}
         unread: dict[date, str] = {}
-        for day, config_map in sorted(maps.items(), key=itemgetter(0)):
+        for day, config_map in sorted(self._listed().items(), key=itemgetter(0)):
             try:
                 days[day] = _day(config_map)
             except MalformedAnswerError as error:
@@ -219,28 +217,29 @@ class History:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                is_new = self._try(changes, day)
+                too_old = self._try(changes, day)
             except (StaleError, AlreadyExistsError, NotFoundError):
                 if attempt == _ATTEMPTS:
                     raise
             else:
-                if is_new:
-                    self._forget(day)
+                for old in too_old:
+                    with suppress(ClusterError):  # tried again the next day: the changes of this one are written
+                        self._cluster.write(Write("delete", old.ref, "v1", uid=old.uid))
                 return
 
-    def _try(self, changes: Sequence[Change], day: date) -> bool:
-        """Add `changes` to those of `day` unless another one does meanwhile; return whether they are its first.
+    def _try(self, changes: Sequence[Change], day: date) -> list[ConfigMap]:
+        """Add `changes` to those of `day` unless another one does meanwhile; return what is too old to be kept, where
+        they are its first.
 
         Where the next day has begun they are added to that: what was saved before it is counted already.
         """
-        kept_on, found = self._newest(day)
+        kept_on, found, before = self._newest(day)
         known = Day() if found is None else _day(found)
-        is_new = kept_on < day
-        if is_new:
+        if kept_on < day:
             known, kept_on, found = Day(saved=known.saved_in_all()), day, None
         text = packed(replace(known, changes=(*known.changes, *changes)))
         self._cluster.write(entry_write(self._ref(kept_on), found, ("binaryData", _KEY), text, _LABELS))
-        return is_new
+        return [config_map for old, config_map in before.items() if old < day - KEPT]
 
     def last(self, day: date) -> Day:
         """Return the last day until the one after `day` of which anything is kept; one without changes where none is.
@@ -251,27 +250,22 @@ class History:
         found = self._newest(day)[1]
         return Day() if found is None else _day(found)
 
-    def _newest(self, day: date) -> tuple[date, ConfigMap | None]:
+    def _newest(self, day: date) -> tuple[date, ConfigMap | None, dict[date, ConfigMap]]:
         """Return the newest day of which anything is kept, and what is: as seen from `day`, on which a run began that
-        may end on the next one.
+        may end on the next one. Where it is before `day`, all that is kept before is listed.
         """
-        for back in range(-1, KEPT.days + 1):
-            kept_on = day - timedelta(days=back)
+        for kept_on in (day + timedelta(days=1), day):
             found = self._found(kept_on)
             if found is not None:
-                return kept_on, found
-        return date.min, None
+                return kept_on, found, {}
+        before = {kept_on: found for kept_on, found in self._listed().items() if kept_on < day}
+        newest = max(before, default=date.min)
+        return newest, before.get(newest), before
 
-    def _forget(self, day: date) -> None:
-        """Delete what is too old, once a day; what was not deleted in a week stays.
-
-        What fails is tried again the next day: the changes of this one are written.
-        """
-        with suppress(ClusterError):
-            for back in range(KEPT.days + 1, KEPT.days + 8):
-                old = self._found(day - timedelta(days=back))
-                if old is not None:
-                    self._cluster.write(Write("delete", old.ref, "v1", uid=old.uid))
+    def _listed(self) -> dict[date, ConfigMap]:
+        """Return all that is kept, by its day."""
+        found = self._cluster.list(CONFIG_MAPS, namespace=self._namespace, labels=HISTORY_LABEL)
+        return {day: config_map for config_map in found if (day := _day_of(config_map.ref.name)) is not None}
 
     def wakes_of_others(self, awake: Sequence[Awake], changes: Sequence[Change], run: Run) -> list[Change]:
         """Return the wakes since that no run recorded: those of an activator, or by a run that could not write."""

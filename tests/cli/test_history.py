@@ -398,6 +398,35 @@ def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofol
     assert History(access.cluster, "reconciler").kept()[0][NOW.date()].changes == tuple(ours)
 
 
+class CountedReads:
+    """A cluster that counts the objects that are asked for one by one."""
+
+    def __init__(self, cluster: SnapshotCluster) -> None:
+        self._cluster = cluster
+        self.count = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def get(self, *asked: Any) -> Any:
+        self.count += 1
+        return self._cluster.get(*asked)
+
+
+@pytest.mark.parametrize("back", [1, 20, 100], ids=["yesterday", "weeks ago", "too long ago"])
+def test_the_first_change_of_a_day_looks_for_no_other_day_by_itself_and_takes_what_is_too_old_away(
+    tmp_path: Path, back: int
+) -> None:
+    counted = CountedReads(access_of(tmp_path).cluster)
+    ours, before = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)], timedelta(days=back)
+    for days in (timedelta(days=200), before, timedelta()):
+        counted.count = 0
+        History(counted, "reconciler").add(ours, NOW.date() - days)
+        assert counted.count == 2
+    kept = {NOW.date(), NOW.date() - before} if before <= KEPT else {NOW.date()}
+    assert History(counted, "reconciler").kept()[0].keys() == kept
+
+
 @pytest.mark.parametrize("name", ["reconciler-history-2026-11-20-backup", "reconciler-history-20261120", "other"])
 def test_a_copy_that_somebody_made_of_a_day_is_none(tmp_path: Path, name: str) -> None:
     cluster = access_of(tmp_path).cluster
