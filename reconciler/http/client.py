@@ -151,8 +151,9 @@ class HttpClient:
         return HttpResponse(response.status, {key.lower(): value for key, value in response.headers.items()}, body)
 
     @contextmanager
-    def streamed(self, request: HttpRequest, limit: TimeLimit) -> Iterator[tuple[int, Iterator[bytes]]]:
-        """Yield the status of the answer to one request, and its lines as they come, without their ends.
+    def streamed(self, request: HttpRequest, limit: TimeLimit, begins: float) -> Iterator[tuple[int, Iterator[bytes]]]:
+        """Yield the status of the answer to one request, and its lines as they come, without their ends. The answer has
+        so many seconds to begin.
 
         A line longer than `largest` is read no further; their number is not limited, nor is `budget` asked. What fails
         raises HttpError, also from the iterator.
@@ -162,7 +163,9 @@ class HttpClient:
         from reconciler.http.sockets import within
 
         try:
-            with within(limit), self._opened(request) as response:
+            with within(limit.within(begins)):
+                opened = self._opened(request)
+            with within(limit), opened as response:
                 try:
                     yield response.status, self._lines(response)
                 finally:

@@ -424,9 +424,16 @@ def test_what_a_server_sends_stays_as_it_is() -> None:
     with Server(an_answer(body, "X-Said: checkout")) as server:
         sent = replace(request, url=server.url)
         found = a_client().exchange(sent, TimeLimit(10))
-        with a_client().streamed(sent, TimeLimit(10)) as (_, lines):
+        with a_client().streamed(sent, TimeLimit(10), begins=10) as (_, lines):
             assert b"\n".join(lines) == body
     assert (found.body, found.headers["x-said"]) == (body, "checkout")
+
+
+def test_an_answer_in_lines_that_does_not_begin_is_not_waited_for_as_long_as_one_that_does() -> None:
+    limit = TimeLimit(100)
+    with silent("http") as url, pytest.raises(TimedOutError), a_client().streamed(HttpRequest("GET", url), limit, 0.5):
+        pass
+    assert not limit.over
 
 
 def bomb(unpacked: int) -> bytes:

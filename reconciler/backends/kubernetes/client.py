@@ -34,6 +34,9 @@ _LONGEST_PAUSE = 60.0
 _AT_ONCE_SECONDS = 3.0
 """How long a request that is sent at once may take with all its attempts: while it hangs the lock runs out."""
 
+_BEGINS_SECONDS = 10.0
+"""How long the answer to a watch may take to begin: a server says at once that it watches, whatever changes."""
+
 _LAST_SECONDS = 0.8
 """A lock is given back within so long even when the run's time is over."""
 
@@ -261,7 +264,7 @@ class ApiClient:
         header = self._connection.header(limit)
         outgoing = self._outgoing(request, endpoint, header, None)
         try:
-            with endpoint.reader.streamed(outgoing, limit) as (status, lines):
+            with endpoint.reader.streamed(outgoing, limit, _BEGINS_SECONDS) as (status, lines):
                 if status not in _SUCCESS:
                     if status == 401:
                         self._connection.renew(header, limit)
