@@ -77,7 +77,7 @@ def tenant_account(
     missing = preflight.missing(asked, account)
     if missing:
         named = first_of([f"{right} in {namespace}" for right, namespace in missing], _SHOWN)
-        words = f"lacks {len(missing)} rights: {named}"
+        words = f"lacks {counted(len(missing), 'right')}: {named}"
         return found(words, "apply the roles at the end of this report"), missing
     return found(f"is impersonated, and has all rights in {counted(len(namespaces), 'namespace')}"), []
 

@@ -256,12 +256,13 @@ def activator_finding(
     waits = [policy.name for policy in policies.idling if policy.wake == "OnSignal"]
     words = "none lives"
     if alive:
+        ours = sum(slices.get(pod, 0) for pod in alive)
         renewed = ", ".join(f"{max(0, round(age.total_seconds()))} s" for age in sorted(alive.values()))
-        words = f"{len(alive)} live, renewed {renewed} ago, {sum(slices.get(pod, 0) for pod in alive)} EndpointSlices"
+        words = f"{len(alive)} live, renewed {renewed} ago, {counted(ours, 'EndpointSlice')}"
     elif waits:
         words = f"none lives, and policies wait for signals (wake: OnSignal): {', '.join(waits)}"
     left = sum(count for pod, count in slices.items() if pod not in alive)
-    words += f"; {left} EndpointSlices of others that are gone" if left else ""
+    words += f"; {counted(left, 'EndpointSlice')} of others that are gone" if left else ""
     return Finding("activator", "WARN" if left or (waits and not alive) else "OK", words)
 
 

@@ -115,7 +115,8 @@ def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> 
     if options.snapshot is not None:
         for flag, what in _SAID_BY_HISTORY.items():
             if is_on_command_line(flag):
-                raise UsageError(f"--{flag}: the history says {what}, expected no --snapshot beside it; leave it out")
+                words = f"the history in the snapshot says {what}, expected no --{flag} beside --snapshot"
+                raise UsageError(f"--{flag}: {words}")
         yield options
         return
     from reconciler.cli.snapshot import recorded, write_snapshot

@@ -140,10 +140,8 @@ def _imported(options: ImportOptions) -> Imported:
     imported = read(manifests)
     if not imported.policies:
         say_each("warning", imported.losses.values())
-        where = context or ", ".join(paths)
-        raise UsageError(
-            f"import: no policy can be made of {options.tool} in {where}: {len(manifests)} objects were read"
-        )
+        where, read_ = context or ", ".join(paths), counted(len(manifests), "object was", "objects were")
+        raise UsageError(f"import: no policy can be made of {options.tool} in {where}: {read_} read")
     return imported
 
 

@@ -190,8 +190,11 @@ def compile_command(options: CompileOptions) -> None:
     show(as_text(rules, options.output), options.output)
 
 
+_BESIDE_KINDS = ("Policy", "catalog")
+
+
 class SchemaOptions(Options):
-    kind: str = argument("KIND", shell_complete=offering(lambda _: (*SCHEMA_KINDS, "Policy", "catalog")))
+    kind: str = argument("KIND", shell_complete=offering(lambda _: (*SCHEMA_KINDS, *_BESIDE_KINDS)))
     url: str | None = option(
         "With KIND catalog: the address of the folder that the schemas are served from.", metavar="URL"
     )
@@ -212,13 +215,10 @@ def schema_command(options: SchemaOptions) -> None:
     # Tell editors which schema is for which file
     schema catalog --url https://example.com/schemas > catalog.json
     """
-    kind, output, url = options.kind, options.output, options.url
-    if kind.lower() == "catalog":
-        show(_catalog(url), output)
-        return
-    if url is not None:
+    kind, url = kind_named(options.kind, *_BESIDE_KINDS), options.url
+    if url is not None and kind != "catalog":
         raise UsageError("--url: stands beside a kind, expected it beside catalog")
-    show(load_schema("Policy" if kind.lower() == "policy" else kind_named(kind)), output)
+    show(_catalog(url) if kind == "catalog" else load_schema(kind), options.output)
 
 
 def _catalog(url: str | None) -> dict[str, object]:

@@ -24,6 +24,7 @@ from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ClusterError, ExitCode, UsageError
 from reconciler.forecast.query_history import HISTORY_FILE, recorded_history
+from reconciler.messages import counted
 from reconciler.observe.needed_objects import placed_names
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
@@ -184,5 +185,6 @@ def write_snapshot(target: Path, clusters: Mapping[str, Mapping[str, str]]) -> N
 
 def _told(target: Path, recorders: Mapping[str, Recorder], at: str) -> Iterator[str]:
     for name, recorder in recorders.items():
-        yield f"{target / name}: {recorder.objects_kept} objects, {recorder.answers_kept} answers to queries"
+        answers = counted(recorder.answers_kept, "answer to queries", "answers to queries")
+        yield f"{target / name}: {counted(recorder.objects_kept, 'object')}, {answers}"
     yield f"Plan from it with: --snapshot {target} --now {at}"

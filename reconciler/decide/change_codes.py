@@ -51,7 +51,7 @@ class ChangeIfCode(Code):
     OBJECT_EXISTS = "ObjectExists", "{object} exists"
     WRITE_ACCEPTED = "WriteAccepted", "its write is not refused"
     CLUSTER_ENTRY = "ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"'
-    MORE_REPLICAS = "MoreReplicas", "{object:it} has more than {replicas} replicas"
+    MORE_REPLICAS = "MoreReplicas", "{object:it} has more than {replicas replica|replicas}"
     SWITCHED_ON = "SwitchedOn", "{object:it} is switched on"
     ROLLOUT_ENDS = "RolloutEnds", "the rollout[ of {object}] ends"
     WAKE_REQUEST = "WakeRequest", "there is a wake request"

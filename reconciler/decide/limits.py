@@ -254,10 +254,15 @@ class RunLimits(Struct, frozen=True):
             wanted = {pool.unit: counted.wanted(replace(pool, stated=True)) for pool in full}
             all_need = needs | self._whole(wanted, self._weights_of(tenant))
             found.append(_to_state(tenant.limits, all_need, over, str(tenant.limits_place)))
-        return (
-            " and ".join(filter(None, found))
-            or f"once {f'--allow-exceed {owner[1]}' if owner in self.policies else REMOVED_FLAG}"
-        )
+        return " and ".join(filter(None, found)) or f"once {self._flag(owner, needs)}"
+
+    def _flag(self, owner: PolicyKey, needs: Mapping[str, int]) -> str:
+        """Return what lets `owner` exceed limits once; a name that policies of several kinds have takes a number."""
+        if owner not in self.policies:
+            return REMOVED_FLAG
+        kinds = {kind for kind, name in self.policies if owner[1] in spellings_of(name, kind)}
+        number = f"={needs['workloads' if owner[0] == 'idling' else 'replicas']}" if len(kinds) > 1 else ""
+        return f"--allow-exceed {owner[1]}{number}"
 
 
 _Taken = tuple[PolicyKey, tuple[Decision, ...], Sequence[LimitUse]]

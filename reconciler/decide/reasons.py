@@ -17,17 +17,18 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import format_time
+from reconciler.messages import counted
 from reconciler.model import NOTHING
 
-_FIELD = r"\{(\w+)(?::(\w+))?\}"
+_FIELD = r"\{(\w+)(?::(\w+))?(?: ([^{}|]+)\|([^{}]+))?\}"
 _OPTIONAL = r"\[([^\[\]]*)\]"
 PREPOSITIONS = {"ago": "at ", "since": "since "}
 
 
 class Code(StrEnum):
-    """A code, and the template of its text: `{name}` is a value, `{name:form}` one in a form, and what stands in
-    brackets is left out where a value in it is absent. A text that ends with a colon goes on with the next reason.
-    The third is what people read, where that is not the text.
+    """A code, and the template of its text: `{name}` is a value, `{name:form}` one in a form, `{name pod|pods}` a
+    number with its noun, and what stands in brackets is left out where a value in it is absent. A text that ends with
+    a colon goes on with the next reason. The third is what people read, where that is not the text.
     """
 
     text: str
@@ -104,7 +105,7 @@ class ReasonCode(Code):
     NOT_OF_TENANT = "NotOfTenant", "its policy is of tenant {tenant}, which does not have this cluster any more"
     NOT_NAMED = "NotNamed", "preferences.clusters names neither {cluster} nor *"
     TARGET_CHANGED = "TargetChanged", "its policy is about {target} now"
-    SCALE_RESTORED = "ScaleRestored", "back to the {replicas} replicas of before placement"
+    SCALE_RESTORED = "ScaleRestored", "back to the {replicas replica|replicas} of before placement"
     POLICIES_REMOVED = "PoliciesRemoved", "{count} of {owners} policies that own objects were removed: {policies}"
 
     # what keeps an object as it is
@@ -241,8 +242,8 @@ class ReasonCode(Code):
 
     # what else placement writes
     ADOPTED = "Adopted", "adopted, it was not ours", "not managed by this Fleet before"
-    TEMPLATE_DIFFERS = "TemplateDiffers", "template differs at {fields}; its {replicas} pods keep the old one"
-    SELECTOR_DIFFERS = "SelectorDiffers", "selector differs; its {replicas} pods keep running"
+    TEMPLATE_DIFFERS = "TemplateDiffers", "template differs at {fields}; its {replicas pod keeps|pods keep} the old one"
+    SELECTOR_DIFFERS = "SelectorDiffers", "selector differs; its {replicas pod keeps|pods keep} running"
     REPLACES = "Replaces", "replaces the one deleted because its selector differs"
     REPLACED = "Replaced", "the replacement exists"
     TRACKING_UPDATED = "TrackingUpdated", "tracking annotations are updated"
@@ -304,11 +305,12 @@ def filled(template: str, values: Mapping[str, Any], show: Show = stable) -> str
     """Return `template` with `values` in place of their names, as `show` shows them."""
 
     def optional(found: re.Match[str]) -> str:
-        names = (name for name, _ in re.findall(_FIELD, found.group()))
+        names = (name for name, *_ in re.findall(_FIELD, found.group()))
         return "" if any(values.get(name, "") == "" for name in names) else found[1]
 
     def value(found: re.Match[str]) -> str:
-        return show(values.get(found[1], ""), found[2] or "")
+        one = values.get(found[1], "")
+        return counted(one, found[3], found[4]) if found[3] else show(one, found[2] or "")
 
     return re.sub(_FIELD, value, re.sub(_OPTIONAL, optional, template) if "[" in template else template)
 

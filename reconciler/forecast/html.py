@@ -76,7 +76,7 @@ def _row(row: Row, forecast: Forecast) -> dict[str, Any]:
         "words": own + others,
         "shapes": _shapes(first, forecast),
         "saved": saved if found.without.replicas else "",
-        "steps": step_words(first, forecast.zone),
+        "steps": step_words(first, forecast),
         "members": [name_of(timeline.ref) for timeline in row] if others else (),
     }
 

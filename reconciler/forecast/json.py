@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -35,7 +36,7 @@ def forecast_to_dict(forecast: Forecast, by: str, prices: Prices) -> dict[str, A
         "savings": _savings(savings_of(forecast.selected), prices),
         "groupedBy": by,
         "groups": [{"name": name, **_savings(found, prices)} for name, found in grouped_savings(forecast, by)],
-        "workloads": [_timeline(timeline) for timeline in forecast.timelines],
+        "workloads": [_timeline(timeline, forecast.end) for timeline in forecast.timelines],
         "heldBack": [_held_back(period) for period in forecast.held_back],
         "wakes": [_wake(wake) for wake in forecast.wakes],
         "undecided": dict(forecast.undecided),
@@ -71,8 +72,8 @@ def hours_values(hours: Hours) -> dict[str, float]:
     }
 
 
-def _timeline(timeline: WorkloadTimeline) -> dict[str, Any]:
-    """Return one workload with its steps."""
+def _timeline(timeline: WorkloadTimeline, end: datetime) -> dict[str, Any]:
+    """Return one workload with its steps, and when it is deleted, where that is before `end`."""
     return {
         "object": str(timeline.ref),
         "policy": timeline.policy,
@@ -86,6 +87,7 @@ def _timeline(timeline: WorkloadTimeline) -> dict[str, Any]:
             }
             for segment in timeline.segments
         ],
+        **({"deletedAt": format_time(timeline.end)} if timeline.end < end else {}),
     }
 
 
@@ -143,7 +145,7 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         ],
         **{change.value: _names(review.selection.get(change, ())) for change in SelectionChange},
         "production": _names(review.production & differing.union(*review.selection.values())),
-        "timeline": [_difference(difference) for difference in review.differences],
+        "timeline": [_difference(difference, review.head.end) for difference in review.differences if review.head],
         "heldBack": [_held_back(period) for period in review.held_back],
         "fleetChanged": list(review.fleet_changed),
         "fleetFromBase": review.fleet_from_base,
@@ -175,12 +177,12 @@ def _names(refs: Iterable[ObjectRef]) -> list[str]:
     return [str(ref) for ref in sorted(refs)]
 
 
-def _difference(difference: ChangedWorkload) -> dict[str, Any]:
+def _difference(difference: ChangedWorkload, end: datetime) -> dict[str, Any]:
     return {
         "object": str(difference.ref),
         "production": difference.production,
         "from": format_time(difference.at),
         "replicaHours": round(difference.hours, 4),
-        "before": None if difference.before is None else _timeline(difference.before),
-        "after": None if difference.after is None else _timeline(difference.after),
+        "before": None if difference.before is None else _timeline(difference.before, end),
+        "after": None if difference.after is None else _timeline(difference.after, end),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta, tzinfo
+from datetime import timedelta
 
 from msgspec import Struct
 
@@ -183,12 +183,12 @@ def _steps(forecast: Forecast) -> list[str]:
     lines = ["Steps"]
     for timeline in forecast.selected:
         lines.append(f"  {name_of(timeline.ref)}  without policies {timeline.without}, {one_line(timeline.policy)}")
-        lines += [f"    {words}" for words in step_words(timeline, forecast.zone)]
+        lines += [f"    {words}" for words in step_words(timeline, forecast)]
     return lines
 
 
-def step_words(timeline: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
-    """Yield when its replicas change, and what that rests on."""
+def step_words(timeline: WorkloadTimeline, forecast: Forecast) -> Iterator[str]:
+    """Yield when its replicas change, and what that rests on, and when it is deleted."""
     before: int | None = None
     for segment in timeline.segments:
         assumes = (
@@ -196,8 +196,10 @@ def step_words(timeline: WorkloadTimeline, zone: tzinfo) -> Iterator[str]:
         )
         if before != segment.replicas or assumes:
             arrow = f"{segment.replicas}" if before in (None, segment.replicas) else f"{before} -> {segment.replicas}"
-            yield f"{weekday_and_time(segment.start, zone)}  {arrow}{assumes}"
+            yield f"{weekday_and_time(segment.start, forecast.zone)}  {arrow}{assumes}"
         before = segment.replicas
+    if timeline.end < forecast.end:
+        yield f"{weekday_and_time(timeline.end, forecast.zone)}  deleted"
 
 
 def _lists(forecast: Forecast) -> Iterator[LineList]:

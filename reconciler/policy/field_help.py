@@ -184,14 +184,14 @@ def _type(schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
     return " or ".join(dict.fromkeys(named)) or "anything"
 
 
-def kind_named(text: str) -> str:
-    """Return the kind that `text` names, in whatever case.
+def kind_named(text: str, *more: str) -> str:
+    """Return the kind, or which of `more`, that `text` names, in whatever case.
 
     Raises:
         UsageError: there is none of that name.
     """
-    known = {kind.lower(): kind for kind in SCHEMA_KINDS}
-    found = known.get(text.lower())
+    known = (*SCHEMA_KINDS, *more)
+    found = next((kind for kind in known if kind.lower() == text.lower()), None)
     if found is None:
-        raise UsageError(f'"{text}" is no kind, expected one of {", ".join(SCHEMA_KINDS)}{nearest(text, SCHEMA_KINDS)}')
+        raise UsageError(f'"{text}" is no kind, expected one of {", ".join(known)}{nearest(text, known)}')
     return found

@@ -31,6 +31,7 @@ from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
+from reconciler.messages import counted
 from reconciler.model import (
     Endpoints,
     HorizontalPodAutoscaler,
@@ -107,7 +108,7 @@ def more_replicas(actions: Sequence[Action], policies: PolicySet, there: Mapping
         asked = max(decision.replicas_after or 0, *_asked(decision), 0)
         if asked > allowed:
             expected = f"expected at most {allowed}, which its record or its FederatedReplicaSet says"
-            yield action, f"asks for {asked} replicas, {expected}"
+            yield action, f"asks for {counted(asked, 'replica')}, {expected}"
 
 
 def deletions_and_pickers(actions: Iterable[Action], policies: PolicySet) -> Refused:

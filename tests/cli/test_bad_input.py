@@ -74,7 +74,8 @@ WRONG_CALLS = {
     "an unknown field": ("explain IdlingPolicy.spec.idleReplica", 64, 'did you mean "idleReplicas"?'),
     "an unknown kind": ("explain Fleeet", 64, 'did you mean "Fleet"?'),
     "a name without its place": ("explain api", 64, "; an OBJECT is CLUSTER/NAMESPACE/KIND/NAME or the first"),
-    "a schema of no kind": ("schema Pod", 64, '"Pod" is no kind'),
+    "a schema of no kind": ("schema Pod", 64, '"Pod" is no kind, expected one of'),
+    "a schema of no kind, and what else has one": ("schema Pod", 64, "Report, Change, Policy, catalog"),
     "an object that is not there": (
         f"explain eu-west/dev-a/deploy/nothing {LOOKING}",
         64,

@@ -95,8 +95,8 @@ def test_an_option_that_is_malformed_is_refused_also_where_it_is_not_used(quicks
     ("flag", "value", "words"),
     [
         ("--days", "3", "--days: are days to come, expected no --replay beside it"),
-        ("--now", NOW, "--now: the history says when the past ends, expected no --snapshot beside it"),
-        ("--tick", "30m", "--tick: the history says how often a run comes, expected no --snapshot beside it"),
+        ("--now", NOW, "--now: the history in the snapshot says when the past ends, expected no --now"),
+        ("--tick", "30m", "--tick: the history in the snapshot says how often a run comes, expected"),
     ],
 )
 def test_a_replay_takes_nothing_that_its_history_says(quickstart, monkeypatch, flag, value, words):

@@ -381,6 +381,9 @@ def test_a_policy_whose_kind_states_no_limits_is_lifted_once() -> None:
     policy = replace(a_policy(), limits_place=None)
     (one,) = held(idles(4), policy, limits=fleet_limits(3)).held_back
     assert one.why.endswith("; to allow: once --allow-exceed idle-dev")
+    found = a_policy_set(a_fleet(limits=fleet_limits(3)), downscale=(a_downscale_policy("idle-dev"),), idling=(policy,))
+    (one,) = rules(found).hold_back(idles(4)).held_back
+    assert one.why.endswith("; to allow: once --allow-exceed idle-dev=4"), "the name is also that of another kind"
 
 
 def test_a_downscale_policy_states_replicas() -> None:

@@ -88,7 +88,8 @@ def spelt(template: str) -> str:
     """Return a template with its values in capitals, "awake since SINCE"."""
     until = re.sub(r"\{(\w+):until\}", r"until {\1}", template)
     words = re.sub(r"\{(\w+):(ago|since)\}", lambda found: f"{PREPOSITIONS[found[2]]}{{{found[1]}}}", until)
-    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: found[1].upper(), words)
+    several = re.sub(r"\{(\w+) [^{}|]+\|([^{}]+)\}", r"{\1} \2", words)
+    return re.sub(r"\{(\w+)(?::\w+)?\}", lambda found: found[1].upper(), several)
 
 
 def values_of(template: str) -> str:

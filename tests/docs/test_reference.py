@@ -64,7 +64,7 @@ def reasons_as_printed() -> Iterator[str]:
     """Yield every reason as people read it, with NAME for what stands in it."""
     ages = {"ago": "\0 ago", "since": "for \0"}
     for code in ReasonCode:
-        yield re.sub(r"\{\w+:?(\w*)\}", lambda found: ages.get(found[1], "\0"), code.text)
+        yield re.sub(r"\{\w+:?(\w*)[^}]*\}", lambda found: ages.get(found[1], "\0"), code.text)
     until = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotations.EXCLUDE_UNTIL, value="\0")
     yield text_of((reason(ReasonCode.EXCLUDED, object="\0"), until))
 

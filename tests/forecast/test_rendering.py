@@ -66,6 +66,15 @@ def test_json_has_every_step() -> None:
     assert [step.get("assumes") for step in web["steps"]] == ["requests = 0", None, "requests = 0"]
 
 
+def test_when_a_workload_is_deleted_is_a_step() -> None:
+    made = a_forecast()
+    segment = Segment(made.start, made.end - timedelta(hours=1), 2)
+    less = replace(made, timelines=(replace(made.timelines[0], segments=(segment,)),))
+    assert "    Sat 2026-11-21 11:00  deleted\n" in render_text(less, ForecastStyle(verbose=True))
+    (api,) = forecast_to_dict(less, "policy", Prices())["workloads"]
+    assert api["deletedAt"] == "2026-11-21T11:00:00Z"
+
+
 def test_names_are_no_markup() -> None:
     wild = an_idling_policy(NIGHTS)
     wild["metadata"]["name"] = "nights"

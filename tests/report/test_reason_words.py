@@ -100,6 +100,14 @@ def case(stored: str, shown: str, *reasons: Reason) -> Any:
             "unreachable for 2d, its replicas move elsewhere",
             reason(Code.CLUSTER_LOST, since="2026-11-18T12:00:00Z"),
         ),
+        *(
+            case(words, words, reason(code, replicas=number))
+            for code, number, words in (
+                (Code.SELECTOR_DIFFERS, 1, "selector differs; its 1 pod keeps running"),
+                (Code.SELECTOR_DIFFERS, 2, "selector differs; its 2 pods keep running"),
+                (Code.SCALE_RESTORED, 1, "back to the 1 replica of before placement"),
+            )
+        ),
         case(
             "capacity 2, 2 waiting",
             "capacity 2, 2 pending (waitingReplicas)",

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, IDLED_AT, IDLED_TO, LAST_IDLED
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Notice, Phase, Verb
 from reconciler.decide.idling.decide import decide_idling
+from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
 from reconciler.workload_kinds import workload_kind
@@ -105,6 +106,6 @@ def _left(
 ) -> Iterator[Notice]:
     for ref in left:
         why = whys.get(ref, "no policy selects it")
-        had = "it ran" if workload_kind(ref.kind).is_switch else f"{before[ref]} replicas before"
+        had = "it ran" if workload_kind(ref.kind).is_switch else f"{counted(before[ref], 'replica')} before"
         text = f"stays as {tool} left it ({had}), as it would not be idled now by itself: {why}"
         yield Notice("notAdopted", str(ref), text, partial=True)

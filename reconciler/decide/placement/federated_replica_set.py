@@ -221,12 +221,11 @@ def _notices(result: PlacementResult, status: PlacementStatus | None, inputs: Pl
     yield from (local.problem for local in result.locals if isinstance(local.problem, Notice))
     for local in result.placed:
         if local.crashing:
-            yield Notice("notAvailable", str(local.ref), f"{local.crashing} replicas are placed, not available", name)
+            words = f"{counted(local.crashing, 'replica is', 'replicas are')} placed, not available"
+            yield Notice("notAvailable", str(local.ref), words, name)
     for local in result.placed:
         if keeps := result.keeping.get(local.cluster):
-            stay = (
-                f"{keeps} replicas fit nowhere else and stay" if keeps > 1 else "1 replica fits nowhere else and stays"
-            )
+            stay = counted(keeps, "replica fits nowhere else and stays", "replicas fit nowhere else and stay")
             yield Notice("drainKeeps", str(local.ref), f"{text_of(local.reasons)}, but {stay}", name)
     yield from _drains_left_alone(result, inputs)
     yield from _above_share(result, status, inputs)
@@ -240,7 +239,7 @@ def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iter
         if cluster is None or cluster.state not in ("Draining", "Leaving") or local.part != "held":
             continue
         if local.replicas and local.problem is None:
-            stay = f"{counted(local.replicas, 'replica')} {'stays' if local.replicas == 1 else 'stay'}"
+            stay = counted(local.replicas, "replica stays", "replicas stay")
             text = f"{cluster.state.lower()}, but {stay}: {text_of(local.reasons)}"
             yield Notice("drainKeeps", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
@@ -254,7 +253,7 @@ def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs
     for local in kept:
         share = target[local.cluster]
         if local.replicas > share:
-            more = f"keeps {local.replicas} replicas, {local.replicas - share} more than its share"
+            more = f"keeps {counted(local.replicas, 'replica')}, {local.replicas - share} more than its share"
             text = f"{more}: {text_of(local.reasons)}; it shrinks if {local.why.change_if}"
             yield Notice("aboveShare", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
@@ -267,7 +266,8 @@ def _clusters_left(
     for cluster in sorted(known.entries):
         spec_replicas = known.spec_replicas(cluster)
         if spec_replicas and inputs.fleet.cluster(cluster) is None:
-            words = f"left the Fleet; {spec_replicas} replicas of {federated.key} stay there, as of the last run"
+            stay = counted(spec_replicas, f"replica of {federated.key} stays", f"replicas of {federated.key} stay")
+            words = f"left the Fleet; {stay} there, as of the last run"
             yield Notice("clusterLeft", cluster, words, federated.name)
 
 
