@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import fleet_names
-from reconciler.decide.decisions import DesiredState, Notice, Phase, Verb
+from reconciler.decide.change_codes import field_is
+from reconciler.decide.decisions import Decision, DesiredState, Notice, Phase, PolicyExplanation, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
-from reconciler.decide.downscale.deferred import without_deferred
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.victim_forecast import with_victims
 from reconciler.decide.freeze import freeze_notices, frozen
@@ -19,7 +19,8 @@ from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
 from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement, made_anew
 from reconciler.decide.placement.ownership import placed_workloads
-from reconciler.decide.placement.restored_scales import restored_scales, within_targets
+from reconciler.decide.placement.removed_policies import restored_scales, within_targets
+from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.stopped_tenants import beside_stopped, with_stopped
 from reconciler.model import NOTHING, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
@@ -54,7 +55,7 @@ def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         decided = placed | {ref: decision.cause.policy for ref, decision in restored_scales(placement).items()}
         downscale = decide_downscale(usable, seen, run, settled, decided)
         joined = recovery.joined(idling.without(not_now), placement, downscale)
-        forecast = without_deferred(with_victims(joined, policies, state, run))
+        forecast = _without_deferred(with_victims(joined, policies, state, run))
         found = forecast.joined(due, freeze_notices(policies.fleet))
         desired = within_limits(with_stopped(found, policies, state, run), policies, state, run, desired)
         if held_idles(desired) <= not_now or not (policies.federated or policies.downscale):
@@ -84,5 +85,43 @@ def with_picked_pods(
     chosen = {ref: answer for ref, answer in answers.items() if isinstance(answer, PickerAnswer)}
     failed = (answer for answer in answers.values() if isinstance(answer, Notice))
     known = with_victims(desired, policies, state, run, chosen)
-    left = without_deferred(replace(known, notices=(*known.notices, *failed)))
+    left = _without_deferred(replace(known, notices=(*known.notices, *failed)))
     return within_limits(left, policies, state, run, desired)  # what is deferred counts no more
+
+
+# Scale-downs that apply would leave to a later run, because something else set deletion costs on the pods.
+
+
+def _without_deferred(desired: DesiredState) -> DesiredState:
+    """Return `desired` without the downscales that apply would leave to a later run: they are undecided.
+
+    What another job decides stays in the plan, with a note: its other decisions rest on it.
+    """
+    deferred = {
+        decision.key: reason(ReasonCode.VICTIMS_DEFERRED, note=decision.victims.note)
+        for decision in desired.decisions
+        if decision.job == "downscale" and decision.victims is not None and decision.victims.deferred
+    }
+    gone = {(one.ref, one.cause.policy): one for one in desired.decisions if one.key in deferred}
+    undecided = (Undecided(str(ref), "downscale", policy, (deferred[one.key],)) for (ref, policy), one in gone.items())
+    explanations = (
+        _stays(found, before, deferred[before.key]) if before is not None and found.job == "downscale" else found
+        for found in desired.explanations
+        for before in (gone.get((found.ref, found.policy)),)
+    )
+    return replace(
+        desired,
+        decisions=tuple(decision for decision in desired.decisions if decision.key not in deferred),
+        undecided=(*desired.undecided, *undecided),
+        explanations=tuple(explanations),
+    )
+
+
+def _stays(explanation: PolicyExplanation, before: Decision, why: Reason) -> PolicyExplanation:
+    """Return `explanation` of what `before` would have scaled down, and `why` defers: only foreign costs do."""
+    return replace(
+        explanation,
+        outcome=f"stays at {before.replicas_before}",
+        reasons=(why, *explanation.reasons),
+        change=field_is("onForeignCost", "Override"),
+    )

@@ -8,13 +8,13 @@ owners are looked up within one namespace only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
 from msgspec import Struct
 
-from reconciler.model import OwnerReference, Pod, Workload
+from reconciler.model import ObjectRef, OwnerReference, Pod, Workload
 
 OwnerKey = tuple[str, str]
 """(namespace, uid) of an owner: the uid alone must never be looked up."""
@@ -110,3 +110,7 @@ class Settled(Struct, frozen=True):
     def is_decided(self) -> bool:
         """Whether idling decides it in this run: not what only stays idle, or is somebody else's."""
         return self.state != "Foreign" and (self.state in ("HandsOff", "Waking") or bool(self.needs))
+
+
+SettledWorkloads = Callable[[ObjectRef], Settled | None]
+"""Says what idling leaves of a workload, None where it has nothing to do with it."""

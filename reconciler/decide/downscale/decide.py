@@ -46,7 +46,7 @@ from reconciler.decide.selectors import (
     namespace_labels,
     of_highest_priority,
 )
-from reconciler.decide.workloads import Settled, replaces_replica_sets
+from reconciler.decide.workloads import SettledWorkloads, replaces_replica_sets
 from reconciler.messages import counted
 from reconciler.model import (
     NOTHING,
@@ -79,7 +79,7 @@ class DownscaleInputs(Struct, frozen=True):
     observed: ObservedCluster
     state: ObservedState
     run: Run
-    settled: Mapping[ObjectRef, Settled]
+    settled: SettledWorkloads
     placed: Mapping[ObjectRef, str]
     autoscalers: ClusterAutoscalers
     namespaces: Mapping[str, Mapping[str, str]]  # annotations by name
@@ -138,7 +138,7 @@ class WorkloadTarget(Struct, frozen=True):
     @property
     def winner(self) -> str | None:
         """What decides its replicas in place of the policy: another policy, or an idle record; None for nothing."""
-        settled = self.inputs.settled.get(self.ref)
+        settled = self.inputs.settled(self.ref)
         if settled is not None and (settled.state == "Asleep" or settled.is_decided):
             return settled.owner
         return self.inputs.placed.get(self.ref)
@@ -214,7 +214,7 @@ def _claimed(case: WorkloadTarget) -> Fact | None:
 
 
 def _idled_by_others(case: WorkloadTarget) -> Fact | None:
-    settled = case.inputs.settled.get(case.ref)
+    settled = case.inputs.settled(case.ref)
     is_foreign = settled is not None and settled.state == "Foreign"
     return fact(ReasonCode.IDLE_RECORD, change_if(ChangeIfCode.WOKEN)) if is_foreign else None
 
@@ -288,7 +288,7 @@ def decide_downscale(
     policies: PolicySet,
     state: ObservedState,
     run: Run,
-    settled: Mapping[ObjectRef, Settled],
+    settled: SettledWorkloads,
     placed: Mapping[ObjectRef, str],
 ) -> DesiredState:
     """Return the decisions of DownscalePolicies with a target.

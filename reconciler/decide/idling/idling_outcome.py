@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from msgspec import Struct, field
@@ -12,7 +12,7 @@ from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.workloads import Settled
+from reconciler.decide.workloads import Settled, SettledWorkloads
 from reconciler.model import ObjectRef, ObservedState, Workload
 
 _CHANGED = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
@@ -29,8 +29,9 @@ class IdlingOutcome(Struct, frozen=True):
 
     def after(
         self, state: ObservedState, fleets: frozenset[str], not_now: frozenset[ObjectRef] = frozenset()
-    ) -> Mapping[ObjectRef, Settled]:
-        """Return what is left of each workload of `state` that is idle, or that idling has a say in.
+    ) -> SettledWorkloads:
+        """Return what is left of each workload of `state` that is idle, or that idling has a say in: worked out when
+        it is asked for, as the other jobs look at few workloads.
 
         `fleets` are the Fleet names whose records are ours. What is decided of `not_now` is not done, so these are as
         they were.
@@ -42,11 +43,12 @@ class IdlingOutcome(Struct, frozen=True):
         claims = self._claims_without(not_now)
         workloads = {workload.ref: workload for each in state.clusters.values() for workload in each.workloads}
 
+        @cache
         def settled(ref: ObjectRef) -> Settled | None:
             workload = workloads.get(ref)
             return None if workload is None else _settled(workload, claims.get(ref), made.get(ref, ()), fleets)
 
-        return _SettledWhenAsked(workloads, settled)
+        return settled
 
     def without(self, not_now: frozenset[ObjectRef]) -> DesiredState:
         """Return what is desired where `not_now` does not wake, with what needs that; its idles stay, to be held back
@@ -68,26 +70,6 @@ class IdlingOutcome(Struct, frozen=True):
             if claimed:
                 found |= {ref: claimed[0] for ref in refs if ref not in found and ref not in not_now}
         return found
-
-
-class _SettledWhenAsked(Mapping[ObjectRef, Settled]):
-    """What `settled` gives of each of `refs`, worked out once it is asked for: the other jobs look at few workloads."""
-
-    def __init__(self, refs: Collection[ObjectRef], settled: Callable[[ObjectRef], Settled | None]) -> None:
-        self._refs = refs
-        self._settled = cache(settled)
-
-    def __getitem__(self, ref: ObjectRef) -> Settled:
-        found = self._settled(ref)
-        if found is None:
-            raise KeyError(ref)
-        return found
-
-    def __iter__(self) -> Iterator[ObjectRef]:
-        return (ref for ref in self._refs if self._settled(ref) is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def _settled(

@@ -55,15 +55,6 @@ class Demand(Struct, frozen=True, gc=False):
     capacity: Mapping[str, int] = NOTHING
 
 
-class AllocationSteps(Struct, frozen=True):
-    """How one cluster came to its replicas: minimum + sticky + share. `limit` is what they stand at, "" for none."""
-
-    minimum: int = 0
-    sticky: int = 0
-    share: int = 0
-    limit: Literal["", "maxReplicas", "capacity"] = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """How many replicas each cluster gets.
@@ -80,21 +71,6 @@ class Allocation:
     minimum: Sequence[int] = field(repr=False)
     """In the order of `served`, like `sticky`; both if there are enough."""
     sticky: Sequence[int] = field(repr=False)
-
-    def steps(self, cluster: str) -> AllocationSteps:
-        """Return how `cluster` came to its replicas."""
-        if cluster not in self.served.names:
-            return AllocationSteps()
-        at = self.served.names.index(cluster)
-        given = self.replicas[cluster]
-        minimum = min(self.minimum[at], given)  # a maxReplicas below minReplicas may leave less
-        sticky = min(self.sticky[at], given - minimum)
-        share = given - minimum - sticky
-        if given >= self.demand.capacity.get(cluster, UNBOUNDED):
-            return AllocationSteps(minimum, sticky, share, "capacity")
-        if given >= self.served.maximums[at]:
-            return AllocationSteps(minimum, sticky, share, "maxReplicas")
-        return AllocationSteps(minimum, sticky, share)
 
 
 def candidates(preferences: Mapping[str, ClusterPreference], clusters: Sequence[str]) -> Candidates:

@@ -12,7 +12,7 @@ from reconciler.decide.autoscalers import AUTOSCALER_LISTS, ClusterAutoscalers, 
 from reconciler.decide.placement.home import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
 from reconciler.decide.placement.status import Rejection, read_rejection, rejection_key
 from reconciler.decide.selectors import key_of, local_key, namespace_labels
-from reconciler.decide.workloads import Settled
+from reconciler.decide.workloads import SettledWorkloads
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
 
@@ -52,7 +52,7 @@ class PlacementInputs(Struct, frozen=True):
     run: Run
     placements: tuple[ClusterPlacement, ...]
     home: Home
-    settled: Mapping[ObjectRef, Settled] = NOTHING
+    settled: SettledWorkloads
     idling: frozenset[str] = frozenset()
     ours: frozenset[str] = frozenset()
     replaced: Mapping[ObjectRef, ConfigMap] = NOTHING
@@ -65,9 +65,7 @@ class PlacementInputs(Struct, frozen=True):
         return read_rejection(kept.data.get(rejection_key(ref)))
 
 
-def placement_inputs(
-    policies: PolicySet, state: ObservedState, run: Run, settled: Mapping[ObjectRef, Settled]
-) -> PlacementInputs:
+def placement_inputs(policies: PolicySet, state: ObservedState, run: Run, settled: SettledWorkloads) -> PlacementInputs:
     """Return the clusters of the Fleet and what is remembered, ready to be asked."""
     home = home_of(policies.fleet, state)
     since = known_since(home)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from reconciler.decide.decisions import Cause, DesiredState, Verb
 from reconciler.decide.placement.clusters import PlacementInputs, placement_inputs
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, read_unreachable, unreachable_text
@@ -11,7 +9,7 @@ from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.status import REJECTED, rejection_key
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import local_ref
-from reconciler.decide.workloads import Settled
+from reconciler.decide.workloads import SettledWorkloads
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
 
@@ -20,7 +18,7 @@ def decide_placement(
     policies: PolicySet,
     state: ObservedState,
     run: Run,
-    settled: Mapping[ObjectRef, Settled],
+    settled: SettledWorkloads,
 ) -> DesiredState:
     """Return the decisions and statuses of all federated ReplicaSets.
 
@@ -35,10 +33,10 @@ def decide_placement(
     return DesiredState().joined(*parts, removed_policies(policies, inputs), _memory(policies, inputs))
 
 
-def made_anew(placement: DesiredState, settled: Mapping[ObjectRef, Settled]) -> frozenset[ObjectRef]:
+def made_anew(placement: DesiredState, settled: SettledWorkloads) -> frozenset[ObjectRef]:
     """Return what `placement` makes anew and idling would wake in this run: the next one does, by the record on it."""
     deleted = (decision.ref for decision in placement.decisions if decision.verb is Verb.DELETE)
-    return frozenset(ref for ref in deleted if ref in settled and settled[ref].needs)
+    return frozenset(ref for ref in deleted if (left := settled(ref)) is not None and left.needs)
 
 
 def _placed(policies: PolicySet, inputs: PlacementInputs) -> list[DesiredState]:

@@ -173,9 +173,15 @@ def _explanation(local: LocalWorkload, result: PlacementResult, other: FindChang
 
 
 def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
-    steps = result.allocation.steps(local.cluster)
-    numbers = [("minimum", steps.minimum), ("kept", steps.sticky), ("share", steps.share)]
-    parts = [f"{word} {number}" for word, number in numbers if number]
+    """Yield how it came to its replicas."""
+    given = result.allocation
+    if local.cluster not in given.served.names:
+        return
+    at, replicas = given.served.names.index(local.cluster), given.replicas[local.cluster]
+    minimum = min(given.minimum[at], replicas)  # a maxReplicas below minReplicas may leave less
+    kept = min(given.sticky[at], replicas - minimum)
+    numbers = {"minimum": minimum, "kept": kept, "share": replicas - minimum - kept}
+    parts = [f"{word} {number}" for word, number in numbers.items() if number]
     if parts:
         yield shared_reason(ReasonCode.STEPS, steps=" + ".join(parts))
 

@@ -68,7 +68,7 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(decision.key for decision in decisions if decision.ref not in refused)
-    needs += tuple(key for local in locals_ if local.ref in inputs.settled for key in inputs.settled[local.ref].needs)
+    needs += tuple(key for local in locals_ if (left := inputs.settled(local.ref)) is not None for key in left.needs)
     decisions += _refusals_cleared(result, decisions, inputs)
     decisions += _status(result, needs, inputs)
     return DesiredState(

@@ -131,7 +131,7 @@ def local_workload(
     """Return how one cluster takes part in `federated`: as the first guard that finds something says."""
     ref = local_ref(federated, placement.name)
     workload = placement.workloads.get(ref)
-    settled = None if workload is None else inputs.settled.get(ref)
+    settled = None if workload is None else inputs.settled(ref)
     case = _Case(federated, placement, inputs, status, ref, workload, settled)
     for guard in _GUARDS:
         found = guard(case)

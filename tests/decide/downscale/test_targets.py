@@ -224,7 +224,7 @@ def test_kinds_without_replicas_are_not_selected(kind: str) -> None:
 def test_a_cluster_that_did_not_answer_is_left_out() -> None:
     policies = a_policy_set(a_fleet("east", "west"), downscale=(a_downscale_policy(),))
     state = a_state(a_cluster(workloads=(a_workload(replicas=6),)), unreachable={"west": "no answer"})
-    assert numbers(decide_downscale(policies, state, a_run(), {}, {})) == [(6, 3)]
+    assert numbers(decide_downscale(policies, state, a_run(), {}.get, {})) == [(6, 3)]
 
 
 # What keeps it from changing anything

@@ -84,7 +84,7 @@ class World:
         sources = {"east": Backend("east", cluster or self.cluster)}
         state = observe(self.policies, sources)
         desired = decide_recovery(self.policies.fleet, state, run)
-        desired = desired.joined(decide_downscale(self.policies, state, run, NOTHING, NOTHING))
+        desired = desired.joined(decide_downscale(self.policies, state, run, {}.get, NOTHING))
         questions = with_victims(desired, self.policies, state, run).questions
         if questions:
             state = answer(state, questions, sources)

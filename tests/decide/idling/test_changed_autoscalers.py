@@ -74,7 +74,7 @@ class TestALowerMinimum:
         world = self.world()
         run_in(world, LOWERED)
         outcome = run_in(world, LOWERED)
-        assert WEB not in outcome.after(world.state(), frozenset({"production"}))
+        assert outcome.after(world.state(), frozenset({"production"}))(WEB) is None
 
     def test_one_without_an_autoscaler_goes_idle_unless_it_shares_a_service(self):
         world = self.world().add(a_workload("api", replicas=4, template_labels={"app": "api"}))

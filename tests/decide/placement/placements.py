@@ -145,11 +145,11 @@ def place(
 ) -> DesiredState:
     """One pass over `clusters` (the first is home); those in `lost` do not answer. `idling` are names of policies."""
     policies = a_federated() if federated is None else federated
-    idled = IdlingOutcome(DesiredState(), claims or {})
     state = ObservedState(
         clusters={one.name: one for one in clusters if one.name not in lost},
         unreachable=dict.fromkeys(lost, "connection refused"),
     )
+    idled = IdlingOutcome(DesiredState(), claims or {}).after(state, frozenset({"production"}))
     names = list(dict.fromkeys([*(one.name for one in clusters), *lost]))
     chosen = policies if isinstance(policies, tuple) else (policies,)
     return decide_placement(
@@ -158,7 +158,7 @@ def place(
         ),
         state,
         a_run(**run),
-        {**idled.after(state, frozenset({"production"})), **(waking or {})},
+        lambda ref: (waking or {}).get(ref) or idled(ref),
     )
 
 

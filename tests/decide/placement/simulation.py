@@ -184,7 +184,7 @@ class World:
             },
             unreachable={one.name: "connection refused" for one in self.clusters if not one.reachable},
         )
-        return decide_placement(self.policies(), state, Run(self.now, "run"), {})
+        return decide_placement(self.policies(), state, Run(self.now, "run"), {}.get)
 
     def apply(self, decisions: Iterable[Decision]) -> None:
         """Carry out `decisions`; every test of what they rest on must hold."""

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from reconciler.decide.placement.allocation import AllocationSteps, allocate_replicas
+from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.decide.placement.rounding import tie_hashes, tie_order
 from reconciler.errors import PolicyError
 
@@ -119,23 +119,6 @@ def test_planner_overflow_is_told_with_kubefed_rounding_only():
     entries, capacity = {"*": {"weight": 1}}, {"B": 1}
     assert spread(entries, 10, ["A", "B"], capacity=capacity).planner_overflow == {}
     assert spread(entries, 10, ["A", "B"], capacity=capacity, rounding="kubefed").planner_overflow == {"B": 4}
-
-
-def test_steps_tell_how_a_cluster_came_to_its_replicas():
-    entries = {
-        "A": {"minReplicas": 2, "weight": 1},
-        "B": {"weight": 1, "maxReplicas": 7},
-        "C": {"weight": 1},
-        "D": {"weight": 1},
-    }
-    found = spread(entries, 30, list("ABCDE"), rebalance=False, current={"A": 5, "D": 1}, capacity={"C": 4})
-    assert {name: found.steps(name) for name in "ABCDE"} == {
-        "A": AllocationSteps(minimum=2, sticky=3, share=5),
-        "B": AllocationSteps(share=7, limit="maxReplicas"),
-        "C": AllocationSteps(share=4, limit="capacity"),
-        "D": AllocationSteps(sticky=1, share=8),
-        "E": AllocationSteps(),
-    }
 
 
 @pytest.mark.parametrize(("total", "expected"), [(5, {"A": 5, "B": 0}), (9, {"A": 3, "B": 6})])

@@ -45,7 +45,9 @@ def allocations(clusters):
     state = ObservedState({name: a_cluster(name) for name in names})
     policies = a_policy_set(a_fleet(*names), federated=(federated,))
     return counted(
-        lambda: decide_placement(policies, state, a_run(), {}), "call", lambda frame: frame.f_code is allocate.__code__
+        lambda: decide_placement(policies, state, a_run(), {}.get),
+        "call",
+        lambda frame: frame.f_code is allocate.__code__,
     )
 
 
@@ -60,7 +62,7 @@ def names_of_groups(removed):
     state = ObservedState({"east": a_cluster("east", workloads=workloads)})
 
     def decided():
-        [held] = decide_placement(a_policy_set(a_fleet("east")), state, a_run(), {}).held_back
+        [held] = decide_placement(a_policy_set(a_fleet("east")), state, a_run(), {}.get).held_back
         assert len(held.decisions) == removed
 
     return counted(decided, "call", lambda frame: frame.f_code is placement_group.__code__)

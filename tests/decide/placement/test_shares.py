@@ -54,7 +54,7 @@ def most(**maximums):
 def result_of(federated, *locals_, status=None, readable=True):
     fleet = a_fleet(*(one.cluster for one in locals_))
     state = a_state(*(a_cluster(one.cluster) for one in locals_))
-    inputs = placement_inputs(a_policy_set(fleet, federated=(federated,)), state, a_run(), {})
+    inputs = placement_inputs(a_policy_set(fleet, federated=(federated,)), state, a_run(), {}.get)
     inputs = replace(inputs, home=replace(inputs.home, is_whole=readable))
     return placement_result(federated, locals_, status, inputs)
 

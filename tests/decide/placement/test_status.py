@@ -142,6 +142,16 @@ def weighing(weight=0, least=0, most=None):
             ),
             id="a weight is a share of what the minimums leave",
         ),
+        pytest.param(
+            30,
+            {"*": weighing(1), "c": weighing(1, 2)},
+            {"c": 5},
+            (
+                "minimum 2 + kept 3 + share 6: weight 1 of 3, min 2, weights share what the minimums leave, 28 of 30",
+                "replicas is 31",
+            ),
+            id="it keeps what it has",
+        ),
     ],
 )
 def test_explain_names_only_what_would_change_the_number(total, preferences, current, expected):
