@@ -165,11 +165,10 @@ def test_a_saved_plan_that_does_not_fit_is_refused_as_a_whole(quickstart, edit, 
     assert contents(quickstart) == before
 
 
-@pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
-def test_half_a_character_in_a_saved_plan_is_refused(quickstart, form):
+def test_half_a_character_in_a_saved_plan_is_refused(quickstart):
     """JSON can spell it, UTF-8 cannot."""
     (quickstart.path / "plan.json").write_text('{"kind": "\\ud800"}')
-    said = quickstart.call("show", "plan.json", "-o", form)
+    said = quickstart.call("show", "plan.json")
     assert said.code == 5
     assert "plan.json: is not JSON" in said.err
 
@@ -189,19 +188,6 @@ def test_a_saved_plan_does_exactly_what_an_apply_does_and_only_once(quickstart, 
     ("file", "text", "line"),
     [
         pytest.param("web.yaml", "kind: [", "snapshot/eu-west/web.yaml:2:1: ", id="no YAML"),
-        pytest.param("web.yaml", "- a\n- b\n", "snapshot/eu-west/web.yaml:1:", id="no manifest"),
-        pytest.param(
-            "web.yaml",
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: three}\n",
-            'snapshot/eu-west/web.yaml:4:18: spec.replicas: is "three", expected a whole number',
-            id="a number that is none",
-        ),
-        pytest.param(
-            "dev-a2.yaml",
-            "apiVersion: v1\nkind: Service\nmetadata: {name: api, namespace: dev-a}\n",
-            "snapshot/eu-west/dev-a2.yaml",
-            id="an object twice",
-        ),
         pytest.param("metrics.yaml", "result: []\n", 'did you mean "results"?', id="a misspelt field of the metrics"),
     ],
 )

@@ -16,9 +16,8 @@ def scope(folder: Folder, include: str) -> list[str]:
     shutil.copytree(folder.path / "policies", folder.path / "head")
     file = folder.path / "head" / "idling.yaml"
     file.write_text(file.read_text().replace('include: ["dev-*"]', f"include: [{include}]"))
-    said = folder.call(
-        "plan", "head", "--base", "policies", "--snapshot", "snapshot", "--now", NOW, "-o", "markdown", "-q"
-    )
+    compared = ("head", "--base", "policies", "--snapshot", "snapshot", "--now", NOW, "--days", "1")
+    said = folder.call("plan", *compared, "-o", "markdown", "-q")
     block = said.out.partition("<summary>Selection</summary>")[2].partition("</details>")[0]
     return [line for line in block.splitlines() if line and not line.startswith("```")]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future
 from typing import Any
 
@@ -67,9 +66,7 @@ def test_a_thread_that_hears_of_no_limit_is_left_alone(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("reconciler.cli.deliveries.WorkerPool", Stuck)
     request = message_to("http://127.0.0.1:1/hook", "application/json", b"{}")
-    begun = time.monotonic()
     assert deliver({"one": request}, TimeLimit(0.2)) == {"one": LATE}
-    assert time.monotonic() >= begun + 0.2
 
 
 @pytest.mark.parametrize("status", [301, 400, 500])

@@ -8,12 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
-from reconciler.cli.app import cli
+from reconciler.cli.app import COMPLETE, cli
 from reconciler.cli.options import Verb
 from reconciler.cli.verbs import VERBS, help_text
 from tests.pipeline.calls import Folder
@@ -29,12 +29,19 @@ def command(verb: str) -> Verb:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_each_verb_has_two_examples_and_a_sentence_about_variables(tmp_path, verb):
+def test_the_help_of_a_verb_has_two_examples_a_sentence_about_variables_and_every_default(tmp_path, verb):
     said = Folder(tmp_path).call(verb, "--help")
     assert said.code == 0
     examples = said.out.partition("\nExamples:\n")[2]
     assert examples.count("  # ") == len(command(verb).example_lines) / 2 >= 2
-    assert " ".join(said.out.split()).count("Each option has an environment variable, RECONCILER_ and its name") == 1
+    text = " ".join(said.out.split()).replace("- ", "-")
+    assert text.count("Each option has an environment variable, RECONCILER_ and its name") == 1
+    for one in command(verb).params:
+        default = one.default
+        if isinstance(default, float):
+            assert f"[default: {default:g}]" in text, one.name
+        elif isinstance(default, str | int) and not isinstance(default, bool):
+            assert f"[default: {default}]" in text, one.name
 
 
 @pytest.mark.parametrize("line", [line for verb in VERBS for line in command(verb).example_lines[1::2]])
@@ -44,17 +51,6 @@ def test_the_options_of_an_example_are_those_of_its_verb(line):
     _, verb, *arguments = shlex.split(shown)
     with command(verb).make_context(verb, arguments) as context:
         assert context.params
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_default_is_in_the_help(tmp_path, verb):
-    text = " ".join(Folder(tmp_path).call(verb, "--help").out.split()).replace("- ", "-")
-    for one in command(verb).params:
-        default = one.default
-        if isinstance(default, float):
-            assert f"[default: {default:g}]" in text, one.name
-        elif isinstance(default, str | int) and not isinstance(default, bool):
-            assert f"[default: {default}]" in text, one.name
 
 
 def test_the_help_has_each_verb_once_in_a_group_on_80_columns():
@@ -120,7 +116,7 @@ def test_a_variable_that_no_verb_accepts_is_refused(quickstart, monkeypatch, var
 @pytest.mark.parametrize(
     ("variable", "arguments"),
     [
-        pytest.param("RECONCILER_BY", ("forecast", *LOOK), id="a group"),
+        pytest.param("RECONCILER_BY", ("forecast", *LOOK, "--days", "1"), id="a group"),
         pytest.param("RECONCILER_NAMESPACE", ("doctor",), id="a namespace"),
         pytest.param("RECONCILER_CLUSTER", ("rbac",), id="a cluster"),
     ],
@@ -138,56 +134,42 @@ def test_a_filter_that_a_variable_sets_is_named_where_restore_refuses_it(quickst
     assert said == "error: RECONCILER_POLICY: stands beside --all, expected one of the two\n"
 
 
-def complete(line: str, tmp_path: Path) -> list[str]:
-    """Return what bash offers for `line`, with the function that `reconciler completion bash` defines."""
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash on this machine")
+def test_bash_completes_with_the_function_that_the_script_defines(tmp_path):
     (tmp_path / "completion").write_text(Folder(tmp_path).call("completion", "bash").out)
     program = tmp_path / "reconciler"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m reconciler "$@"\n')
     program.chmod(0o755)
-    words = line.split(" ")
     script = (
-        f"source completion; COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); "
-        f"COMP_CWORD={len(words) - 1}; _reconciler_completion reconciler; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        "source completion; COMP_WORDS=(reconciler plan --progress j); COMP_CWORD=3; "
+        "_reconciler_completion reconciler; printf '%s\\n' \"${COMPREPLY[@]}\""
     )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     called = ["bash", "-c", script]
     done = subprocess.run(called, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.split()
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash on this machine")
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("reconciler d", ["diff", "doctor"]),
-        ("reconciler plan --qp", ["--qps"]),
-        ("reconciler plan --progress j", ["json"]),
-        ("reconciler completion z", ["zsh"]),
-        ("reconciler schema cat", ["catalog"]),
-        ("reconciler schema Id", ["IdlingPolicy"]),
-        ("reconciler explain Fl", ["Fleet"]),
-        ("reconciler explain IdlingPolicy.spec.pri", ["IdlingPolicy.spec.priority"]),
-    ],
-)
-def test_bash_completes(tmp_path, line, offered):
-    assert complete(line, tmp_path) == offered
+    assert done.stdout == "json\n"
 
 
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        pytest.param("reconciler plan --snapshot sn", "dir,sn", id="a snapshot is a folder"),
-        pytest.param("reconciler validate --snapshot sn", "dir,sn", id="also for validate"),
-        pytest.param("reconciler plan --out pl", "file,pl", id="a saved plan is a file"),
-        pytest.param("reconciler plan --base ba", "file,ba", id="policies are a file or a folder"),
+        ("d", ["plain,diff", "plain,doctor"]),
+        ("plan --qp", ["plain,--qps"]),
+        ("completion z", ["plain,zsh"]),
+        ("schema cat", ["plain,catalog"]),
+        ("schema Id", ["plain,IdlingPolicy"]),
+        ("explain Fl", ["plain,Fleet"]),
+        ("explain IdlingPolicy.spec.pri", ["plain,IdlingPolicy.spec.priority"]),
+        pytest.param("plan --snapshot sn", ["dir,sn"], id="a snapshot is a folder"),
+        pytest.param("validate --snapshot sn", ["dir,sn"], id="also for validate"),
+        pytest.param("plan --out pl", ["file,pl"], id="a saved plan is a file"),
+        pytest.param("plan --base ba", ["file,ba"], id="policies are a file or a folder"),
     ],
 )
-def test_a_shell_is_told_to_complete_paths(line, offered):
-    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_RECONCILER_COMPLETE": "bash_complete"}
-    said = subprocess.run(
-        [sys.executable, "-m", "reconciler"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
-    )
-    assert said.stdout.split() == [offered]
+def test_shells_are_offered_words_or_paths(line, offered):
+    *before, begun = line.split(" ")
+    found = ShellComplete(cli, {}, "reconciler", COMPLETE).get_completions(before, begun)
+    assert [f"{one.type},{one.value}" for one in found] == offered
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef reconciler\n"), ("fish", "function _reconciler")])

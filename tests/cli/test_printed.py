@@ -56,17 +56,12 @@ VERBS = [
     *(("plan", "policies", *LOOK, "-o", form) for form in ("text", "json", "yaml", "markdown", "html")),
     ("plan", "policies", *LOOK, "-v"),
     ("diff", "policies", *LOOK),
-    ("plan", "policies", *LOOK, "--base", "policies", "-o", "markdown"),
-    *(
-        ("apply", "policies", *LOOK, "--auto-approve", "-o", form)
-        for form in ("text", "json", "yaml", "markdown", "html")
-    ),
+    ("plan", "policies", *LOOK, "--base", "policies", "--days", "1", "-o", "markdown"),
     ("apply", "policies", *LOOK, "--auto-approve", "-v", "--progress", "plain"),
-    ("apply", "policies", *LOOK, "--auto-approve", "--progress", "json"),
-    ("explain", "eu-west/dev-a", *LOOK),
-    ("explain", "eu-west/ci", *LOOK),
+    ("apply", "policies", *LOOK, "--auto-approve", "-o", "json", "--progress", "json"),
+    ("explain", "eu-west", *LOOK),
     ("explain", "us-east/dev-b", *LOOK),
-    *(("rank", "eu-west/batch/deploy/worker", "--to", "2", *LOOK, "-o", form) for form in ("text", "json")),
+    ("rank", "eu-west/batch/deploy/worker", "--to", "2", *LOOK),
     ("rank", "eu-west/ci", *LOOK),
     ("wake", "us-east/dev-b", "--policies", "policies", *LOOK),
     ("restore", "--all", "--policies", "policies", *LOOK, "--auto-approve"),
@@ -104,7 +99,7 @@ def test_yaml_is_read_as_what_json_says(quickstart, arguments):
     assert yaml.safe_load(text) == expected, "read as YAML 1.1"
 
 
-@pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
+@pytest.mark.parametrize("form", ["text", "json", "html"])
 def test_a_credential_in_the_names_of_objects_is_printed_in_no_form(form, quickstart):
     """What is carried out is named as it is: only what is printed has no credential in it."""
     token = "ey4x0123456789.abc"
@@ -117,8 +112,7 @@ def test_a_credential_in_the_names_of_objects_is_printed_in_no_form(form, quicks
     said = quickstart.plan(NOW, "-o", form, "--out", "plan.json")
     assert token not in said.out + said.err
     assert "dev-(secret)" in said.out
-    if form in ("json", "yaml"):
-        yaml.safe_load(said.out)
+    assert form != "json" or json.loads(said.out)
     assert token in (quickstart.path / "plan.json").read_text()
     applied = quickstart.call("apply", "plan.json", *LOOK, "-o", form, "--progress", "plain")
     assert (applied.code, token in applied.out + applied.err) == (0, False), applied
@@ -139,8 +133,6 @@ CALLS = [
     ("plan", HOSTILE),
     ("plan", "policies", "--snapshot", HOSTILE),
     ("plan", "policies", *LOOK, "--policy", HOSTILE),
-    ("plan", "policies", *LOOK, "--cluster", HOSTILE),
-    ("plan", "policies", *LOOK, "-n", HOSTILE),
     ("plan", "policies", *LOOK, "-l", HOSTILE),
     ("plan", "policies", *LOOK, "--allow-exceed", HOSTILE),
     ("plan", "policies", *LOOK, "--run-id", HOSTILE),
@@ -152,32 +144,26 @@ CALLS = [
     ("plan", f"--{HOSTILE}"),
     (HOSTILE,),
     ("show", HOSTILE),
-    ("explain", HOSTILE),
     ("explain", f"IdlingPolicy.{HOSTILE}"),
     ("explain", f"{HOSTILE}/dev-a", *LOOK),
-    ("explain", f"eu-west/{HOSTILE}", *LOOK),
     ("rank", f"eu-west/batch/deploy/{HOSTILE}", *LOOK),
-    ("rank", f"{HOSTILE}/batch/deploy/x", *LOOK),
-    ("wake", f"eu-west/{HOSTILE}", "--policies", "policies", *LOOK),
     ("wake", "eu-west/dev-a", "--policies", HOSTILE, *LOOK),
     ("restore", f"eu-west/{HOSTILE}", "--policies", "policies", *LOOK, "--auto-approve"),
     ("schema", HOSTILE),
-    ("calendar", HOSTILE),
-    ("compile", HOSTILE),
-    ("doctor", HOSTILE),
     ("doctor", "policies", "--context", HOSTILE, "--snapshot", HOSTILE),
-    ("snapshot", f"{HOSTILE}/x", "--policies", HOSTILE),
-    ("validate", HOSTILE),
     ("validate", HOSTILE, "-o", "json"),
     ("validate", HOSTILE, "-o", "github"),
 ]
 
 
-@pytest.mark.parametrize("surrogate", ["", "\udc9b"], ids=["", "with a byte that is no UTF-8"])
-@pytest.mark.parametrize("number", range(len(CALLS)))
-def test_arguments_with_control_characters_print_none(quickstart, number, surrogate):
-    arguments = [one.replace(HOSTILE, HOSTILE + surrogate) for one in CALLS[number]]
-    said = quickstart.call(*arguments)
+def named(arguments: tuple[str, ...]) -> str:
+    return " ".join(one.replace(HOSTILE, "HOSTILE") for one in arguments if one not in LOOK)
+
+
+@pytest.mark.parametrize("arguments", CALLS, ids=named)
+def test_arguments_with_control_characters_print_none(quickstart, arguments):
+    """With a byte that is no UTF-8 too."""
+    said = quickstart.call(*(one.replace(HOSTILE, f"{HOSTILE}\udc9b") for one in arguments))
     check_clean(said, commands="github" in arguments)
     assert "x\\x1b" in said.out + said.err, "what is not printed at all shows nothing"
 

@@ -19,11 +19,11 @@ NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
 
 
-@pytest.mark.parametrize("flags", [["--cluster", "us-east"], ["--policy", "idle-dev"], ["-n", "dev-a"]])
-def test_a_saved_plan_takes_no_filters(quickstart, flags):
+def test_a_saved_plan_takes_no_filters(quickstart):
     quickstart.plan(NOW, "--out", "plan.json")
     before = quickstart.objects()
-    assert quickstart.call("apply", "plan.json", *LOOK, *flags).code == 64
+    for flags in (["--cluster", "us-east"], ["--policy", "idle-dev"], ["-n", "dev-a"]):
+        assert quickstart.call("apply", "plan.json", *LOOK, *flags).code == 64
     assert quickstart.objects() == before
 
 
@@ -211,11 +211,8 @@ def test_a_stop_is_heard_while_waiting_for_locks(quickstart, how, code):
     ("variable", "value", "arguments", "begins"),
     [
         ("RECONCILER_OUTPUT", "markdown", ["validate", "policies"], "policies: valid"),
-        ("RECONCILER_OUTPUT", "html", ["schema", "Fleet"], "{"),
-        ("RECONCILER_OUTPUT", "github", ["rank", "eu-west/batch/deploy/worker", *LOOK], "eu-west/batch/Deployment"),
         ("RECONCILER_OUTPUT", "json", ["validate", "policies"], "{"),
         ("RECONCILER_DAYS", "100", ["plan", "policies", *LOOK], "Plan for Fleet quickstart"),
-        ("RECONCILER_DAYS", "20", ["plan", "policies", *LOOK], "Plan for Fleet quickstart"),
         ("RECONCILER_FOR", "4h", ["doctor", "--snapshot", "snapshot"], "error: --snapshot: snapshot has no server"),
     ],
 )

