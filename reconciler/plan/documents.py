@@ -55,22 +55,17 @@ class ReasonDocument(JsonObject, frozen=True):
         force_setattr(self, "values", json_value(self.values))
 
 
-class ReasonedDocument(JsonObject, frozen=True, kw_only=True):
-    """Something that has reasons, after its own fields. A plan of an earlier version has just their text, in `why`."""
+class _ReasonedDocument(JsonObject, frozen=True, kw_only=True):
+    """Something that has reasons, after its own fields."""
 
-    reason_code: Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')] = ""
+    reason_code: Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')]
     reasons: Annotated[
         list[ReasonDocument],
         Meta(description="The reasons as data. reason is their text, for people: it may change in any release."),
-    ] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        text = getattr(self, "why", "")
-        if text and not self.reasons:
-            force_setattr(self, "reasons", [ReasonDocument(code=ReasonCode.OTHER, values={"text": text})])
+    ]
 
 
-class CauseDocument(ReasonedDocument, frozen=True):
+class CauseDocument(_ReasonedDocument, frozen=True):
     """Why something is done."""
 
     policy: Annotated[str, Meta(description='The name of the policy; "" for none.')]
@@ -85,7 +80,6 @@ class CauseDocument(ReasonedDocument, frozen=True):
     ]
 
     def __post_init__(self) -> None:
-        ReasonedDocument.__post_init__(self)
         force_setattr(self, "values", json_value(self.values))
 
 
@@ -96,7 +90,7 @@ class ReplicasDocument(JsonObject, frozen=True):
     after: Annotated[PlanNumber | None, Meta(description="spec.replicas after the change; null: unchanged.")]
 
 
-class UndecidedDocument(ReasonedDocument, frozen=True):
+class UndecidedDocument(_ReasonedDocument, frozen=True):
     """An object or cluster that nothing is decided for."""
 
     subject: Annotated[str, Meta(description="The object or cluster.")]
@@ -105,7 +99,7 @@ class UndecidedDocument(ReasonedDocument, frozen=True):
     why: Annotated[str, Meta(description="The reason.")] = field(name="reason")
 
 
-class NoticeDocument(ReasonedDocument, frozen=True):
+class NoticeDocument(_ReasonedDocument, frozen=True):
     """A message for people."""
 
     kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
@@ -115,7 +109,7 @@ class NoticeDocument(ReasonedDocument, frozen=True):
     partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")]
 
 
-class PlacementRowDocument(ReasonedDocument, frozen=True):
+class PlacementRowDocument(_ReasonedDocument, frozen=True):
     """The part of a cluster in a FederatedReplicaSet."""
 
     cluster: Annotated[str, Meta(description="The cluster.")]
@@ -202,7 +196,7 @@ class HeldBackDocument(JsonObject, frozen=True):
     changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
 
 
-class OverriddenDocument(ReasonedDocument, frozen=True):
+class OverriddenDocument(_ReasonedDocument, frozen=True):
     """A policy that another policy takes precedence over, for one workload."""
 
     cluster: Annotated[str, Meta(description="The cluster of the workload.")]

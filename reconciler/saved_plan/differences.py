@@ -24,7 +24,7 @@ WRITTEN = ("after", "manifest")
 """What the names of the fields of a change that is written begin with."""
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
-_NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
+_NO_CAUSE = CauseDocument(policy="", at="", why="", values={}, reason_code="", reasons=[])
 
 
 class _Difference(Struct, frozen=True):
