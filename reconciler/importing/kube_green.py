@@ -16,7 +16,7 @@ from msgspec.json import decode
 from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import Imported, Loss, Manifest, mappings, policy_name
 from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
-from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK
+from reconciler.policy.kinds.windows import MINUTES_A_DAY, MINUTES_A_WEEK
 from reconciler.untrusted_text import MOST_REPLICAS
 from reconciler.yaml.reader import marked
 

@@ -70,8 +70,8 @@ QUERY_OF = "/query of "
 """What stands in the name of an unknown query between its cluster and its policy."""
 
 
-class Plan(Struct, frozen=True):
-    """The whole plan."""
+class _Contents(Struct, frozen=True):
+    """What the file of a plan has of it."""
 
     made_at: datetime
     run: str
@@ -94,7 +94,10 @@ class Plan(Struct, frozen=True):
     time_zones: tuple[str, ...] = ()  # of the calendars of its policies, by name
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
 
-    # Not part of its JSON:
+
+class Plan(_Contents, frozen=True):
+    """The whole plan, with what only the run that made it knows: one that was read from a file has nothing of that."""
+
     explanations: tuple[PolicyExplanation, ...] = ()
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line

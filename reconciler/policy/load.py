@@ -15,7 +15,7 @@ from reconciler.messages import alternatives, nearest, printable, shown
 from reconciler.policy.check import cross_problems, cross_warnings
 from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below, main_fleet
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
-from reconciler.policy.kinds.reading import UNKNOWN
+from reconciler.policy.kinds.document_fields import UNKNOWN
 from reconciler.policy.overlaps import conflicts
 from reconciler.policy.policy_files import Loaded, broken_fleets, first_problems, fleet_document, left_out, load
 from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_document

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from reconciler.policy.kinds.calendar import parse_absolute, parse_window, weekend_warnings
+from reconciler.policy.kinds.windows import parse_absolute, parse_window, rarely_meant
 from reconciler.policy.types import AbsoluteWindow, WeeklyWindow
 
 HOUR = 60
@@ -144,5 +144,5 @@ def test_what_is_no_absolute_window(text):
     ],
 )
 def test_weekends_that_are_rarely_meant(texts, warnings):
-    windows = [window for text in texts for window in parse_window(text) or ()]
-    assert weekend_warnings(windows) == warnings
+    windows = tuple(window for text in texts for window in parse_window(text) or ())
+    assert list(rarely_meant(windows, "downtime")) == warnings

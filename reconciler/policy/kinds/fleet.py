@@ -26,17 +26,9 @@ from reconciler.policy.kinds.fields import (
     from_fields,
     matching,
 )
+from reconciler.policy.kinds.notification import Notification, NotificationFields, notifications_of
 from reconciler.policy.kinds.switch import SwitchFields, switches_of
-from reconciler.policy.kinds.tenant import (
-    FilePattern,
-    Notification,
-    NotificationFields,
-    Tenant,
-    TenantFields,
-    check_tenants,
-    notifications_of,
-    tenants_of,
-)
+from reconciler.policy.kinds.tenant import FilePattern, Tenant, TenantFields, check_tenants, tenants_of
 from reconciler.untrusted_text import LARGEST
 from reconciler.workload_kinds import WorkloadKind
 

@@ -1,5 +1,5 @@
-"""A policy document read as the structs of its kind; and what does not fit, in our own words: jsonschema finds it, by
-the schema of that kind.
+"""The fields of a policy document, read as the structs of its kind; and what does not fit, in our own words: jsonschema
+finds it, by the schema of that kind.
 """
 
 from __future__ import annotations
