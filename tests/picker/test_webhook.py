@@ -8,7 +8,6 @@ import json
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -370,6 +369,7 @@ def test_events_that_hang_and_connections_that_are_open_do_not_keep_it(
     class Hanging(Chooser):
         def tell(self, event: Write, limit: TimeLimit) -> None:
             limit.sleep(90)
+            assert limit.over, "else the end waited for it"
             super().tell(event, limit)
 
     play = Play(tmp_path, Hanging(lambda _: ReviewAnswer(Result.UNPICKED, "no answer", EVENT)))
@@ -380,10 +380,7 @@ def test_events_that_hang_and_connections_that_are_open_do_not_keep_it(
             for _ in range(110):
                 assert pool.request("POST", f"https://127.0.0.1:{play.webhook.port}/", body=a_review()).status == 200
             assert len(play.webhook._untold) == 100
-            began.append(time.monotonic())
 
-        began: list[float] = []
         play.run(asked)
-    assert time.monotonic() - began[0] < 60  # an Event hangs for longer
     assert len(play.chooser.told) <= 2
     assert play.errors == []

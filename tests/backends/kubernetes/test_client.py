@@ -52,10 +52,8 @@ def test_no_answer_takes_longer_than_a_request_may(tmp_path: Path) -> None:
     """And what hung is not tried again: it would take as long once more."""
     with Server(hang) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings(timeout=0.8))
-        began = time.monotonic()
-        with pytest.raises(UnreachableError, match=r"^east: get /version: "):
+        with pytest.raises(UnreachableError, match=r"^east: get /version: no answer in time"):
             requests.send(READ)
-        assert time.monotonic() - began < 60  # hanging takes two minutes
         assert len(server.requests) == 1
 
 
@@ -214,11 +212,12 @@ def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
 
 
 def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path: Path) -> None:
-    answers = (b"HTTP/1.1 429 Too Many\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\n{}", HELLO)
-    began = time.monotonic()
+    answers = (b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\n{}", HELLO)
+    clock = FakeClock()
     with Server(*answers) as server:
-        assert requests_to(server.url, tmp_path, RequestSettings(timeout=2.5)).send(READ).status == 200
-        assert time.monotonic() - began >= 3
+        settings = RequestSettings(timeout=20, limit=TimeLimit(clock=clock))
+        assert requests_to(server.url, tmp_path, settings).send(READ).status == 200
+    assert clock.now >= 30
 
 
 def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path) -> None:
@@ -296,8 +295,6 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(tmp_path: Path) -> None:
         with ThreadPoolExecutor(1) as threads:
             reading = threads.submit(cluster.identity)
             assert is_asked.wait(30)
-            began = time.monotonic()
             backend.reading.cut("nobody waits for it")
             with pytest.raises(ClusterError):
-                reading.result(30)
-            assert time.monotonic() - began < 60  # hanging takes two minutes
+                reading.result(30)  # hanging takes two minutes
