@@ -161,12 +161,15 @@ def test_a_file_with_several_objects_is_split_before_one_of_them_changes(
             f"{KUSTOMIZATION}---\n{KUSTOMIZATION}",
             id="two of them",
         ),
+        pytest.param("shop-service-web.yaml", f"{a_service('web')}---\n{KUSTOMIZATION}", KUSTOMIZATION, id="named like it"),
+        pytest.param("shop-service-web.yaml", a_list(in_list("web")), "", id="none, a List of one that is named like it"),
     ],
 )
 def test_what_is_for_no_cluster_stays_in_its_file(tmp_path: Path, name: str, text: str, left: str) -> None:
     cluster = a_snapshot_cluster(tmp_path, {name: text})
     annotate(cluster)
-    assert texts(tmp_path) == {name: left, "shop-service-web.yaml": ANNOTATED}
+    found = texts(tmp_path)
+    assert (found.pop(name, ""), [*found.values()]) == (left, [ANNOTATED])
 
 
 def test_of_a_json_list_what_is_for_no_cluster_stays_one(tmp_path: Path) -> None:
@@ -177,15 +180,19 @@ def test_of_a_json_list_what_is_for_no_cluster_stays_one(tmp_path: Path) -> None
     assert a_snapshot_cluster(tmp_path, {}).list(SERVICES) == cluster.list(SERVICES)
 
 
-def test_an_object_that_is_the_same_in_two_files_loses_its_place_in_the_shared_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["0.yaml", "b.yaml", "shop-service-b.yaml"])
+@pytest.mark.parametrize("changed", ["b", "web"])
+def test_an_object_that_is_the_same_in_two_files_loses_its_place_in_the_shared_one(
+    tmp_path: Path, name: str, changed: str
+) -> None:
     """So it is where a split was interrupted. One that differs is an error, and nothing is written."""
-    files = {"a.yaml": a_list(in_list("web"), in_list("b")), "shop-service-b.yaml": own("b")}
+    files = {"a.yaml": a_list(in_list("web"), in_list("b")), name: own("b")}
     cluster = a_snapshot_cluster(tmp_path, files)
     assert [found.ref.name for found in cluster.list(SERVICES)] == ["b", "web"]
-    annotate(cluster, "b")
-    assert sorted(os.listdir(tmp_path)) == ["shop-service-b.yaml", "shop-service-web.yaml"]
+    annotate(cluster, changed)
+    assert sorted(os.listdir(tmp_path)) == [name, "shop-service-web.yaml"]
     assert a_snapshot_cluster(tmp_path, {}).list(SERVICES) == cluster.list(SERVICES)
-    other = a_snapshot_cluster(tmp_path / "other", files | {"shop-service-b.yaml": own("b") + "  labels: {a: b}\n"})
+    other = a_snapshot_cluster(tmp_path / "other", files | {name: own("b") + "  labels: {a: b}\n"})
     with pytest.raises(SnapshotError, match=r"shop/Service/b is also in .*, expected it once"):
         annotate(other)
 

@@ -55,7 +55,7 @@ class Index:
         self._read_definitions(found)
         for entry in found:
             self._take(entry)
-        for entry in found:
+        for entry in self.entries.values():
             self._adopt(entry)
 
     def put(self, entry: ManifestEntry) -> None:
@@ -187,12 +187,13 @@ class Index:
         """Enter an object under its name, with its uid, namespace and settled status filled in."""
         entry.key = self.key_of(entry)
         first = self.entries.get(entry.key)
-        if first is not None and _same(first, entry):
-            self.repeated.append(first if entry.file.is_of_one else entry)
-            return
-        if first is not None:
+        if first is not None and not _same(first, entry):
             words = f"{entry.key} is also in {first.place}, expected it once"
             self.problems.append(problem_at(entry.document, (), words, outer=entry.path))
+            return
+        if first is not None:
+            self.repeated.append(entry if first.file.is_of_one else first)
+        if first is not None and first.file.is_of_one:
             return
         for at, words in self.wrong_with(entry):
             self.problems.append(problem_at(entry.document, at, words, outer=entry.path))

@@ -173,8 +173,9 @@ class Store:
         return list({id(entry.file): entry.file for entry in self.index.repeated}.values())
 
     def _split(self, file: ManifestFile) -> None:
-        """Give each object of `file` a file of its own; what is for no cluster stays where it is."""
-        targets = [(self._path_of(entry.key), entry) for entry in file.entries]
+        """Give each object of `file` a file of its own, unless it has one; what is for no cluster stays where it is."""
+        alone = [entry for entry in file.entries if self.index.entries[entry.key] is entry]
+        targets = [(self._path_of(entry.key), entry) for entry in alone]
         check_writable(self.directory, [file.path, *(path for path, _ in targets)])
         for path, entry in targets:
             self._install(path, file_with(path, [file.manifest_of(entry)]), [entry])
@@ -184,8 +185,7 @@ class Store:
     def _path_of(self, key: Key) -> str:
         """Return the file of an object that has none yet: a name that no other object has taken."""
         path = _file_of(self.directory, key)
-        known = self._files.get(path)
-        if known is None or [entry.key for entry in known.entries] == [key]:
+        if path not in self._files:
             return path
         digest = hashlib.sha256("/".join(key).encode()).hexdigest()[:8]
         return f"{path.removesuffix('.yaml')}-{digest}.yaml"
