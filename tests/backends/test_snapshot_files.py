@@ -161,8 +161,12 @@ def test_a_file_with_several_objects_is_split_before_one_of_them_changes(
             f"{KUSTOMIZATION}---\n{KUSTOMIZATION}",
             id="two of them",
         ),
-        pytest.param("shop-service-web.yaml", f"{a_service('web')}---\n{KUSTOMIZATION}", KUSTOMIZATION, id="named like it"),
-        pytest.param("shop-service-web.yaml", a_list(in_list("web")), "", id="none, a List of one that is named like it"),
+        pytest.param(
+            "shop-service-web.yaml", f"{a_service('web')}---\n{KUSTOMIZATION}", KUSTOMIZATION, id="named like it"
+        ),
+        pytest.param(
+            "shop-service-web.yaml", a_list(in_list("web")), "", id="none, a List of one that is named like it"
+        ),
     ],
 )
 def test_what_is_for_no_cluster_stays_in_its_file(tmp_path: Path, name: str, text: str, left: str) -> None:
@@ -178,6 +182,15 @@ def test_of_a_json_list_what_is_for_no_cluster_stays_one(tmp_path: Path) -> None
     annotate(cluster)
     assert json.loads((tmp_path / "a.json").read_text())["items"] == items[:2]
     assert a_snapshot_cluster(tmp_path, {}).list(SERVICES) == cluster.list(SERVICES)
+
+
+def test_two_objects_of_a_file_that_would_be_called_alike_get_a_file_each(tmp_path: Path) -> None:
+    other = a_service("web").replace("apiVersion: v1", "apiVersion: serving.knative.dev/v1")
+    annotate(a_snapshot_cluster(tmp_path, {"a.yaml": f"{a_service('web')}---\n{other}"}))
+    assert {text.splitlines()[0] for text in texts(tmp_path).values()} == {
+        "apiVersion: v1",
+        "apiVersion: serving.knative.dev/v1",
+    }
 
 
 @pytest.mark.parametrize("name", ["0.yaml", "b.yaml", "shop-service-b.yaml"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -174,18 +174,20 @@ class Store:
 
     def _split(self, file: ManifestFile) -> None:
         """Give each object of `file` a file of its own, unless it has one; what is for no cluster stays where it is."""
-        alone = [entry for entry in file.entries if self.index.entries[entry.key] is entry]
-        targets = [(self._path_of(entry.key), entry) for entry in alone]
-        check_writable(self.directory, [file.path, *(path for path, _ in targets)])
-        for path, entry in targets:
+        targets: dict[str, ManifestEntry] = {}
+        for entry in file.entries:
+            if self.index.entries[entry.key] is entry:
+                targets[self._path_of(entry.key, targets)] = entry
+        check_writable(self.directory, [file.path, *targets])
+        for path, entry in targets.items():
             self._install(path, file_with(path, [file.manifest_of(entry)]), [entry])
         self._install(file.path, file_with(file.path, file.others) if file.others else None, [])
         self.index.repeated = [entry for entry in self.index.repeated if entry.file is not file]
 
-    def _path_of(self, key: Key) -> str:
-        """Return the file of an object that has none yet: a name that no other object has taken."""
+    def _path_of(self, key: Key, taken: Container[str] = ()) -> str:
+        """Return the file of an object that has none yet: a name that no other object has, nor is `taken`."""
         path = _file_of(self.directory, key)
-        if path not in self._files:
+        if path not in self._files and path not in taken:
             return path
         digest = hashlib.sha256("/".join(key).encode()).hexdigest()[:8]
         return f"{path.removesuffix('.yaml')}-{digest}.yaml"
