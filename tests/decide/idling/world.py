@@ -145,21 +145,13 @@ class World:
     def write(self, decision: Decision) -> None:
         """Carry out one decision, whole or not at all."""
         found = self.objects.get(decision.ref)
-        if found is None and decision.manifest is not None:
-            self.writes += 1
-            self.objects[decision.ref] = _created(decision, f"uid-made-{self.writes}")
-            return
-        if found is None or found.uid != decision.uid:
-            raise Stale(decision.key)
-        for change in decision.changes:
-            if read_field(found, change.path) != change.before:
-                raise Stale(f"{decision.key}: {change.path} is {read_field(found, change.path)}, not {change.before}")
-        after = found
-        for change in decision.changes:
-            after = with_field(after, change)
+        after = after_decision(found, decision, f"uid-made-{self.writes + 1}")
         self.writes += 1
-        if decision.verb is Verb.DELETE:
+        if after is None:
             del self.objects[decision.ref]
+            return
+        if found is None:
+            self.objects[decision.ref] = after
             return
         if decision.verb is Verb.IDLE and isinstance(found, Workload):
             self.idled.append((decision.ref, self.replicas(decision.ref)))
@@ -281,6 +273,24 @@ def _target_name(hpa: HorizontalPodAutoscaler) -> tuple[str, str, str, str]:
     return (hpa.ref.cluster, hpa.ref.namespace, *hpa.target)
 
 
+def after_decision(found: Any, decision: Decision, new_uid: str) -> Any:
+    """What one decision makes of an object, or of None where nothing is there yet; None where it is deleted.
+
+    Raises:
+        Stale: the object is not what the decision rests on.
+    """
+    if found is None and decision.manifest is not None:
+        return _created(decision, new_uid)
+    if found is None or found.uid != decision.uid:
+        raise Stale(decision.key)
+    for change in decision.changes:
+        if read_field(found, change.path) != change.before:
+            raise Stale(f"{decision.key}: {change.path} is {read_field(found, change.path)}, not {change.before}")
+    if decision.verb is Verb.DELETE:
+        return None
+    return reduce(with_field, decision.changes, found)
+
+
 def _created(decision: Decision, uid: str) -> Any:
     """The object that a manifest of ours makes: a ConfigMap, or a local ReplicaSet that settles at once."""
     manifest: Any = decision.manifest
@@ -320,6 +330,7 @@ def with_field(found: Any, change: FieldChange) -> Any:
         return replace(found, switch=replace(found.switch, value=change.after))
     if not key:
         return replace(found, **{attribute: change.after})
+    assert attribute != "data" or found.data, "a key is added to a map that is absent"
     values = {**getattr(found, attribute), key: change.after}
     return replace(found, **{attribute: {key: text for key, text in values.items() if text is not None}})
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.connection_settings import ClusterConnection
-from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Verb
+from reconciler.decide.decisions import Decision, DesiredState
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.home import MEMORY, home_of, keeper_of
 from reconciler.decide.placement.status import read_status, rejection_after_failure, rejection_key, status_name
@@ -22,6 +21,7 @@ from reconciler.labels import LabelSelector
 from reconciler.model import Condition, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, FleetCluster, PolicySet
 from tests.builders import NOW, a_fleet
+from tests.decide.idling.world import after_decision
 
 OUR_NAMESPACE = "reconciler"
 SELECTOR = {"matchLabels": {"app": "web"}}
@@ -93,7 +93,7 @@ class SimCluster:
             pod.ready = pod.ready or (pod.placed and not self.broken and now - pod.made >= self.slow)
 
     def observed(self, asked_for: Iterable[ObjectRef]) -> ObservedCluster:
-        workload = None if self.spec is None else self._workload()
+        workload = self.workload
         pods = {} if workload is None else {workload.ref: tuple(self._pod(pod) for pod in self.pods)}
         return ObservedCluster(
             name=self.name,
@@ -103,7 +103,11 @@ class SimCluster:
             pods={ref: pods[ref] for ref in asked_for if ref in pods},
         )
 
-    def _workload(self) -> Workload:
+    @property
+    def workload(self) -> Workload | None:
+        """The local ReplicaSet, where there is one."""
+        if self.spec is None:
+            return None
         return Workload(
             ref=ObjectRef(self.name, "shop", "ReplicaSet", "web", "apps"),
             uid=self.uid,
@@ -196,13 +200,11 @@ class World:
             assert cluster.reachable, f"{decision.key}: writes to a cluster that does not answer"
             if failed.intersection(decision.needs):
                 failed.add(decision.key)
-            elif decision.ref.kind == "ConfigMap":
-                _write_config_map(cluster, decision)
             elif cluster.refuses and (decision.replicas_after or 0) > (decision.replicas_before or 0):
                 failed.add(decision.key)
                 refused.append(decision.ref)
             else:
-                _write_workload(cluster, decision)
+                _write(cluster, decision)
         for ref in refused:
             self._remember_refusal(ref)
 
@@ -228,65 +230,12 @@ class World:
             cluster.tick(self.now)
 
 
-def _write_config_map(cluster: SimCluster, decision: Decision) -> None:
-    name = decision.ref.name
-    if decision.manifest is not None:
-        assert name not in cluster.config_maps
-        metadata: Any = decision.manifest["metadata"]
-        data: Any = decision.manifest["data"]
-        cluster.config_maps[name] = ConfigMap(
-            decision.ref, f"uid-{name}", dict(data), annotations=dict(metadata.get("annotations", {}))
-        )
+def _write(cluster: SimCluster, decision: Decision) -> None:
+    if decision.ref.kind == "ConfigMap":
+        name = decision.ref.name
+        after = after_decision(cluster.config_maps.pop(name, None), decision, f"uid-{name}")
+        cluster.config_maps |= {} if after is None else {name: after}
         return
-    found = cluster.config_maps[name]
-    assert decision.uid == found.uid
-    if decision.verb is Verb.DELETE:
-        del cluster.config_maps[name]
-        return
-    cluster.config_maps[name] = replace(
-        found,
-        data=_with_data(found.data, [change for change in decision.changes if change.path[0] == "data"]),
-        annotations=_changed(found.annotations, [change for change in decision.changes if change.path[0] != "data"]),
-    )
-
-
-def _with_data(current: Any, changes: list[FieldChange]) -> dict[str, str]:
-    """Return a ConfigMap's data after `changes`; where it has none, the map itself is added."""
-    if [change.path for change in changes] == [("data",)]:
-        assert not current
-        return dict(changes[0].after)
-    assert current or not changes, "a key is added to a map that is absent"
-    return _changed(current, changes)
-
-
-def _write_workload(cluster: SimCluster, decision: Decision) -> None:
-    if decision.manifest is not None:
-        assert cluster.spec is None
-        metadata: Any = decision.manifest["metadata"]
-        spec: Any = decision.manifest["spec"]
-        cluster.spec, cluster.uid = spec["replicas"], f"uid-{cluster.name}"
-        cluster.annotations, cluster.labels = dict(metadata["annotations"]), dict(metadata["labels"])
-        return
-    assert decision.uid == cluster.uid
-    replicas = [change for change in decision.changes if change.path == ("spec", "replicas")]
-    for change in replicas:
-        assert change.before == cluster.spec
-        cluster.spec = change.after
-    cluster.annotations = _changed(cluster.annotations, _below(decision.changes, "annotations"))
-    cluster.labels = _changed(cluster.labels, _below(decision.changes, "labels"))
-
-
-def _below(changes: Iterable[FieldChange], part: str) -> list[FieldChange]:
-    return [change for change in changes if change.path[:2] == ("metadata", part)]
-
-
-def _changed(current: Any, changes: Iterable[FieldChange]) -> dict[str, str]:
-    result = dict(current)
-    for change in changes:
-        key = change.path[-1]
-        assert result.get(key) == change.before, f"{key} is {result.get(key)}, expected {change.before}"
-        if change.after is None:
-            result.pop(key, None)
-        else:
-            result[key] = change.after
-    return result
+    after = after_decision(cluster.workload, decision, f"uid-{cluster.name}")
+    cluster.spec, cluster.uid = after.replicas, after.uid
+    cluster.annotations, cluster.labels = dict(after.annotations), dict(after.labels)
