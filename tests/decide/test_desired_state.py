@@ -32,12 +32,10 @@ from tests.builders import (
     a_policy_set,
     a_ref,
     a_run,
-    a_service,
     a_state,
     a_workload,
 )
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, workloads_selector
-from tests.decide.idling.world import World, a_world
+from tests.decide.idling.idling_policies import NIGHT, workloads_selector
 from tests.decide.placement.placements import a_placed
 from tests.plans import a_decision
 
@@ -82,31 +80,6 @@ class TestTenantsWithOneNamespaceInDifferentClusters:
             downscale=(a_downscale_policy("less", selector=selector, target=DownscaleTarget(replicas=2)),)
         )
         assert (scaled.replicas_after, scaled.downscale) == (2, None)
-
-
-class TestIdlingAndPlacement:
-    """A Deployment that idling idles at night, and of which placement wants six by day."""
-
-    policies = a_policy_set(idling=(a_policy(),), federated=(a_placed(6),))
-
-    def decided(self, world: World) -> DesiredState:
-        return decide(self.policies, world.state(), a_run(world.now))
-
-    def verbs(self, desired: DesiredState) -> list[str]:
-        return [str(one.verb) for one in desired.decisions if one.ref == WEB]
-
-    def is_told_idle(self, desired: DesiredState) -> bool:
-        ((row,),) = (view.rows for view in desired.placements)
-        return "idle, idle-dev decides" in row.why
-
-    def test_what_is_idle_is_none_of_placement_until_the_run_after_its_wake(self):
-        world = a_world(a_service(), a_workload(), now=NIGHT)
-        told = []
-        for world.now in (NIGHT, NIGHT, MONDAY, MONDAY):
-            desired = self.decided(world)
-            told.append((self.verbs(desired), self.is_told_idle(desired)))
-            world.apply(desired.decisions)
-        assert told == [(["idle"], True), ([], True), (["wake"], False), (["scale"], False)]
 
 
 def idled(*changes: FieldChange, to: int | None = 0) -> Decision:

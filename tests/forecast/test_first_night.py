@@ -1,5 +1,5 @@
-"""The first hour with the defaults: what a person reads before the first night, on the Online Boutique, and
-on kube-prometheus and Argo CD, in twelve clusters, and that the limits stop a mistake and nothing else."""
+"""The first hour with the defaults: what a person reads before the first night, on the Online Boutique in twelve
+clusters, and that the limits stop a mistake and nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.reach import first_night, night_lines
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.policy.types import PolicySet
-from tests.forecast.platform import argo_cd, kube_prometheus
 from tests.forecast.random_fleets import document, first_of, policy_set
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling, workload
@@ -44,23 +43,17 @@ def manifests(shared: Path, file: str, namespace: str) -> Iterator[dict[str, Any
 
 @dataclass(frozen=True)
 class FirstHour:
-    """Twelve clusters with the same in `namespaces`, three of which have more beside it.
-
-    Of the `workloads` in each of the nine `idle` go idle, and `replicas` with them, where nothing holds them back.
-    """
+    """Twelve clusters with the same in the namespace shop, of which `idle` go idle; three have more beside it."""
 
     opened: Opened
-    namespaces: tuple[str, ...]
-    workloads: int
     idle: int
-    replicas: int
 
     def policies(self, clusters: list[str]) -> PolicySet:
         """The first policy of a person: those namespaces sleep at night, and as much is new as three clusters have."""
         policy = {
             "selector": {
                 "clusters": {"include": clusters},
-                "namespaces": {"include": list(self.namespaces)},
+                "namespaces": {"include": ["shop"]},
                 "services": {},
             },
             "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00"]}}],
@@ -74,30 +67,13 @@ class FirstHour:
         return Simulation(self.policies(clusters), opened or self.opened)
 
 
-def boutique(shared: Path) -> FirstHour:
+@pytest.fixture(scope="module")
+def hour(shared: Path) -> FirstHour:
     shop = list(manifests(shared, BOUTIQUE, "shop"))
     more = [*manifests(shared, BOUTIQUE, "staging"), *manifests(shared, GUESTBOOK, "guestbook")]
-    opened = clusters_with(shop, [*more, *manifests(shared, CASSANDRA, "data")])
-    return FirstHour(opened, ("shop",), 12, 11, 11)
-
-
-def platform(shared: Path) -> FirstHour:
-    """The two StatefulSets that the operator of Prometheus would put back are left to it."""
-    both = [*kube_prometheus(), *argo_cd()]
-    more = [*manifests(shared, BOUTIQUE, "shop"), *manifests(shared, GUESTBOOK, "guestbook")]
-    return FirstHour(clusters_with(both, more), ("monitoring", "argocd"), 12, 12, 13)
-
-
-def clusters_with(everywhere: list[Any], in_dev: list[Any]) -> Opened:
-    found = {name: [*everywhere, *in_dev] for name in DEV} | dict.fromkeys(OTHERS, everywhere)
+    found = {name: [*shop, *more, *manifests(shared, CASSANDRA, "data")] for name in DEV} | dict.fromkeys(OTHERS, shop)
     made = {name: MemoryCluster.of_manifests(name, inside, first_of) for name, inside in found.items()}
-    return Opened({name: Backend(name, cluster=cluster) for name, cluster in made.items()})
-
-
-@pytest.fixture(scope="module", params=[boutique, platform], ids=["Online Boutique", "kube-prometheus and Argo CD"])
-def hour(shared: Path, request: pytest.FixtureRequest) -> FirstHour:
-    made: FirstHour = request.param(shared)
-    return made
+    return FirstHour(Opened({name: Backend(name, cluster=cluster) for name, cluster in made.items()}), 11)
 
 
 def idled(step: Step) -> set[str]:
@@ -189,6 +165,15 @@ def test_what_limits_will_hold_back_is_told_with_both_places(folder):
         2,
         1,
     )
+
+
+@pytest.mark.parametrize(("number", "warns"), [(16, False), (17, True)])
+def test_validate_warns_of_a_number_that_is_more_than_twice_what_is_selected(folder, number, warns):
+    limits = f"spec:\n  limits: {{workloads: {number}}}\n"
+    folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("spec:\n", limits))
+    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    words = f"limits.workloads of IdlingPolicy b/sleep is {number}, and it selects 8, expected at most twice as many"
+    assert (f"warning: policies/teams/b/sleep.yaml:5: {words}\n" in said.err) is warns
 
 
 def test_what_is_held_back_in_several_runs_of_the_night_is_one_line(tmp_path):

@@ -206,26 +206,6 @@ def late_without_dev(documents: Documents) -> None:
     del documents["IdlingPolicy dev"]
 
 
-def young(objects: Objects) -> Objects:
-    """Half of the Deployments of dev are a day old."""
-    found = copy.deepcopy(objects)
-    for place, one in enumerate(found["eu"]):
-        if one["kind"] == "Deployment" and one["metadata"]["namespace"] == "dev" and place % 2:
-            one["metadata"]["creationTimestamp"] = "2026-11-19T12:00:00Z"
-    return found
-
-
-def with_autoscaler(objects: Objects) -> Objects:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "frontend"}
-    autoscaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "frontend", "namespace": "dev"},
-        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 4},
-    }
-    return {**objects, "eu": [*objects["eu"], autoscaler]}
-
-
 RAY = {"apiVersion": "ray.io/v1", "kind": "RayCluster"}
 STAYS_OFF = "From Sat 2026-11-21 06:00: 1 idle workload that wakes today stays idle. 0 replica-hours (0 %) in 3 days."
 
@@ -319,12 +299,6 @@ EDITS = {
         f"{EVENING} 1 workload runs at other times. -1 replica-hours (0 %) in 3 days.",
         ("eu/dev/Deployment/adservice", "spec.priority: -1 -> 9"),
     ),
-    "minAge": Edit(
-        spec("IdlingPolicy dev", minAge="40h"),
-        f"{EVENING} 4 workloads run at other times. +32 replica-hours (+2 %) in 3 days.",
-        ("spec.minAge: 1h -> 1d16h",),
-        objects=young,
-    ),
     "a calendar exception deleted": Edit(
         spec("Calendar nights", exceptions=[]),
         "From Sat 2026-11-21 20:00: 11 workloads run at other times. -110 replica-hours (-7 %) in 3 days.",
@@ -332,12 +306,6 @@ EDITS = {
     ),
     "a cluster frozen": Edit(
         cluster_frozen, f"{EVENING} {NO_LONGER}", ("spec.clusters[eu].state: Active -> Frozen", "The Fleet is changed")
-    ),
-    "HPA handling": Edit(
-        spec("IdlingPolicy dev", autoscalers={"hpa": "Leave"}),
-        f"{EVENING} {ONE_NO_LONGER} +20 replica-hours (+1 %) in 3 days.",
-        ("eu/dev/Deployment/frontend", "spec.autoscalers.hpa: Idle -> Leave"),
-        objects=with_autoscaler,
     ),
     "a policy renamed": Edit(
         renamed("IdlingPolicy dev", "develop"),
@@ -430,26 +398,12 @@ EDITS = {
         "3 workloads newly selected; none runs more or less in the next 3 days.",
         before=without_production,
     ),
-    "an hour less of downtime": Edit(
-        spec("Calendar nights", downtime=["21:00-06:00"]),
-        f"{EVENING} 11 workloads run at other times. +22 replica-hours (+1 %) in 3 days.",
-    ),
-    "a namespace is protected": Edit(
-        lambda documents: documents["Fleet real"]["spec"].update(protectedNamespaces=["dev"]), f"{EVENING} {NO_LONGER}"
-    ),
-    "a Service is left out": Edit(
-        lambda documents: documents["IdlingPolicy dev"]["spec"]["selector"].update(services={"exclude": ["cart*"]}),
-        f"{EVENING} {ONE_NO_LONGER} +20 replica-hours (+1 %) in 3 days.",
-    ),
     "a lower target": Edit(
         spec("DownscalePolicy frontends", target={"replicas": 1}), "Production: 1 workload in eu runs in another way."
     ),
     "more replicas": Edit(
         spec("FederatedReplicaSet router", replicas=9),
         "From Fri 2026-11-20 12:00: 2 workloads run more replicas. +216 replica-hours (+13 %) in 3 days.",
-    ),
-    "a wake order": Edit(
-        spec("IdlingPolicy dev", wakeOrder={"group": "dev", "tier": 1}), "No effect in the next 3 days.", effect=False
     ),
 }
 

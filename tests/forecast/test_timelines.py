@@ -80,14 +80,6 @@ SCALED: dict[str, Any] = {
 }
 
 
-def test_what_keda_keeps_paused_has_the_replicas_that_it_is_paused_at() -> None:
-    made = played([an_idling_policy(NIGHTS)], [*WEB, SCALED])
-    web = next(one for one in made.timelines if one.ref == WEB_REF)
-    assert web.steps == ((FRIDAY, 2), (at(20), 0), (at(6, 21), 2))
-    assert savings_of(made.selected).saved.replicas == 20
-    assert [(wake.at, wake.pods) for wake in made.wakes] == [(at(6, 21), 2)]
-
-
 def test_what_keda_scaled_to_zero_when_it_was_paused_has_what_it_had() -> None:
     paused = copy.deepcopy(SCALED)
     paused["metadata"]["annotations"] = {
@@ -199,15 +191,6 @@ def test_groups_by_label_fall_back_to_the_namespace() -> None:
     objects = [*WEB, a_deployment("api", labels={"team": "red"}), a_service("api"), namespace]
     made = played([an_idling_policy(NIGHTS)], objects)
     assert [name for name, _ in grouped_savings(made, "label=team")] == ["blue", "red"]
-
-
-def test_the_snapshot_stays_as_it_is() -> None:
-    cluster = MemoryCluster.of_manifests("a", WEB, first_of)
-    found = policy_set([FLEET, an_idling_policy(NIGHTS)])
-    before = copy.deepcopy(cluster.manifest(WEB_REF))
-    opened = Opened({"a": Backend("a", cluster=cluster)})
-    forecast(found, Simulation(found, opened), FRIDAY, FRIDAY + timedelta(days=1))
-    assert cluster.manifest(WEB_REF) == before
 
 
 def test_a_change_in_between_counts_from_the_next_run_on() -> None:

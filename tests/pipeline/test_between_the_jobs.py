@@ -88,19 +88,6 @@ def test_a_cluster_that_is_lost_at_night_is_replaced_when_it_should_wake(cluster
     assert clusters.counts()["east"] == 1
 
 
-def test_what_a_limit_keeps_from_going_idle_is_not_said_to_be_idle_and_goes_on_being_placed(clusters):
-    clusters.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
-    clusters.web(6)
-    clusters.run(EVENING)
-    assert "held back" in clusters.run(NIGHT, 0, 4)
-    assert clusters.counts() == {"east": 3, "west": 3}
-    assert not any("idle" in entry for entry in clusters.status().values())
-    clusters.web(10)
-    clusters.run(NIGHT, 0, 4)
-    assert clusters.counts() == {"east": 5, "west": 5}
-    assert clusters.asked() == {"east": 5, "west": 5}
-
-
 def test_explain_says_what_the_plan_does_with_what_a_limit_keeps_from_going_idle(clusters):
     clusters.write("policies/fleet.yaml", limited("{share: 0%, atLeast: 0}"))
     clusters.web(6)
@@ -109,22 +96,6 @@ def test_explain_says_what_the_plan_does_with_what_a_limit_keeps_from_going_idle
     assert "west/shop/ReplicaSet/web  replicas  3 -> 5" in clusters.plan(NIGHT).out
     said = clusters.explain("west/shop/ReplicaSet/web", NIGHT, "--policies", "policies")
     assert "Current 3, desired 5" in said.out
-
-
-def test_the_status_after_a_wake_is_what_was_woken(clusters):
-    """The total is raised while all is asleep: the wake brings back what was there, the run after it the rest."""
-    clusters.web(6)
-    clusters.run(EVENING)
-    clusters.run(NIGHT)
-    assert clusters.counts() == {"east": 0, "west": 0}
-    clusters.web(10)
-    clusters.run(NIGHT)
-    clusters.run(MORNING)
-    assert clusters.counts() == clusters.asked() == {"east": 3, "west": 3}
-    clusters.lose()
-    for minutes in (35, 45, 55):
-        clusters.run(f"2026-11-24T07:{minutes}:00Z", 6)
-    assert clusters.counts()["east"] == 10
 
 
 @pytest.mark.parametrize(
@@ -156,23 +127,6 @@ def test_what_the_policy_states_now_is_written_before_the_wake(clusters, change,
     marks = clusters.local("west")["metadata"]["annotations"]
     assert not [key for key in marks if key.startswith("idling.")]
     assert "No changes." in clusters.plan("2026-11-24T07:40:00Z").out
-
-
-@pytest.mark.parametrize("change", [{"image": "web:2"}, {"app": "other"}], ids=["template", "selector"])
-def test_what_the_policy_changes_in_the_run_that_idles_is_written_by_the_next_one_at_no_replicas(clusters, change):
-    clusters.web(6)
-    clusters.run(EVENING)
-    before = clusters.local("west")["spec"]
-    clusters.web(6, **change)
-    clusters.run(NIGHT)
-    assert clusters.counts() == {"east": 0, "west": 0}
-    assert clusters.local("west")["spec"] == {**before, "replicas": 0}
-    clusters.run("2026-11-23T21:05:00Z")
-    spec = clusters.local("west")["spec"]
-    assert (spec["replicas"], spec["template"], spec["selector"]) != (0, before["template"], before["selector"])
-    assert clusters.counts() == {"east": 0, "west": 0}
-    clusters.run(MORNING)
-    assert clusters.counts() == {"east": 3, "west": 3}
 
 
 @pytest.mark.parametrize("image", ["web:1", "web:2"], ids=["as it was", "after a change of its template"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import unicodedata
 from pathlib import Path
 
@@ -222,30 +221,3 @@ def test_of_many_problems_in_a_file_the_first_are_told(tmp_path):
     problems = stops_a_alone(tmp_path)
     assert len(problems) == 101
     assert re.fullmatch(r"policies/teams/a/sleep.yaml:[0-9:]+ and [0-9]{3} more problems of this file", problems[-1])
-
-
-def git(folder: Path, *arguments: str) -> None:
-    quiet = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "init.defaultBranch=main")
-    subprocess.run(["git", *quiet, *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
-
-
-def test_a_clone_of_a_repository_with_such_names_gives_the_team_nothing_more(tmp_path):
-    """A line break in a name, and a Fleet of its own in the team's folder: planned from a checkout of git."""
-    source = Folder(tmp_path / "source")
-    covering = FLEET.replace('"teams/a/**"', '"**"').replace('"teams/b/**"', '"none/**"')
-    two_teams(source, **{"teams/a/fleet.yaml": covering})
-    write(source.path, "x\ny.yaml", REACHING)
-    git(source.path, "init")
-    git(source.path, "add", "-A")
-    git(source.path, "commit", "-m", "policies")
-    git(tmp_path, "clone", "source", "clone")
-    clone = Folder(tmp_path / "clone")
-    assert (tmp_path / "clone" / "policies" / "teams" / "a" / "x\ny.yaml").read_text() == REACHING
-    planned = clone.call("plan", "policies", "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
-    assert "a/reaching" not in planned.out + planned.err
-    assert "team-b-web/Deployment/web" in planned.out
-    assert "IdlingPolicy b/sleep" in planned.out
-    assert "Fleet production" in planned.out
-    assert r"policies/teams/a/x\ny.yaml:1:1: its name holds" in planned.err
-    assert "policies/teams/a/fleet.yaml:2:7: kind: " in planned.err
-    assert clone.call("validate", "policies").code == 3

@@ -71,25 +71,6 @@ ALL_SIX = dict.fromkeys((*NAMED, *OTHERS), 6)
 FOUR = ALL_SIX | dict.fromkeys(NAMED, 4)
 
 
-def test_clusters_that_the_preferences_do_not_name_stay_as_they_are(folder):
-    planned = folder.plan(NOW)
-    assert [line.split("/")[0].split()[-1] for line in planned.out.splitlines() if "  ~ " in line] == list(NAMED)
-    apply(folder)
-    assert counts(folder) == FOUR
-    assert all(annotations(folder, name) == {} for name in OTHERS)
-    said = folder.explain("dev/shop/deploy/web", NOW).out
-    assert "FederatedReplicaSet shop/web (policies/web.yaml:1): left as it is" in said
-    assert "preferences.clusters names neither dev nor *" in said
-
-
-def test_a_missing_deployment_of_a_cluster_that_is_not_named_is_nobodys_matter(folder):
-    (folder.path / "snapshot" / "dev" / "web.yaml").unlink()
-    folder.write("snapshot/dev/space.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
-    planned = folder.plan(NOW)
-    assert "Undecided" not in planned.out
-    assert "dev" not in planned.out
-
-
 def test_the_first_count_stays_recorded_whatever_placement_sets_later(folder):
     apply(folder)
     for replicas, own in ((4, 2), (6, 3), (10, 5)):
@@ -113,25 +94,6 @@ def test_restore_gives_the_count_back_and_explain_names_it(folder):
     assert folder.restore(NOW, "--policy", "we*").code == 0
     assert counts(folder) == ALL_SIX
     assert annotations(folder) == {}
-
-
-@pytest.mark.parametrize(
-    ("policies", "expected"),
-    [
-        pytest.param("", ALL_SIX, id="the policy is removed"),
-        pytest.param(placed(4, "prod-1"), ALL_SIX | {"prod-1": 4}, id="a cluster is no longer named"),
-    ],
-)
-def test_what_is_no_longer_placed_gets_its_count_back(folder, policies, expected):
-    apply(folder)
-    if policies:
-        folder.write("policies/web.yaml", policies)
-    else:
-        (folder.path / "policies" / "web.yaml").unlink()
-    assert "release" in folder.plan(NOW).out
-    apply(folder)
-    assert counts(folder) == expected
-    assert all(annotations(folder, name) == {} for name, count in expected.items() if count == 6)
 
 
 @pytest.mark.parametrize(("total", "own"), [(8, 4), (10, 5), (4, 2)])

@@ -66,10 +66,6 @@ def test_production_stays_as_it_is_and_explain_says_why(folder):
     assert "Next run: no change" in said
 
 
-def test_what_is_left_out_is_said_by_day_too(folder):
-    assert LEFT_OUT in explained(folder, WEB, "2026-11-20T12:00:00Z")
-
-
 def test_a_policy_that_leaves_out_all_is_not_said_to_select_nothing(folder):
     folder.write("policies/fleet.yaml", fleet(CLUSTERS))
     words = "No workload outside production is selected by IdlingPolicy nights (policies/nights.yaml:1)."
@@ -98,12 +94,6 @@ def test_a_policy_of_lower_priority_does_not_take_what_is_left_out(folder):
     folder.write("policies/below.yaml", BELOW)
     folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights", "--allow-exceed", "below")
     assert down(folder).isdisjoint(PRODUCTION)
-
-
-def test_a_policy_that_says_so_selects_production(folder):
-    folder.write("policies/nights.yaml", WITH_THE_WORD)
-    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
-    assert down(folder) == set(CLUSTERS)
 
 
 @pytest.mark.parametrize(

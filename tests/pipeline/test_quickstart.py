@@ -6,9 +6,6 @@ import json
 
 import pytest
 
-from reconciler.apply.run import ActionRuns
-from tests.pipeline.calls import Folder
-
 NOW = "2026-11-20T22:00:00Z"
 
 
@@ -28,44 +25,8 @@ def test_the_same_inputs_and_the_same_now_give_the_same_bytes(quickstart, form):
     assert len(first.out) > 500
 
 
-def final_state(folder):
-    """What counts at the end: every object, without what tells of the run that wrote it."""
-    objects = json.loads(json.dumps([[list(key), value] for key, value in sorted(folder.objects().items())]))
-    for _, value in objects:
-        annotations = value["metadata"].get("annotations", {})
-        if "reconciler/cause" in annotations:
-            cause = json.loads(annotations["reconciler/cause"])
-            annotations["reconciler/cause"] = {key: cause[key] for key in cause if key != "run"}
-    return objects
-
-
 def actions_of(folder):
     return json.loads(folder.plan(NOW, "-o", "json").out)["actions"]
-
-
-def test_stopped_after_each_action_the_next_run_ends_in_the_same_state(repository, tmp_path, monkeypatch):
-    whole = Folder.copied(repository / "examples" / "quickstart", tmp_path / "whole")
-    count = len(actions_of(whole))
-    whole.apply(NOW)
-    expected = final_state(whole)
-    original = ActionRuns._tried
-
-    for stop_after in range(count):
-        folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / f"stopped-{stop_after}")
-        done = 0
-
-        def tried(self, action, access, stop_after=stop_after):
-            nonlocal done
-            if done == stop_after:
-                raise KeyboardInterrupt
-            done += 1
-            return original(self, action, access)
-
-        monkeypatch.setattr(ActionRuns, "_tried", tried)
-        assert folder.apply(NOW).code == 130
-        monkeypatch.setattr(ActionRuns, "_tried", original)
-        assert folder.apply(NOW).code == 0, f"after {stop_after} actions"
-        assert final_state(folder) == expected, f"after {stop_after} actions"
 
 
 def test_apply_of_one_policy_touches_no_object_of_another(quickstart):

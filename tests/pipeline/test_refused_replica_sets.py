@@ -180,16 +180,6 @@ def test_a_refused_delete_is_no_want_of_room(two, monkeypatch):
     assert two.plan(at(3), "--detailed-exitcode").code == 0
 
 
-def test_what_left_git_is_forgotten(two, monkeypatch):
-    refuse(monkeypatch, "west", "create")
-    assert two.apply(at(0)).code == 6
-    assert len(refusals(two)) == 1
-    two.write("policies/all.yaml", FLEET)
-    assert two.apply(at(1)).code == 0
-    assert refusals(two) == []
-    assert two.plan(at(2), "--detailed-exitcode").code == 0
-
-
 def test_a_home_that_is_read_only_is_not_written_to(two, monkeypatch):
     two.write("policies/all.yaml", web(of=fleet(["{name: east, state: ReadOnly}", "west"], home="east", name="two")))
     refuse(monkeypatch, "west", "create")

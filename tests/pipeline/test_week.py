@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.decide.annotations import SCALE_TIME
 from tests.pipeline.calls import Folder
-from tests.pipeline.week import IDLING, PARIS, a_week, at, rfc3339, run, state
+from tests.pipeline.week import PARIS, a_week, at, run, state
 
 pytestmark = pytest.mark.laws
 
@@ -65,22 +65,3 @@ def test_a_weekend_with_a_daylight_saving_change_ends_at_seven_on_the_wall(week,
     becomes(week, datetime.fromisoformat(still_dark), "dark")
     becomes(week, datetime.fromisoformat(awake), "awake")
     assert leftovers(week) == []
-
-
-def test_when_the_policy_is_deleted_everything_is_up_again(week):
-    week.write("policies/other.yaml", IDLING.format(name="idle-other", namespace="qa-*"))
-    becomes(week, at("2026-11-17T20:00"), "dark")
-    (week.path / "policies" / "dev.yaml").unlink()
-    becomes(week, at("2026-11-17T22:00"), "awake")
-    assert leftovers(week) == []
-
-
-def test_a_typo_on_monday_at_ten_to_seven_does_not_keep_the_morning_dark(week):
-    becomes(week, at("2026-11-20T20:00"), "dark")
-    file = week.path / "policies" / "dev.yaml"
-    file.write_text(file.read_text().replace("idleWhen", "idelWhen"))
-    becomes(week, at("2026-11-23T06:50"), "dark", code=3)
-    said = week.apply(rfc3339(at("2026-11-23T07:00")))
-    assert said.code == 3
-    assert 'policies/dev.yaml:9:3: spec.idelWhen: unknown field, did you mean "idleWhen"?' in said.err
-    assert state(week) == "awake"

@@ -14,7 +14,7 @@ from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
 from reconciler.plan.build import make_plan
 from reconciler.plan.filters import NO_FILTERS, Filters
-from reconciler.policy.types import Limits, Place, Selector, Tenant, WorkloadSelector
+from reconciler.policy.types import Place, Selector, Tenant, WorkloadSelector
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import (
     a_cluster,
@@ -137,16 +137,6 @@ def test_limits_count_what_nothing_else_owns_or_scales():
     scaled = a_workload("web-so", kind="ScaledObject")
     state = a_state(a_cluster(workloads=(a_workload(), owned, scaled, a_workload("api"))))
     assert [one.ref.name for one in scalable_workloads(state)] == ["web", "api"]
-
-
-@pytest.mark.parametrize(("limits", "held"), [(Limits(), []), (Limits(workloads=1), [("tenant a", 2, 1)])])
-def test_the_policies_of_a_tenant_share_its_number(limits, held):
-    tenant = Tenant(name="a", place=Place("f.yaml"), paths=("a/",), namespaces=("team-a",), limits=limits)
-    policies = a_policy_set(a_fleet(tenants=(tenant,)), idling=(an_idling_policy("a/nights", tenant="a"),))
-    workloads = (*(a_workload(name, namespace="team-a") for name in ("web", "api")), a_workload("db"))
-    idles = [a_decision(name, ref=a_ref(name, namespace="team-a"), policy="a/nights") for name in ("web", "api")]
-    found = planned(policies, a_state(a_cluster(workloads=workloads)), idles).held_back
-    assert [(use.name, use.used, use.allowed) for one in found for use in one.limits] == held
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,6 @@ HOLDS = [
     pytest.param(
         f"{NIGHT}, expect: [{{object: east/dev-a/deployment/api, state: idle}}]", id="state, kind in lower case"
     ),
-    pytest.param(f"{NIGHT}, expect: [{{object: east/dev-a/deploy/api, state: idle}}]", id="state, a short name"),
     pytest.param(
         f"{NIGHT}, expect: [{{namespaces: [prod, batch], kinds: [deploy, statefulsets], never: idle}}]",
         id="kinds as kubectl takes them",
@@ -103,9 +102,6 @@ HOLDS = [
     pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, never: selected}}]", id="never selected"),
     pytest.param(f"{NIGHT}, expect: [{{object: {API}, reason: InDowntime}}]", id="reason"),
     pytest.param(f"{NIGHT}, expect: [{{object: {QUEUE}, replicas: 2, policy: shrink}}]", id="downscale"),
-    pytest.param(
-        f"{NIGHT}, expect: [{{namespaces: [prod, batch], kinds: [Deployment], never: idle}}]", id="namespaces"
-    ),
     pytest.param(
         f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T06:00:00Z}}]", id="until the morning"
     ),

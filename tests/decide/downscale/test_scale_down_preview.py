@@ -13,6 +13,7 @@ from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
 from tests.decide.downscale.world import PICKER, a_downscale_policy
+from tests.decide.idling.idling_policies import NIGHT, NOON, a_policy, workloads_selector
 
 DEPLOYMENT = OwnerReference("apps/v1", "Deployment", "web", "u-web")
 DAY = 86_400 * 10**9
@@ -126,17 +127,25 @@ def test_another_controller_of_stateful_sets_may_leave_ordinals_out():
     assert (ranking.forecast.count, ranking.forecast.certain) == (1, False)
 
 
-def test_a_downscale_that_apply_refuses_is_undecided():
+@pytest.mark.parametrize(("now", "stays"), [(NOON, []), (NIGHT, [("idling", 1)])], ids=["by its target", "by idling"])
+def test_of_what_apply_refuses_only_a_downscale_is_undecided(now, stays):
+    """An IdlingPolicy of the same name decides about it too; what it decides stays, with a note."""
     web = a_workload("web", replicas=2)
     costly = tuple(replace(pod, deletion_cost="7") for pod in (a_pod_on("a", "x", 1), a_pod_on("b", "y", 9)))
     state = a_state(a_cluster(workloads=(web,), pods={web.ref: costly}))
     policy = a_downscale_policy("Deployment", target=DownscaleTarget(replicas=1), strategy="NewestFirst")
-    desired = decide(a_policy_set(a_fleet(), downscale=(policy,)), state, a_run())
-    assert desired.decisions == ()
+    idling = a_policy(policy.name, selector=workloads_selector("Deployment"), idle_replicas=1)
+    desired = decide(a_policy_set(a_fleet(), downscale=(policy,), idling=(idling,)), state, a_run(now))
+    found = [(one.job, one.replicas_after) for one in desired.decisions if one.victims and one.victims.deferred]
+    assert found == stays
+    if stays:
+        assert desired.undecided == ()
+        return
     [undecided] = desired.undecided
     assert (undecided.subject, undecided.policy) == (str(web.ref), policy.name)
     assert undecided.why.startswith("deferred: foreign deletion costs on a (7)")
-    [told] = desired.explanations
+    told, other = sorted(desired.explanations, key=lambda one: one.job)
+    assert (told.policy, other.policy, other.outcome) == ("shrink", "shrink", "stays awake")
     assert (told.outcome, told.reason_code) == ("stays at 2", "VictimsDeferred")
     assert told.why == f"{undecided.why}, the target is 1"
     assert str(told.change_if) == "onForeignCost is Override"

@@ -310,6 +310,16 @@ def test_with_equal_priorities_the_controller_chooses() -> None:
     assert notice.text == "a and b have the same priority, the controller chooses"
 
 
+def test_what_is_told_of_the_order_is_told_once_for_each_workload() -> None:
+    """Of several decreases of it, and where victims are looked for once more, as after a picker answered."""
+    web, policies = a_workload(replicas=4), (by("ZoneBalanced", name="a"), by("NewestFirst", name="b"))
+    state, policy_set = a_state(a_cluster(workloads=(web,), pods={web.ref: PODS})), a_policy_set(downscale=policies)
+    found = DesiredState(decisions=(shrinking(web, 3), shrinking(web, 2)))
+    for _ in range(2):
+        found = with_victims(found, policy_set, state, a_run())
+        assert [one.kind for one in found.notices] == ["victimOrder"]
+
+
 def test_the_picker_of_a_federated_replica_set_orders_its_workloads() -> None:
     found = settings(by("ZoneBalanced", priority=9), federated=(a_federated(),))
     assert found == the_settings("web", "PodPicker", PICKER)

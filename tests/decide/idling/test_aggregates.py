@@ -5,7 +5,6 @@ Each case differs in just that value, so that taking the other end of it fails h
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,7 +22,7 @@ from reconciler.decide.idling.verdicts import (
     window_end,
 )
 from reconciler.decide.removal_guard import removal_guards
-from reconciler.model import FieldWriter, OwnerReference, Service
+from reconciler.model import FieldWriter
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -45,12 +44,10 @@ from tests.builders import (
 )
 from tests.decide.idling.idling_policies import (
     NIGHT,
-    NOON,
     a_metric,
     a_policy,
     decided,
     labelled,
-    notices_of,
     run_in,
     why_of,
 )
@@ -154,33 +151,8 @@ class TestBids:
         assert none.min_awake == MIN_AWAKE_BY_DEFAULT == 2 * HOUR
 
 
-TIER = {"tier": "front"}
-
-
 def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:
     return a_policy(name, *criteria, selector=labelled("owner", name), **fields)
-
-
-class TestOneServiceOfTwoWorkloads:
-    """What the mark of a Service says of several records."""
-
-    fronts = a_ref("all", kind="Service")
-
-    def world(self):
-        """Service/all is in front of web and api; each has a Service of its own too."""
-        return a_world(
-            a_service("all", selector=TIER, labels={"owner": "all"}),
-            a_service("web", labels={"owner": "a"}),
-            a_service("api", labels={"owner": "b"}),
-            *(a_workload(name, template_labels={"app": name, **TIER}) for name in ("web", "api")),
-            now=NIGHT,
-        )
-
-    def test_it_passes_to_the_first_policy_by_name_where_its_own_is_gone(self):
-        world = self.world()
-        run_in(world, of_owner("all"))
-        run_in(world, of_owner("b"), of_owner("a"))
-        assert world.objects[self.fronts].annotations["reconciler/owner"] == "production/IdlingPolicy/a"
 
 
 @pytest.mark.parametrize("ages", [(1, 3), (3, 1)])
@@ -190,44 +162,6 @@ def test_the_longest_min_age_counts(ages):
     web = a_workload(created_at=NIGHT - 2 * HOUR)
     outcome = decided(a_state(a_cluster(services=tuple(services), workloads=(web,))), *policies)
     assert why_of(outcome) == "created at 2026-11-20T20:00:00Z, younger than minAge of 3h"
-
-
-THEN = "2026-11-19T20:00:00Z"
-OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
-
-
-def listing(name: str, at: str, *replicas: int) -> Service:
-    """A Service in front of web whose mark of ours lists it with those replicas."""
-    entries = [{"kind": "Deployment", "name": "web", "group": "apps", "replicas": count} for count in replicas]
-    return a_service(
-        name,
-        selector={"app": "web"},
-        annotations={
-            **OURS,
-            "idling.kubernetes.io/idled-at": at,
-            "idling.kubernetes.io/unidle-targets": json.dumps(entries),
-        },
-    )
-
-
-class TestSeveralLists:
-    """A workload that we idled, whose record is gone, and that Services list."""
-
-    def outcome(self, *services: Service, copied: int = 9, fleet: str = "production"):
-        web = a_workload(replicas=0, replicas_writer=FieldWriter("reconciler", NIGHT - 2 * HOUR))
-        copy = a_workload(
-            "web-1", kind="ReplicaSet", replicas=0, owner=OwnerReference("apps/v1", "Deployment", "web", web.uid),
-            annotations={
-                "reconciler/owner": f"{fleet}/IdlingPolicy/idle-dev",
-                "idling.kubernetes.io/previous-scale": f"{copied}",
-            },
-        )  # fmt: skip
-        return decided(a_state(a_cluster(services=services, workloads=(web, copy))), now=NOON)
-
-    def test_what_is_told_is_the_list_that_says_most(self):
-        low, high = listing("one", THEN, 1), listing("two", THEN, 5)
-        (text,) = notices_of(self.outcome(low, high, copied=1), "unproven")
-        assert "Service/two lists it with 5 replicas" in text
 
 
 @pytest.mark.parametrize(("floor", "idled_to"), [(0, 0), (2, 2), (3, 2), (9, 2)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from msgspec.structs import replace
 
@@ -98,38 +96,19 @@ class TestAMinimumOfZero:
 
 
 class TestIdledToAFloor:
-    @pytest.mark.parametrize("policies", [(FLOOR,), (a_policy(selector=workloads_selector("CronJob")),)])
-    def test_the_autoscaler_of_a_workload_that_is_deleted_gets_its_bounds_back(self, policies):
-        world = the_world()
-        run_in(world, FLOOR)
-        assert bounds(world) == (1, 1)
-        del world.objects[WEB]
-        run_in(world, *policies)
-        assert (bounds(world), world.objects[HPA].annotations) == ((2, 10), {})
-        assert run_in(world, *policies).desired.decisions == ()
-
-    def test_that_it_is_held_proves_the_list_where_it_wrote_the_replicas_last(self):
+    @pytest.mark.parametrize(("is_held", "woken"), [(True, 5), (False, 1)])
+    def test_that_it_is_held_proves_the_list_where_it_wrote_the_replicas_last(self, is_held, woken):
         """Between the two writes of the idle it scaled up and down; later, a rollout is undone."""
         world = the_world()
         run_in(world, FLOOR)
+        world.objects[HPA] = world.objects[HPA] if is_held else an_hpa()
         world.objects[WEB] = replace(
             world.objects[WEB], annotations={}, replicas_writer=FieldWriter("kube-controller-manager")
         )
-        assert run_in(world, FLOOR).desired.notices == ()
+        assert (run_in(world, FLOOR).desired.notices == ()) is is_held
         world.now = MONDAY
         run_in(world, FLOOR)
-        assert (world.replicas(WEB), bounds(world)) == (5, (2, 10))
-
-    def test_one_that_is_not_held_proves_no_list(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.objects[HPA] = an_hpa()
-        world.objects[WEB] = replace(
-            world.objects[WEB], annotations={}, replicas_writer=FieldWriter("kube-controller-manager")
-        )
-        world.now = MONDAY
-        run_in(world, FLOOR)
-        assert world.replicas(WEB) == 1
+        assert (world.replicas(WEB), bounds(world)) == (woken, (2, 10))
 
     def test_a_broken_record_at_its_idle_replicas_keeps_nothing_else_awake(self):
         world = the_world()
@@ -264,12 +243,6 @@ class TestKeda:
         assert marks(world, self.jobs) == marks(world, WEB) == []
         assert run_in(world).desired.decisions == ()
 
-    def test_without_its_target_nothing_is_done(self):
-        world = self.world()
-        del world.objects[WEB]
-        policy = a_policy(selector=workloads_selector())
-        assert run_in(world, policy).desired.decisions == ()
-
     def test_an_old_record_on_its_target_does_not_make_it_ours(self):
         world = self.world()
         for key, text in STALE_RECORD.items():
@@ -277,27 +250,6 @@ class TestKeda:
         run_in(world, a_policy(selector=workloads_selector("CronJob")))
         assert world.replicas(WEB) == 3
         assert "reconciler/owner" not in world.objects[WEB].annotations
-
-    def idle_world(self) -> World:
-        world = self.world()
-        run_in(world)
-        world.controllers()
-        assert world.replicas(WEB) == 0
-        world.now += timedelta(minutes=1)
-        return world
-
-    @pytest.mark.parametrize("idle_replicas", [0, 1])
-    def test_a_target_that_is_idle_by_itself_stays_so_until_keda_raises_it(self, idle_replicas):
-        world = self.idle_world()
-        world.add(replace(self.world().objects[self.jobs], uid="uid-new"))
-        for _ in range(2):
-            run_in(world, a_policy(idle_replicas=idle_replicas))
-            assert marks(world, WEB) != []
-            assert marks(world, self.jobs) == []
-        assert run_in(world, a_policy(idle_replicas=idle_replicas)).desired.decisions == ()
-        world.now = MONDAY
-        run_in(world, a_policy(idle_replicas=idle_replicas))
-        assert world.replicas(WEB) == 3
 
     def test_the_record_of_a_target_stays_that_of_the_one_that_paused_it(self):
         world = self.world()

@@ -530,15 +530,3 @@ def test_what_is_said_to_change_it_does(situation: Situation) -> None:
         if change is not None:
             event(str(change.code))
             assert situation.where(change, name).outcomes()[name][0] != outcome, f"{name} {outcome} even if {change}"
-
-
-def test_what_is_protected_and_excluded_takes_both() -> None:
-    web = a_workload("web", template_labels={"app": "web"}, annotations={"reconciler/exclude": "true"})
-    state = a_state(a_cluster(services=(a_service(),), workloads=(web,)))
-    there = Situation(state, a_policy("p"), a_fleet(protected_namespaces=("shop",)), NIGHT, 0, 0)
-    (_, change) = there.outcomes()["web"]
-    assert (
-        str(change)
-        == "the namespace is removed from protectedNamespaces of the Fleet and reconciler/exclude is removed"
-    )
-    assert there.where(change, "web").outcomes()["web"][0] == "goes idle"

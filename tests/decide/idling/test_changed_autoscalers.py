@@ -17,7 +17,6 @@ from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_policy,
-    decided,
     run_in,
     verbs,
     workloads_selector,
@@ -171,15 +170,6 @@ class TestALowerMinimum:
         world.now = MONDAY
         run_in(world, at_zero)
         assert self.bounds(world) == (3, 10)
-
-    def test_record_and_minimum_in_one_write_and_nothing_else(self):
-        world = self.world()
-        (lower,) = decided(world.state(), LOWERED).desired.decisions
-        assert (str(lower.verb), lower.ref, lower.replicas_before, lower.replicas_after) == ("idle", HPA, None, None)
-        changed = written(lower)
-        assert changed["minReplicas"] == 1
-        assert (changed[PREVIOUS], changed["reconciler/idled-to"]) == ("3", "1")
-        assert "maxReplicas" not in changed
 
 
 class TestScaledToZeroByItself:

@@ -112,17 +112,6 @@ def test_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
     assert f"contested by {GIT}, which reverted it 2 times" in text
 
 
-@pytest.mark.parametrize("writes", range(4))
-def test_an_idle_of_ours_that_was_cut_is_no_undo(writes):
-    world = the_world()
-    run_in(world, FLOOR, writes=writes)
-    world.controllers()
-    world.now += MINUTE
-    run_in(world, FLOOR)
-    assert (world.replicas(WEB), bounds(world)) == (1, (1, 1))
-    assert world.objects[WEB].annotations["idling.kubernetes.io/previous-scale"] == "5"
-
-
 @pytest.mark.parametrize(
     ("seconds", "undone"), [(30, True), (90, False)], ids=["as far as clocks differ", "longer ago"]
 )

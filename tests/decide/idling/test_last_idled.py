@@ -10,11 +10,8 @@ from msgspec.structs import replace
 from reconciler.decide.last_idled import hours_of, is_known, last_idled, last_idled_text
 from reconciler.model import NOTHING
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, ObjectSelector, ScheduleCriterion, Selector
-from tests.builders import a_ref, a_service, a_workload
-from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, office_hours_off, run_in
-from tests.decide.idling.world import a_world
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, office_hours_off
 
-WEB = a_ref("web")
 DAY = timedelta(days=1)
 WRITTEN = office_hours_off()
 TURNED = tuple(reversed(WRITTEN.windows))
@@ -108,22 +105,3 @@ def test_eight_hours_are_kept_and_none_longer_than_35_days():
     assert sorted(last_idled(annotations).hours) == [f"h{number}" for number in range(2, 10)]
     annotations = {"reconciler/last-idled": text("h0", annotations, NIGHT + 40 * DAY)}
     assert sorted(last_idled(annotations).hours) == ["h0", *(f"h{number}" for number in range(5, 10))]
-
-
-def idled_twice(*policies):
-    """Return the decisions that idle `web` in two nights."""
-    world = a_world(a_service(), a_workload(), now=NIGHT)
-    found = []
-    for policy in policies:
-        idles = [one for one in run_in(world, policy).desired.decisions if one.idles]
-        found += idles
-        world.now = MONDAY
-        run_in(world, policy)
-        assert world.replicas(WEB) == 3
-        world.now = MONDAY + timedelta(hours=15)
-    return found
-
-
-def test_after_a_change_of_the_schedule_everything_is_new_again():
-    _, second = idled_twice(BEFORE, by_schedule(replace(WRITTEN, windows=LATER)))
-    assert not second.known

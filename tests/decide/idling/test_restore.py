@@ -191,15 +191,6 @@ def carried_out(world: World, fleet=None, **wish) -> DesiredState:
 
 
 class TestWhatItGivesBack:
-    def test_a_broken_record_whose_number_cannot(self):
-        world = an_idle_world()
-        del world.objects[SERVICE]
-        for key in ("idling.kubernetes.io/previous-scale", "scale.kubernetes.io/previous-scale"):
-            world.annotate(WEB, key, "many")
-        desired = carried_out(world)
-        assert desired.decisions == ()
-        assert [notice.kind for notice in desired.notices] == ["setAside"]
-
     def test_a_number_that_only_the_annotation_of_the_scale_has(self):
         world = an_idle_world()
         del world.objects[SERVICE]
@@ -213,17 +204,6 @@ class TestWhatItGivesBack:
         carried_out(world)
         assert world.replicas(WEB) == 7
         assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
-
-    def test_a_record_that_came_back_on_a_running_object_goes(self):
-        world = an_idle_world()
-        record = world.objects[WEB].annotations
-        carried_out(world)
-        world.objects[WEB] = replace(
-            world.objects[WEB], annotations=record | {"reconciler/awake-since": "2026-11-20T22:00:30Z"}
-        )
-        carried_out(world)
-        assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
-        assert "reconciler/undone" not in world.objects[WEB].annotations
 
     def test_a_read_only_cluster_is_told(self):
         world = an_idle_world()

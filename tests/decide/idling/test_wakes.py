@@ -24,11 +24,9 @@ from tests.decide.idling.idling_policies import (
     decided,
     labelled,
     notices_of,
-    of_state,
     run_in,
     verbs,
     workloads_selector,
-    written,
 )
 from tests.decide.idling.world import a_world
 
@@ -161,21 +159,6 @@ class TestWithoutAPolicy:
         assert (decision.cause.policy, decision.cause.why) == ("night", why)
 
 
-class TestReadOnly:
-    def test_no_autoscaler_is_held(self):
-        policy = a_policy(idle_replicas=1)
-        world = a_world(a_service(), a_workload(replicas=5), an_hpa(), now=NIGHT)
-        run_in(world, policy, writes=2)
-        assert [name for _, name in verbs(decided(world.state(), policy))] == ["HorizontalPodAutoscaler/web"]
-        assert decided(world.state(), policy, fleet=of_state("ReadOnly")).desired.decisions == ()
-
-    def test_no_mark_is_taken_off(self):
-        world = an_idle_world()
-        del world.objects[WEB]
-        assert verbs(decided(world.state())) == [("clear", "Service/web")]
-        assert decided(world.state(), fleet=of_state("ReadOnly")).desired.decisions == ()
-
-
 class TestWakeOrder:
     """Lower tiers first, a tier waits for the one below, at most perRun in a run."""
 
@@ -277,31 +260,14 @@ class TestWakeOrder:
         assert sum(world.replicas(a_ref(f"db-{number}")) for number in range(3)) == 3
 
 
-def test_a_cron_job_is_suspended_and_resumed():
-    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False)
-    policy = a_policy(selector=workloads_selector("CronJob"))
+@pytest.mark.parametrize(("deadline", "may_miss"), [(None, True), (60, False)])
+def test_a_cron_job_without_a_deadline_may_start_a_missed_run_when_it_wakes(deadline, may_miss):
+    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, starting_deadline=deadline)
     world = a_world(cron, now=NIGHT)
-    night = run_in(world, policy)
-    assert "a missed run may start at once" in notices_of(night, "missedRun")[0]
-    (idle,) = night.desired.decisions
-    assert written(idle)["suspend"] is True
-    assert written(idle)["reconciler/previous-suspend"] == "false"
-    assert "idling.kubernetes.io/previous-scale" not in written(idle)
-    assert (idle.replicas_before, idle.replicas_after, idle.idles) == (None, None, True)
-    assert run_in(world, policy).desired.decisions == ()
-    world.now = MONDAY
-    outcome = run_in(world, policy)
-    assert world.objects[cron.ref].switch.value is False
-    assert "a missed run may start at once" in notices_of(outcome, "missedRun")[0]
-
-
-def test_a_cron_job_with_a_deadline_misses_nothing():
-    cron = a_workload("nightly", kind="CronJob", replicas=None, suspend=False, starting_deadline=60)
-    policy = a_policy(selector=workloads_selector("CronJob"))
-    world = a_world(cron, now=NIGHT)
-    assert notices_of(run_in(world, policy), "missedRun") == []
-    world.now = MONDAY
-    assert notices_of(run_in(world, policy), "missedRun") == []
+    for world.now, is_off in ((NIGHT, True), (MONDAY, False)):
+        told = notices_of(run_in(world, a_policy(selector=workloads_selector("CronJob"))), "missedRun")
+        assert ["a missed run may start at once" in text for text in told] == [True] * may_miss
+        assert world.objects[cron.ref].switch.is_off is is_off
 
 
 @pytest.mark.parametrize("loses", [True, False])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from msgspec.structs import replace
 
@@ -11,39 +9,7 @@ from reconciler.decide.decisions import Verb
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, change_if_of
 
-from .placements import EVENLY, a_federated, a_fleet_with, a_full, place, settled
-
-
-def status_of(desired):
-    """The status written by a run, None where it writes none."""
-    for decision in desired.decisions:
-        if decision.ref.name.startswith("reconciler-status-"):
-            if decision.manifest is not None:
-                return json.loads(decision.manifest["metadata"]["annotations"]["reconciler/status"])
-            return json.loads(decision.changes[-1].after)
-    return None
-
-
-def test_it_tells_what_is_asked_what_runs_why_and_since_when():
-    assert status_of(place(settled("east", 5), a_full("west", 5, 1), federated=a_federated(10))) == {
-        "desired": 10,
-        "clusters": {
-            "east": {
-                "asked": 9,
-                "running": 9,
-                "why": "weight 1 of 2",
-                "facts": "5a88a7bea680",
-                "since": "2026-11-20T15:41:23Z",
-            },
-            "west": {
-                "asked": 3,
-                "running": 1,
-                "why": "weight 1 of 2, capacity 1, 2 waiting",
-                "facts": "df22da8fb4f5",
-                "since": "2026-11-20T15:41:23Z",
-            },
-        },
-    }
+from .placements import EVENLY, a_federated, a_fleet_with, place, settled
 
 
 @pytest.mark.parametrize(("state", "expected"), [("ReadOnly", []), ("Frozen", [(Verb.REMEMBER, "east", "ConfigMap")])])
@@ -51,30 +17,6 @@ def test_a_frozen_home_keeps_its_records_and_a_read_only_one_keeps_none(state, e
     fleet = replace(a_fleet_with(state, "west", "east"), home="east")
     written = place(settled("east", 6), lost=("west",), fleet=fleet).decisions
     assert sorted({(one.verb, one.ref.cluster, one.ref.kind) for one in written}) == expected
-
-
-PREFERENCES = {
-    "*": ClusterPreference(weight=1),
-    "b": ClusterPreference(weight=1, max_replicas=2),
-    "c": ClusterPreference(),
-}
-
-
-def test_explain_knows_the_steps_the_limit_and_what_would_change_it():
-    federated = a_federated(9, clusters=PREFERENCES)
-    fleet = a_fleet_with("Draining", "a", "b", "c", "d", "e")
-    clusters = [settled("a", 4), settled("b", 2), a_cluster("c"), a_full("d", 5, 3), settled("e", 0)]
-    told = {
-        one.ref.cluster: (one.outcome, one.why, change_if_of(one))
-        for one in place(*clusters, federated=federated, fleet=fleet).explanations
-    }
-    assert told == {
-        "a": ("4 replicas", "share 4: weight 1 of 3", "replicas is 10"),
-        "b": ("2 replicas", "share 2: weight 1 of 3, max 2", "maxReplicas is above 2"),
-        "c": ("0 replicas", "no weight", "its weight is above 0"),
-        "d": ("4 replicas", "share 3: weight 1 of 3, capacity 3, 1 waiting", "its capacity is above 3"),
-        "e": ("0 replicas", "draining", "state is Active in the Fleet"),
-    }
 
 
 def weighing(weight=0, least=0, most=None):
