@@ -98,8 +98,8 @@ class TestWhatIdlingLeaves:
         state = a_state(a_cluster(workloads=(a_workload(**fields), a_workload("api"), a_workload(namespace="other"))))
         outcome = IdlingOutcome(DesiredState(decisions=decisions), {WEB: "nights"} if claimed else {})
         found = outcome.after(state, frozenset({"production"}))
-        assert set(found) <= {WEB}
-        return found.get(WEB)
+        assert (found(a_ref("api")), found(a_ref(namespace="other"))) == (None, None)
+        return found(WEB)
 
     def test_what_is_woken_now_wakes_and_had_what_is_recorded(self):
         marks = [annotation(key, text, None) for key, text in RECORD.items()]
