@@ -28,7 +28,7 @@ from reconciler.decide.idling.explanations import change_if_of, explained
 from reconciler.decide.idling.idle_groups import FederatedMembers, federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
-from reconciler.decide.idling.rules import Choice, IdleAction, choices_of, guarded_choices
+from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_of, guarded_choices
 from reconciler.decide.idling.subjects import is_recorded
 from reconciler.decide.idling.wake_order import owner_in, staggered, wake_tiers
 from reconciler.decide.idling.write_context import WriteContext
@@ -88,7 +88,7 @@ class _Changes(Struct, frozen=True, dict=True):  # so that the choices are made 
         return change_if_of(self.choices[ref], self.choices)
 
 
-_DONE_BLIND = frozenset({IdleAction.WAKE, IdleAction.RELEASE, IdleAction.OVERDUE})
+_DONE_BLIND = GOES_UP | {IdleAction.OVERDUE}
 
 
 def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredState:

@@ -54,24 +54,7 @@ from reconciler.model import ObjectRef, Run
 Choices = Mapping[ObjectRef, Choice]
 
 _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN)
-_OUTCOMES = {
-    IdleAction.IDLE: "goes idle",
-    IdleAction.OBSERVE: "would go idle",
-    IdleAction.KEEP: "stays idle",
-    IdleAction.WAKE: "wakes",
-    IdleAction.RELEASE: "stays awake",
-    IdleAction.CLEAR: "stays awake",
-    IdleAction.HOLD_BACK: "stays idle",
-    IdleAction.OVERDUE: "stays idle",
-    IdleAction.DEFER: "stays idle",
-}
-_OUTCOMES_OF_MINIMUM = {
-    IdleAction.IDLE: "gets a lower minimum",
-    IdleAction.OBSERVE: "would get a lower minimum",
-    IdleAction.KEEP: "keeps its lower minimum",
-    IdleAction.WAKE: "gets its minimum back",
-    IdleAction.RELEASE: "keeps the minimum that it was given",
-}
+_LEAVES = (IdleAction.LEAVE, IdleAction.RELEASE)
 
 
 def explained(
@@ -198,12 +181,11 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
 
 
 def _outcome(choice: Choice) -> str:
-    if choice.subject.scale.lowers_minimum and choice.action in _OUTCOMES_OF_MINIMUM:
-        return _OUTCOMES_OF_MINIMUM[choice.action]
-    is_taken = choice.state is IdleState.TAKEN_OVER
-    if choice.action is not IdleAction.LEAVE and not (is_taken and choice.action is IdleAction.RELEASE):
-        return _OUTCOMES[choice.action]
-    return "left as it is" if is_taken or choice.state in _LEFT else "stays awake"
+    action, is_taken = choice.action, choice.state is IdleState.TAKEN_OVER
+    if choice.subject.scale.lowers_minimum and action.told_of_minimum != action.told:
+        return action.told_of_minimum
+    is_left = is_taken or (action is IdleAction.LEAVE and choice.state in _LEFT)
+    return "left as it is" if is_left and action in _LEAVES else action.told
 
 
 # What would change it.

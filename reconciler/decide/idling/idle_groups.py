@@ -16,15 +16,13 @@ from reconciler.decide.decisions import group_name
 from reconciler.decide.facts import Fact, fact
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.observed import IdlingCluster
-from reconciler.decide.idling.rules import Choice, IdleAction
+from reconciler.decide.idling.rules import GOES_IDLE, Choice, IdleAction
 from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
-
-_GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
 
 
 class ServiceBackends(Struct, frozen=True):
@@ -60,7 +58,7 @@ def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]
 
 def _services(choices: Collection[Choice]) -> dict[ObjectRef, ServiceBackends]:
     """Return the Services behind which something goes idle."""
-    idled = (choice for choice in choices if choice.action in _GOES_IDLE)
+    idled = (choice for choice in choices if choice.action in GOES_IDLE)
     found = {service.ref: ServiceBackends(service, []) for choice in idled for service in choice.subject.behind}
     for choice in choices if found else ():
         for service in choice.subject.behind:
@@ -81,7 +79,7 @@ def _spread(
         current = waiting.popleft()
         found = reasons[current]
         behind = (choices[ref] for ref in services[current].refs)
-        for choice in [one for one in behind if one.action in _GOES_IDLE and one.subject.scale.stops]:
+        for choice in [one for one in behind if one.action in GOES_IDLE and one.subject.scale.stops]:
             choices[choice.ref] = choice.with_condition(name, found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
             reasons.update(dict.fromkeys(others, found))

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState
 from reconciler.decide.idling.records import read_record, scaled_down_by_others
-from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
+from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.workloads import Settled, SettledWorkloads
 from reconciler.model import ObjectRef, ObservedState, Workload
 
-_CHANGED = (IdleAction.IDLE, IdleAction.WAKE, IdleAction.RELEASE, IdleAction.CLEAR)
+_CHANGED = GOES_UP | {IdleAction.IDLE, IdleAction.CLEAR}
 
 
 class IdlingOutcome(Struct, frozen=True):

@@ -21,7 +21,7 @@ from reconciler.decide.idling.contested import (
     undo_of,
 )
 from reconciler.decide.idling.records import Record, who_idled
-from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy
+from reconciler.decide.idling.rules import GOES_IDLE, GOES_UP, Choice, IdleAction, owner_policy
 from reconciler.decide.idling.service_records import ServiceRecord
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
@@ -169,7 +169,7 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
     if last is not None and choice.stays_idle and not insists:
         words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
         yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
-    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in _GOES_UP
+    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in GOES_UP
     if record is None or not (insists or undone):
         return
     undo = undo_of(choice.subject, record, run.now)
@@ -183,25 +183,19 @@ def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
         yield _about(choice.ref, "contested", words, owner_policy(choice))
 
 
-_GOES_UP = (IdleAction.RELEASE, IdleAction.WAKE)
-
-
 def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
     return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
 
 
-_SUSPENDS = (IdleAction.IDLE, IdleAction.OBSERVE, IdleAction.WAKE)
-
-
 def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
     ref, written = choice.ref, choice.subject.scale.written
-    if written.kind.scheduled and choice.action in _SUSPENDS and written.starting_deadline is None:
+    if written.kind.scheduled and choice.action in {*GOES_IDLE, IdleAction.WAKE} and written.starting_deadline is None:
         words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
         yield _about(ref, "missedRun", words, owner_policy(choice))
 
 
 def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
-    if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE) and choice.subject.scale.runs.loses_volumes:
+    if choice.action in GOES_IDLE and choice.subject.scale.runs.loses_volumes:
         words = (
             " loses the volumes of the pods that go, and their data: its "
             "persistentVolumeClaimRetentionPolicy.whenScaled is Delete"
@@ -224,7 +218,7 @@ def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
     """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
     new: dict[str, list[Workload]] = {}
     for choice in choices:
-        if choice.action in (IdleAction.IDLE, IdleAction.OBSERVE):
+        if choice.action in GOES_IDLE:
             written = choice.subject.scale.written
             if written.annotations.keys().isdisjoint((LAST_IDLED, AWAKE_SINCE)):
                 new.setdefault(choice.ref.cluster, []).append(written)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
-from enum import StrEnum, auto
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.facts import Fact
 from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions, at_rest
 from reconciler.decide.idling.records import Record, who_idled
@@ -23,16 +24,40 @@ from reconciler.policy.types import PolicySet
 
 
 class IdleAction(StrEnum):
-    LEAVE = auto()  # nothing of ours is there, nothing is done
-    IDLE = auto()
-    OBSERVE = auto()  # idle, but only in the report
-    KEEP = auto()  # it stays idle; what is not as it should be is repaired
-    WAKE = auto()
-    RELEASE = auto()  # by hand: our annotations go, and it stays up for a while
-    CLEAR = auto()  # leftovers go
-    HOLD_BACK = auto()  # the wake waits for a person
-    OVERDUE = auto()  # the wake cannot be done
-    DEFER = auto()  # the wake waits for the next run
+    """What is done with a scalable: the verb and the phase of the decision on it, and what people are told, also of an
+    autoscaler whose minimum is lowered, where that is something else.
+    """
+
+    verb: Verb
+    phase: Phase
+    told: str
+    told_of_minimum: str
+
+    def __new__(
+        cls, name: str, told: str, of_minimum: str = "", verb: Verb = Verb.REPAIR, phase: Phase = Phase.REPAIR
+    ) -> IdleAction:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.told, member.told_of_minimum, member.verb, member.phase = told, of_minimum or told, verb, phase
+        return member
+
+    LEAVE = "leave", "stays awake"  # nothing of ours is there, nothing is done
+    IDLE = "idle", "goes idle", "gets a lower minimum", Verb.IDLE, Phase.DECREASE
+    OBSERVE = "observe", "would go idle", "would get a lower minimum"  # only in the report
+    KEEP = "keep", "stays idle", "keeps its lower minimum"  # what is not as it should be is repaired
+    WAKE = "wake", "wakes", "gets its minimum back", Verb.WAKE, Phase.WAKE
+    # by hand: our annotations go, and it stays up for a while
+    RELEASE = "release", "stays awake", "keeps the minimum that it was given", Verb.RELEASE
+    CLEAR = "clear", "stays awake"  # leftovers go
+    HOLD_BACK = "hold_back", "stays idle"  # the wake waits for a person
+    OVERDUE = "overdue", "stays idle"  # the wake cannot be done
+    DEFER = "defer", "stays idle"  # the wake waits for the next run
+
+
+GOES_IDLE = frozenset({IdleAction.IDLE, IdleAction.OBSERVE})
+GOES_UP = frozenset({IdleAction.WAKE, IdleAction.RELEASE})
+UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
+"""What is done later: nothing is written for it now."""
 
 
 class Rule(Struct, frozen=True):
@@ -140,7 +165,7 @@ def choose(
 
 # What the rules make of one scalable.
 
-_STAYING = (IdleAction.KEEP, IdleAction.HOLD_BACK, IdleAction.OVERDUE, IdleAction.DEFER)
+_STAYING = frozenset({IdleAction.KEEP, IdleAction.HOLD_BACK}) | UNTOUCHED
 
 
 class Choice(Struct, frozen=True):

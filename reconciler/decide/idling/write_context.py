@@ -22,16 +22,6 @@ from reconciler.decide.reasons import MEASURED, Reasons, text_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy, Writes
 
-_VERBS: Mapping[IdleAction, Verb] = {
-    IdleAction.IDLE: Verb.IDLE,
-    IdleAction.WAKE: Verb.WAKE,
-    IdleAction.RELEASE: Verb.RELEASE,
-}
-
-
-UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
-"""What is done later: nothing is written for it now."""
-
 
 class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of the choices can be kept
     """`policies` are those that are known, by name. Without `repairs` only wakes and releases are made.
@@ -138,14 +128,9 @@ def _cause_text(policy: str, at: str, reasons: Reasons, revision: str, run: str)
     return compact({"policy": policy, "at": at, "revision": revision, "run": run, "why": why})
 
 
-def verb_of(choice: Choice) -> Verb:
-    """Return what is done to a scalable."""
-    return _VERBS.get(choice.action, Verb.REPAIR)
-
-
 def own_decision_key(choice: Choice) -> str:
     """Return the key of the decision on the scalable of `choice` itself."""
-    return decision_key(verb_of(choice), choice.ref)
+    return decision_key(choice.action.verb, choice.ref)
 
 
 def decision_on(

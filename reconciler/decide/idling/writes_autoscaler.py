@@ -34,11 +34,10 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, flux_resumed
-from reconciler.decide.idling.rules import Choice, IdleAction
+from reconciler.decide.idling.rules import UNTOUCHED, Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import (
-    UNTOUCHED,
     WriteContext,
     annotations_of,
     cause_of,
@@ -238,7 +237,7 @@ def _recorded(choice: Choice, record: Record, own: Decision | None, context: Wri
     tests = (replicas_change(target.replicas, target.spec_replicas, target.replicas_path),) if idles else ()
     changes, group = (*tests, *annotation_changes(target.annotations, wanted)), context.group(choice.ref, idles=idles)
     base = decision_on(target, Verb.RECORD, cause, group, changes)
-    return replace(base, phase=Phase.DECREASE if idles else Phase.REPAIR, order=(0, 1))
+    return replace(base, phase=choice.action.phase, order=(0, 1))
 
 
 def _cleared(choice: Choice, own: Decision | None, context: WriteContext) -> Decision:

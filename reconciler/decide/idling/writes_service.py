@@ -29,7 +29,7 @@ from reconciler.decide.decisions import (
     annotation_tests,
 )
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.rules import Choice, IdleAction
+from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
 from reconciler.decide.idling.service_records import (
     ServiceRecord,
     UnidleTarget,
@@ -58,8 +58,6 @@ _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
 
 _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 """Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
-
-_UP_NOW = (IdleAction.WAKE, IdleAction.RELEASE)
 
 
 class ServiceChoices(Struct, frozen=True):
@@ -124,10 +122,10 @@ def _service_choices(
     adds = service.is_selected and service.ref not in context.running
     listing = [choice for choice in choices if choice.ref in listed or (adds and choice.subject.scale.stops)]
     idled = [choice for choice in choices if choice.action is IdleAction.IDLE and choice.subject.scale.stops]
-    up = [choice for choice in choices if choice.action in _UP_NOW and choice.ref in listed]
+    up = [choice for choice in choices if choice.action in GOES_UP and choice.ref in listed]
     after = [(choice.ref, record_after(choice, context)) for choice in listing]
     idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
-    known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in _UP_NOW}
+    known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in GOES_UP}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.
     known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.scale.has_target} - {
         choice.ref for choice in choices

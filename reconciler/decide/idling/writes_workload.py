@@ -35,7 +35,7 @@ from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on, verb_of
+from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 
@@ -116,10 +116,11 @@ def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
 def _decision(
     choice: Choice, cause: Cause, changes: tuple[FieldChange, ...], context: WriteContext, replicas: int | None = None
 ) -> Decision:
-    """Return the decision on the scalable, as a repair; `replicas` are those it has then, None where none move."""
+    """Return the decision on the scalable; `replicas` are those it has then, None where none move."""
     scale, idles = choice.subject.scale, choice.action is IdleAction.IDLE
     return replace(
-        decision_on(scale.written, verb_of(choice), cause, context.group(choice.ref, idles=idles), changes),
+        decision_on(scale.written, choice.action.verb, cause, context.group(choice.ref, idles=idles), changes),
+        phase=choice.action.phase,
         order=(1,),
         replicas_before=None if replicas is None else scale.replicas,
         replicas_after=replicas,
@@ -148,7 +149,7 @@ def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
         *annotation_tests(annotations, _TESTED),
     )
     idle = _decision(choice, cause, changes, context, record.idled_to if scale.counts else None)
-    return replace(idle, phase=Phase.DECREASE, event="Idled", known=is_known(hours, annotations, now))
+    return replace(idle, event="Idled", known=is_known(hours, annotations, now))
 
 
 def pauses_flux(choice: Choice) -> bool:
@@ -177,7 +178,7 @@ def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
     replicas = count if scale.counts and scale.kind.counts else None
     event = "IdlingContested" if undo is not None and is_contested(choice.subject, undo) else "Woken"
     wake = _decision(choice, cause_of(choice, context, reasons), changes, context, replicas)
-    return replace(wake, phase=Phase.WAKE, order=(tier(choice), 1), event=event)
+    return replace(wake, order=(tier(choice), 1), event=event)
 
 
 _SCALE_WITHOUT_REASON = {SCALE_REASON: None, SCALE_PREVIOUS: None}
