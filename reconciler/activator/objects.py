@@ -14,7 +14,7 @@ from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
 from reconciler.decide.annotations import ACTIVATOR, WAKE_PORTS
 from reconciler.decide.idling.service_records import ServiceRecord, read_service_record
-from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL
+from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL, ObjectRef
 
 _QUIET_PORTS = "*metrics*"
 
@@ -72,7 +72,8 @@ class WatchedService(_WatchedObject):
         """Return the record that it is idle at zero, None where it is not: idled above zero pods answer."""
         if not self.annotations or self.metadata.deletion_timestamp is not None:
             return None
-        reading = read_service_record(self.annotations, frozenset(), {})
+        ref = ObjectRef("", self.metadata.namespace or "", "Service", self.metadata.name)
+        reading = read_service_record(ref, self.annotations, frozenset(), {})
         record = None if reading is None else reading.record
         return record if record is not None and record.targets and record.idled_to == 0 else None
 

@@ -214,13 +214,13 @@ class Waker:
         for decision in decisions:
             decided.setdefault(decision.ref, set()).add(decision.group)
         groups = {
-            name: set().union(*(decided.get(ref, ()) for ref in (service.ref, *_targets(service, record))))
+            name: set().union(*(decided.get(ref, ()) for ref in (service.ref, *record.targets)))
             for name, (service, record) in idle.items()
         }
         workloads = {workload.ref: workload for workload in cluster.workloads}
 
         def prepare(service: Service, record: ServiceRecord) -> None:
-            known = [workloads[ref] for ref in _targets(service, record) if ref in workloads]
+            known = [workloads[ref] for ref in record.targets if ref in workloads]
             # Before the record goes: what a run idles meanwhile would stand at zero, and nothing would record it.
             self._keep_awake([workload for workload in known if workload.ref not in decided], record, run)
             if not groups[service.ref.name]:
@@ -232,7 +232,7 @@ class Waker:
         carried_out = set().union(*groups.values()) - failed.keys()
         failed |= self._written([decision for decision in decisions if decision.group in carried_out], run)
         for name, own in groups.items():
-            more = (*(failed[group] for group in own if group in failed), *_unread(cluster, workloads, *idle[name]))
+            more = (*(failed[group] for group in own if group in failed), *_unread(cluster, workloads, idle[name][1]))
             problems[name] = "; ".join(dict.fromkeys(filter(None, (problems[name], *more))))
         return problems
 
@@ -279,11 +279,6 @@ class Waker:
                 self._annotate(workload, {AWAKE_SINCE: format_time(run.now)}, IDLED_AT)
 
 
-def _targets(service: Service, record: ServiceRecord) -> list[ObjectRef]:
-    """Return what is idle behind a Service, by its record."""
-    return [target.ref(service.ref) for target in record.targets]
-
-
 def _by_time(idle: IdleServices, now: datetime) -> dict[datetime, IdleServices]:
     """Return the Services by the time at which they are woken.
 
@@ -297,17 +292,14 @@ def _by_time(idle: IdleServices, now: datetime) -> dict[datetime, IdleServices]:
 
 def _idle_services(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceRecord]]:
     for service in cluster.services:
-        reading = read_service_record(service.annotations, frozenset(), _GROUPS)
+        reading = read_service_record(service.ref, service.annotations, frozenset(), _GROUPS)
         if reading is not None and reading.record is not None:
             yield service, reading.record
 
 
-def _unread(
-    cluster: ObservedCluster, known: Collection[ObjectRef], service: Service, record: ServiceRecord
-) -> list[str]:
+def _unread(cluster: ObservedCluster, known: Collection[ObjectRef], record: ServiceRecord) -> list[str]:
     """Return why targets of a Service are unknown: they are not woken, and nobody knows whether they run."""
-    refs = [ref for ref in _targets(service, record) if ref not in known]
-    keys = {cluster.unread(ref.group, ref.kind) for ref in refs} - {""}
+    keys = {cluster.unread(ref.group, ref.kind) for ref in record.targets if ref not in known} - {""}
     return sorted({cluster.unreadable[key] for key in keys})
 
 

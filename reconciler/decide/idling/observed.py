@@ -144,10 +144,10 @@ class _Observer:
         state = ServiceState(
             service=service,
             verdict=verdict,
-            on_service=read_service_record(service.annotations, self._fleets, self._groups),
+            on_service=read_service_record(service.ref, service.annotations, self._fleets, self._groups),
             on_endpoints=None
             if endpoints is None
-            else read_service_record(endpoints.annotations, self._fleets, self._groups),
+            else read_service_record(service.ref, endpoints.annotations, self._fleets, self._groups),
             endpoints=endpoints,
             request=self._request(service, endpoints),
             exclusion=next(exclusions(service.annotations, self._inputs.run.now), None),
@@ -384,5 +384,4 @@ def _field_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict
 def _listed(service: ServiceState) -> Iterator[ObjectRef]:
     """Yield what the records on a Service list, ours or not."""
     for record in (service.record, service.foreign):
-        for target in record.targets if record is not None else ():
-            yield target.ref(service.ref)
+        yield from () if record is None else record.targets

@@ -28,35 +28,20 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.idling.records import Reading, Record, reading_of
 from reconciler.errors import AnnotationError
-from reconciler.model import ObjectRef
+from reconciler.model import NOTHING, ObjectRef
 from reconciler.untrusted_text import MOST_REPLICAS
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 """When something was idled that has no record of when: before any request to wake it."""
 
 
-class UnidleTarget(Struct, frozen=True, order=True):
-    """One scalable that a Service's record lists, with the replicas it had."""
-
-    kind: str
-    name: str
-    group: str
-    replicas: int
-
-    def ref(self, service: ObjectRef) -> ObjectRef:
-        """Return the name of the scalable, which is in the namespace of `service`."""
-        return ObjectRef(service.cluster, service.namespace, self.kind, self.name, self.group)
-
-    @classmethod
-    def of(cls, ref: ObjectRef, replicas: int) -> UnidleTarget:
-        return cls(ref.kind, ref.name, ref.group, replicas)
-
-
 class ServiceRecord(Struct, frozen=True):
-    """What the record of a Service says. `targets` are sorted; `fleet` and `policy` are the owner's, "" without one."""
+    """What the record of a Service says. `targets` are the scalables that it lists, sorted, with the replicas that they
+    had; `fleet` and `policy` are the owner's, "" without one.
+    """
 
     idled_at: datetime
-    targets: tuple[UnidleTarget, ...] = ()
+    targets: Mapping[ObjectRef, int] = NOTHING
     idled_to: int = 0
     fleet: str = ""
     policy: str = ""
@@ -64,13 +49,14 @@ class ServiceRecord(Struct, frozen=True):
     cause: str = ""
 
 
-def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
+def record_of(record: ServiceRecord, ref: ObjectRef) -> Record:
     """Return what the record of a Service says of one of its scalables, as it stands there."""
     # A Service has one idled count for all that it lists, the highest; each was idled to less than it had.
+    replicas = record.targets[ref]
     return Record(
         record.idled_at,
-        target.replicas,
-        min(record.idled_to, target.replicas - 1),
+        replicas,
+        min(record.idled_to, replicas - 1),
         record.fleet,
         record.policy,
         record.wake_due,
@@ -80,64 +66,53 @@ def record_of(record: ServiceRecord, target: UnidleTarget) -> Record:
 
 
 def read_service_record(
-    annotations: Mapping[str, str], fleets: frozenset[str], groups: Mapping[str, str]
+    ref: ObjectRef, annotations: Mapping[str, str], fleets: frozenset[str], groups: Mapping[str, str]
 ) -> Reading[ServiceRecord] | None:
-    """Return the idle record in the `annotations` of a Service or Endpoints, None without one.
+    """Return the idle record in the `annotations` of the Service or Endpoints `ref`, None without one.
 
     `groups` gives the API group of a kind, for entries that name none.
     """
     if not annotations:
         return None
-    owner = idling_owner(annotations)
-    if owner is not None or IDLED_AT in annotations or UNIDLE_TARGETS in annotations:
-        ours, own_keys = owner is not None and owner[0] in fleets, (IDLED_AT, UNIDLE_TARGETS)
-        return reading_of(ours, lambda: _service_record(annotations, owner, own_keys, groups, 1 if ours else 0))
-    if OPENSHIFT_IDLED_AT in annotations or OPENSHIFT_UNIDLE_TARGETS in annotations:
+    owner, keys = idling_owner(annotations), (IDLED_AT, UNIDLE_TARGETS)
+    if owner is None and annotations.keys().isdisjoint(keys):
         keys = (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS)
-        return reading_of(False, lambda: _service_record(annotations, None, keys, groups, 0))
-    return None
+        if annotations.keys().isdisjoint(keys):
+            return None
+    ours = owner is not None and owner[0] in fleets
+
+    def record() -> ServiceRecord:
+        (at_key, targets_key), (fleet, policy) = keys, owner or ("", "")
+        listed = annotations.get(targets_key)
+        entries = [] if listed is None else parsed(listed, targets_key)
+        if not isinstance(entries, list):
+            raise AnnotationError(f"{targets_key} is no list, expected a list of targets")
+        targets: dict[ObjectRef, int] = {}
+        for entry in entries:
+            target, replicas = _target(entry, targets_key, 1 if ours else 0, ref, groups)
+            targets[target] = max(replicas, targets.get(target, 0))
+        bare = not targets and at_key not in annotations
+        return ServiceRecord(
+            idled_at=LONG_AGO if bare else annotated_time(annotations.get(at_key), at_key),
+            targets=dict(sorted(targets.items())),
+            idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
+            fleet=fleet,
+            policy=policy,
+            wake_due=read_time(annotations.get(WAKE_DUE)),
+            cause=annotations.get(CAUSE, ""),
+        )
+
+    return reading_of(ours, record)
 
 
-def _service_record(
-    annotations: Mapping[str, str],
-    owner: tuple[str, str] | None,
-    keys: tuple[str, str],
-    groups: Mapping[str, str],
-    least: int,
-) -> ServiceRecord:
-    at_key, targets_key = keys
-    fleet, policy = owner or ("", "")
-    listed = annotations.get(targets_key)
-    targets = () if listed is None else _unidle_targets(parsed(listed, targets_key), targets_key, groups, least)
-    bare = not targets and at_key not in annotations
-    return ServiceRecord(
-        idled_at=LONG_AGO if bare else annotated_time(annotations.get(at_key), at_key),
-        targets=targets,
-        idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
-        fleet=fleet,
-        policy=policy,
-        wake_due=read_time(annotations.get(WAKE_DUE)),
-        cause=annotations.get(CAUSE, ""),
-    )
-
-
-def _unidle_targets(value: Any, key: str, groups: Mapping[str, str], least: int) -> tuple[UnidleTarget, ...]:
-    if not isinstance(value, list):
-        raise AnnotationError(f"{key} is no list, expected a list of targets")
-    found: dict[tuple[str, str, str], UnidleTarget] = {}
-    for item in value:
-        target = _unidle_target(item, key, groups, least)
-        name = (target.kind, target.name, target.group)
-        found[name] = max(target, found.get(name, target))
-    return tuple(sorted(found.values()))
-
-
-def _unidle_target(item: Any, key: str, groups: Mapping[str, str], least: int) -> UnidleTarget:
+def _target(item: Any, key: str, least: int, service: ObjectRef, groups: Mapping[str, str]) -> tuple[ObjectRef, int]:
+    """Return what an entry of a list names, which is in the namespace of `service`, and the replicas it had."""
     found = item if isinstance(item, dict) else {}
     kind, name, replicas = found.get("kind"), found.get("name"), found.get("replicas")
     named = isinstance(kind, str) and isinstance(name, str) and kind and name
     if named and type(replicas) is int and least <= replicas <= MOST_REPLICAS:
-        return UnidleTarget(str(kind), str(name), _group(found, groups), max(1, replicas))
+        ref = ObjectRef(service.cluster, service.namespace, str(kind), str(name), _group(found, groups))
+        return ref, max(1, replicas)
     raise AnnotationError(f"{key} lists {compact(item)[:80]}, expected kind, name and replicas of at least {least}")
 
 
@@ -150,15 +125,13 @@ def _group(item: Mapping[str, Any], groups: Mapping[str, str]) -> str:
     return groups.get(item["kind"], "")
 
 
-def targets_text(targets: tuple[UnidleTarget, ...]) -> str:
+def targets_text(targets: Mapping[ObjectRef, int]) -> str:
     """Return the annotation that lists `targets`, in the seed's own order of keys."""
-    return compact(
-        [
-            {"kind": target.kind, "name": target.name, "group": target.group, "replicas": target.replicas}
-            for target in targets
-        ],
-        sort=False,
-    )
+    listed = [
+        {"kind": ref.kind, "name": ref.name, "group": ref.group, "replicas": replicas}
+        for ref, replicas in targets.items()
+    ]
+    return compact(listed, sort=False)
 
 
 def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | None]:

@@ -72,11 +72,9 @@ def _foreign(subject: Subject) -> Classified | None:
     """Return the state by what somebody else wrote on it, or on one of its Services; None where nobody did."""
     reading = subject.reading
     listed = (
-        record_of(service.foreign, target)
+        record_of(service.foreign, subject.ref)
         for service in subject.services
-        if service.foreign is not None
-        for target in service.foreign.targets
-        if target.ref(service.ref) == subject.ref
+        if service.foreign is not None and subject.ref in service.foreign.targets
     )
     found = next(listed, None)
     if reading is not None and not reading.ours:

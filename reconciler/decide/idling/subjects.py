@@ -249,11 +249,9 @@ class Subject(Struct, frozen=True):
         if not self.services:
             return ()
         return tuple(
-            Listing(service.ref.name, record_of(service.record, target), service.ref not in self.listed_only)
+            Listing(service.ref.name, record_of(service.record, self.ref), service.ref not in self.listed_only)
             for service in self.services
-            if service.record is not None
-            for target in service.record.targets
-            if target.ref(service.ref) == self.ref
+            if service.record is not None and self.ref in service.record.targets
         )
 
     @property

@@ -32,7 +32,6 @@ from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
 from reconciler.decide.idling.service_records import (
     ServiceRecord,
-    UnidleTarget,
     foreign_record_cleared,
     read_service_record,
     service_record_annotations,
@@ -51,7 +50,7 @@ from reconciler.decide.idling.write_context import (
 )
 from reconciler.decide.idling.writes_workload import goes_lower, record_after, stays_idle_as_before
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.model import Endpoints, Service
+from reconciler.model import NOTHING, Endpoints, ObjectRef, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
 """What could keep a Service awake: its record is not written where one of these changed meanwhile."""
@@ -69,22 +68,24 @@ class ServiceChoices(Struct, frozen=True):
     choices: Sequence[Choice]
     idled: tuple[Choice, ...]
     up: tuple[Choice, ...]
-    idle: Mapping[UnidleTarget, Record]
-    kept: tuple[UnidleTarget, ...]  # entries that nothing is known of, or that are set aside
+    idle: Mapping[ObjectRef, Record]
+    kept: Mapping[ObjectRef, int]  # entries that nothing is known of, or that are set aside
 
     @property
     def goes_lower(self) -> bool:
         """Whether something that is idle already goes down to a lower idled count in this run."""
-        records = {target.ref(self.service.ref): record for target, record in self.idle.items()}
-        return any(choice.ref in records and goes_lower(choice, records[choice.ref]) for choice in self.choices)
+        return any(choice.ref in self.idle and goes_lower(choice, self.idle[choice.ref]) for choice in self.choices)
 
     @property
-    def targets(self) -> tuple[UnidleTarget, ...]:
-        return tuple(sorted({*self.idle, *self.kept}))
+    def listed(self) -> Mapping[ObjectRef, int]:
+        """What the record of the Service lists now."""
+        return NOTHING if self.service.record is None else self.service.record.targets
 
-
-def _listed(service: ServiceState) -> tuple[UnidleTarget, ...]:
-    return service.record.targets if service.record is not None else ()
+    @property
+    def targets(self) -> Mapping[ObjectRef, int]:
+        """What it is to list after this run."""
+        idle = {ref: record.replicas for ref, record in self.idle.items()}
+        return dict(sorted((idle | dict(self.kept)).items()))
 
 
 class _ServiceWrite(Struct, frozen=True):
@@ -118,26 +119,22 @@ def service_decisions(
 def _service_choices(
     service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> ServiceChoices:
-    listed = {target.ref(service.ref): target for target in _listed(service)}
+    listed = NOTHING if service.record is None else service.record.targets
     adds = service.is_selected and service.ref not in context.running
     listing = [choice for choice in choices if choice.ref in listed or (adds and choice.subject.scale.stops)]
     idled = [choice for choice in choices if choice.action is IdleAction.IDLE and choice.subject.scale.stops]
     up = [choice for choice in choices if choice.action in GOES_UP and choice.ref in listed]
-    after = [(choice.ref, record_after(choice, context)) for choice in listing]
-    idle = {UnidleTarget.of(ref, record.replicas): record for ref, record in after if record is not None}
+    idle = {choice.ref: record for choice in listing if (record := record_after(choice, context)) is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in GOES_UP}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.
     known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.scale.has_target} - {
         choice.ref for choice in choices
     }
-    kept = tuple(
-        target for ref, target in listed.items() if ref not in known and not _is_gone(target, service, inventory)
-    )
+    kept = {ref: count for ref, count in listed.items() if ref not in known and not _is_gone(ref, inventory)}
     return ServiceChoices(service, choices, tuple(idled), tuple(up), idle, kept)
 
 
-def _is_gone(target: UnidleTarget, service: ServiceState, inventory: Inventory) -> bool:
-    ref = target.ref(service.ref)
+def _is_gone(ref: ObjectRef, inventory: Inventory) -> bool:
     workload = inventory.by_ref.get(ref)
     if workload is None:
         return inventory.is_listed((ref.group, ref.kind))
@@ -159,9 +156,9 @@ def _service_writes(behind: ServiceChoices, context: WriteContext) -> Iterator[_
 
 
 def _shortened(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
-    service, new = behind.service, {choice.ref for choice in behind.idled}
-    already = tuple(target for target in behind.targets if target.ref(service.ref) not in new)
-    decision = _cleared(service, behind.up, context)
+    new = {choice.ref for choice in behind.idled}
+    already = {ref: count for ref, count in behind.targets.items() if ref not in new}
+    decision = _cleared(behind.service, behind.up, context)
     if any(choice.action is IdleAction.RELEASE for choice in behind.up):
         decision = replace(decision, phase=Phase.REPAIR, order=(2,))
     return _ServiceWrite(decision, _record_after(behind, already, context), only_list=bool(behind.idled))
@@ -177,7 +174,7 @@ def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext)
 def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     """Return the repair of a Service's record in a run that neither idles nor wakes its targets."""
     after = _record_after(behind, behind.targets, context)
-    verb, code = _repair(set(_listed(behind.service)), set(after.targets) if after is not None else set())
+    verb, code = _repair(set(behind.listed.items()), set() if after is None else set(after.targets.items()))
     first = tuple(
         own_decision_key(choice)
         for choice in behind.choices
@@ -192,7 +189,7 @@ def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
     return _ServiceWrite(decision, after)
 
 
-def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, ReasonCode]:
+def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]]) -> tuple[Verb, ReasonCode]:
     if not after:
         return Verb.CLEAR, ReasonCode.SERVICE_NOT_IDLE
     if after - listed:
@@ -203,7 +200,7 @@ def _repair(listed: set[UnidleTarget], after: set[UnidleTarget]) -> tuple[Verb, 
 
 
 def _record_after(
-    behind: ServiceChoices, targets: tuple[UnidleTarget, ...], context: WriteContext
+    behind: ServiceChoices, targets: Mapping[ObjectRef, int], context: WriteContext
 ) -> ServiceRecord | None:
     """Return the record of a Service behind which `targets` are idle, None for none."""
     before = behind.service.record
@@ -211,13 +208,12 @@ def _record_after(
         return None
     if before is not None and not context.repairs:
         return replace(before, targets=targets)
-    records = [behind.idle[target] for target in targets if target in behind.idle]
+    records = [behind.idle[ref] for ref in targets if ref in behind.idle]
     down = context.down_at.get(behind.service.ref, 0)
     if before is not None and not records:
         return replace(before, targets=targets, idled_to=max(before.idled_to, down))
-    old = set(_listed(behind.service))
     new = {choice.ref for choice in behind.idled}
-    longer = any(target not in old or target.ref(behind.service.ref) in new for target in targets)
+    longer = any(ref in new or behind.listed.get(ref) != count for ref, count in targets.items())
     dues = [record.wake_due for record in records if record.wake_due is not None]
     return ServiceRecord(
         idled_at=context.run.now if before is None or longer else before.idled_at,
@@ -294,11 +290,11 @@ def _wanted(
     step: _ServiceWrite, current: Mapping[str, str], is_service: bool, inventory: Inventory, context: WriteContext
 ) -> dict[str, str | None]:
     if step.only_list:
-        return {UNIDLE_TARGETS: targets_text(step.after.targets if step.after is not None else ())}
+        return {UNIDLE_TARGETS: targets_text(NOTHING if step.after is None else step.after.targets)}
     wanted = service_record_annotations(step.after)
     if step.after is None:
         return wanted
-    reading = read_service_record(current, fleet_names(context.fleet), inventory.groups)
+    reading = read_service_record(step.decision.ref, current, fleet_names(context.fleet), inventory.groups)
     same = reading.record if reading is not None and reading.ours else None
     if same is not None and same.idled_at == step.after.idled_at:
         wanted[IDLED_AT] = current.get(IDLED_AT)
@@ -328,16 +324,16 @@ def _foreign_decisions(
         return
     ruled = {choice.ref: choice for choice in choices}
 
-    def stays(target: UnidleTarget, idled_to: int) -> bool:
-        choice = ruled.get(target.ref(service.ref))
+    def stays(ref: ObjectRef, idled_to: int) -> bool:
+        choice = ruled.get(ref)
         if choice is None:
-            return not _is_gone(target, service, inventory)
+            return not _is_gone(ref, inventory)
         return choice.action is not IdleAction.WAKE and choice.subject.scale.is_at_or_below(idled_to)
 
     decision = _cleared(service, up, context)
     for holder, reading in ((service.service, service.on_service), (service.endpoints, service.on_endpoints)):
         mark = None if reading is None else reading.record
-        if holder is None or mark is None or any(stays(target, mark.idled_to) for target in mark.targets):
+        if holder is None or mark is None or any(stays(ref, mark.idled_to) for ref in mark.targets):
             continue
         changes = annotation_changes(holder.annotations, foreign_record_cleared())
         yield _on(holder, decision, changes)

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.service_records import ServiceRecord, UnidleTarget, record_of
+from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.idling.verdicts import (
     MIN_AWAKE_BY_DEFAULT,
     CriterionResult,
@@ -166,9 +166,7 @@ def test_the_longest_min_age_counts(ages):
 
 @pytest.mark.parametrize(("floor", "idled_to"), [(0, 0), (2, 2), (3, 2), (9, 2)])
 def test_a_list_says_that_each_was_idled_to_less_than_it_had(floor, idled_to):
-    target = UnidleTarget.of(WEB, 3)
-    record = ServiceRecord(NIGHT, (target,), floor)
-    assert record_of(record, target).idled_to == idled_to
+    assert record_of(ServiceRecord(NIGHT, {WEB: 3}, floor), WEB).idled_to == idled_to
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
-from reconciler.decide.idling.service_records import UnidleTarget, targets_text
+from reconciler.decide.idling.service_records import targets_text
 from reconciler.model import EndpointSlice, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa
@@ -300,7 +300,7 @@ class TestListsThatSayMore:
         """web with a record of three, in front of which Services list it with `counts`."""
         fronts = tuple(
             a_service(name, selector={"app": "web"}, annotations={
-                **OURS, IDLED_AT: AT, LISTED: targets_text((UnidleTarget.of(a_ref("web"), count),)),
+                **OURS, IDLED_AT: AT, LISTED: targets_text({a_ref("web"): count}),
             })
             for name, count in zip("abc", counts, strict=False)
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
-from reconciler.decide.idling.service_records import UnidleTarget, targets_text
+from reconciler.decide.idling.service_records import targets_text
 from reconciler.decide.idling.subjects import Subject
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Endpoints, FieldWriter, ObjectRef, Service, Workload
@@ -45,7 +45,7 @@ def only(cluster: IdlingCluster, name: str = "web") -> Subject:
 
 def listing(*refs: ObjectRef, **more: str) -> dict[str, str]:
     """The mark of ours on a Service that lists them."""
-    return {**OURS, IDLED_AT: AT, LISTED: targets_text(tuple(UnidleTarget.of(ref, 3) for ref in refs)), **more}
+    return {**OURS, IDLED_AT: AT, LISTED: targets_text(dict.fromkeys(refs, 3)), **more}
 
 
 def on_endpoints(**annotations: str) -> Endpoints:

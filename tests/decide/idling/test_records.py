@@ -107,7 +107,7 @@ def test_the_marks_are_written_as_the_seed_has_them():
 )
 def test_a_mark_that_cannot_be_read(annotations, problem):
     ours = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": AT}
-    reading = read_service_record(ours | annotations, OURS, GROUPS)
+    reading = read_service_record(a_service().ref, ours | annotations, OURS, GROUPS)
     assert (reading.record, reading.problem) == (None, problem)
 
 
@@ -244,20 +244,22 @@ def test_a_policy_that_wants_them_no_longer_takes_them_off_with_the_wake():
 def test_the_group_of_what_a_list_names(entry, group):
     listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
     annotations = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": listed}
-    assert [one.group for one in read_service_record(annotations, OURS, GROUPS).record.targets] == [group]
+    assert [ref.group for ref in read_service_record(a_service().ref, annotations, OURS, GROUPS).record.targets] == [
+        group
+    ]
 
 
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        pytest.param({"reconciler/owner": OURS_OWNER}, (LONG_AGO, ()), id="the owner alone"),
-        pytest.param({"reconciler/owner": OURS_OWNER, TARGETS: "[]"}, (LONG_AGO, ()), id="an empty list"),
-        pytest.param({TARGETS: "[]", "idling.kubernetes.io/idled-at": AT}, (TIME, ()), id="an empty list and a time"),
+        pytest.param({"reconciler/owner": OURS_OWNER}, (LONG_AGO, {}), id="the owner alone"),
+        pytest.param({"reconciler/owner": OURS_OWNER, TARGETS: "[]"}, (LONG_AGO, {}), id="an empty list"),
+        pytest.param({TARGETS: "[]", "idling.kubernetes.io/idled-at": AT}, (TIME, {}), id="an empty list and a time"),
         pytest.param({TARGETS: ONE_TARGET}, None, id="a list of something without a time"),
     ],
 )
 def test_a_service_without_a_time(told, expected):
-    reading = read_service_record(told, OURS, GROUPS)
+    reading = read_service_record(a_service().ref, told, OURS, GROUPS)
     assert reading is not None
     found = reading.record
     assert (None if found is None else (found.idled_at, found.targets)) == expected
@@ -414,21 +416,23 @@ def test_for_which_reason_others_scaled_it(texts, reason):
 )
 def test_what_oc_idle_lists(entry, replicas):
     texts = {"idled-at": AT, "unidle-targets": json.dumps([entry])}
-    reading = read_service_record({f"idling.alpha.openshift.io/{key}": texts[key] for key in texts}, OURS, GROUPS)
+    reading = read_service_record(
+        a_service().ref, {f"idling.alpha.openshift.io/{key}": texts[key] for key in texts}, OURS, GROUPS
+    )
     assert reading is not None
     assert not reading.ours
-    assert [one.replicas for one in reading.record.targets] == [replicas] if reading.record else replicas is None
+    assert list(reading.record.targets.values()) == [replicas] if reading.record else replicas is None
 
 
 def test_of_two_entries_of_one_name_the_higher_number_counts():
     entries = [{"kind": "Deployment", "name": "web", "replicas": number} for number in (2, 5, 3)]
     texts = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/unidle-targets": json.dumps(entries)}
-    reading = read_service_record(texts, OURS, GROUPS)
+    reading = read_service_record(a_service().ref, texts, OURS, GROUPS)
     assert reading is not None
     assert reading.record is not None
-    assert [one.replicas for one in reading.record.targets] == [5]
+    assert list(reading.record.targets.values()) == [5]
 
 
 @pytest.mark.parametrize("key", ["idled-at", "unidle-targets"])
 def test_one_annotation_of_oc_idle_is_a_record(key):
-    assert read_service_record({f"idling.alpha.openshift.io/{key}": "x"}, OURS, GROUPS) is not None
+    assert read_service_record(a_service().ref, {f"idling.alpha.openshift.io/{key}": "x"}, OURS, GROUPS) is not None
