@@ -31,7 +31,7 @@ _MOST = 1_000_000
 _DESCRIPTORS_BESIDE = 512
 
 
-class ActivatorOptions(RunOptions):
+class _ActivatorOptions(RunOptions):
     pod_namespace: str = option("The namespace of this Pod, and of its Lease.", metavar="NAME", default="reconciler")
     pod_name: str = option("The name of this Pod.", metavar="NAME", required=True)
     pod_uid: str = option("The uid of this Pod.", metavar="UID", required=True)
@@ -52,8 +52,8 @@ class ActivatorOptions(RunOptions):
     http_port: int = option("The port of metrics and health.", type=click.IntRange(1, 65_535), default=8080)
 
 
-@verb("activator", ActivatorOptions, "context", *SERVER)
-def activator_command(options: ActivatorOptions) -> int:
+@verb("activator", _ActivatorOptions, "context", *SERVER)
+def activator_command(options: _ActivatorOptions) -> int:
     """Hold the connections to idle Services, wake what is behind them, and hand the connections to the first ready pod.
 
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no

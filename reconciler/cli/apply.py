@@ -37,7 +37,7 @@ from reconciler.saved_plan.differences import Compared
 from reconciler.saved_plan.run import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 
 
-class ApplyOptions(RunOptions):
+class _ApplyOptions(RunOptions):
     path: str = path_argument("[PATH|PLAN]")
     output: str = output_option(*FORMATS)
     auto_approve: bool = auto_approve_option()
@@ -50,8 +50,8 @@ class ApplyOptions(RunOptions):
     live: bool = option("With a PLAN made from a snapshot: apply it to live clusters.", default=False)
 
 
-@verb("apply", ApplyOptions, *WORLD, "fail_on", *FILTERS, "shard", *RUN, "report_dir", *STYLE, *PROGRESS)
-def apply_command(options: ApplyOptions) -> int:
+@verb("apply", _ApplyOptions, *WORLD, "fail_on", *FILTERS, "shard", *RUN, "report_dir", *STYLE, *PROGRESS)
+def apply_command(options: _ApplyOptions) -> int:
     """Apply the policies below PATH, or exactly the saved PLAN.
 
     On a terminal the plan is shown and asked about. The plan that is made again under the locks of the clusters is
@@ -73,7 +73,7 @@ def apply_command(options: ApplyOptions) -> int:
         raise UsageError(f"{path}: is a saved plan, which is of the whole Fleet, expected no --shard beside it")
     approval = Approval(options.output, options, ask=not options.auto_approve and not saved)
 
-    def work(run: TrackedRun[ApplyOptions]) -> ExitCode:
+    def work(run: TrackedRun[_ApplyOptions]) -> ExitCode:
         control = replace(
             approval.control(run.progress),
             clock=_clock(options),
@@ -86,13 +86,13 @@ def apply_command(options: ApplyOptions) -> int:
     return tracked("apply", options, work)
 
 
-def _clock(options: ApplyOptions) -> Callable[[], datetime] | None:
+def _clock(options: _ApplyOptions) -> Callable[[], datetime] | None:
     """Return what tells the time once a person was asked; None where none is, or the time of the run was stated."""
     is_stated = click.get_current_context().get_parameter_source("now") is not ParameterSource.DEFAULT
     return None if options.auto_approve or is_stated else this_second
 
 
-def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) -> ExitCode:
+def _fresh(run: TrackedRun[_ApplyOptions], control: Control, approval: Approval) -> ExitCode:
     options = run.options
     try:
         policies = options.policies(partly=True)
@@ -107,7 +107,7 @@ def _fresh(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) 
     return exit_of_apply(applied, options.fail_on)
 
 
-def _due_only(run: TrackedRun[ApplyOptions], control: Control, approval: Approval, problem: Exception) -> ExitCode:
+def _due_only(run: TrackedRun[_ApplyOptions], control: Control, approval: Approval, problem: Exception) -> ExitCode:
     """Wake what is due by its own record although the policies cannot be used, whatever is wrong with them.
 
     A bug that some policy brings about must not keep a morning dark either. Only what a wake needs of the Fleet has to
@@ -122,7 +122,7 @@ def _due_only(run: TrackedRun[ApplyOptions], control: Control, approval: Approva
     return first_exit_code([ExitCode.MALFORMED, exit_of_apply(applied)])
 
 
-def _saved(run: TrackedRun[ApplyOptions], control: Control, approval: Approval) -> ExitCode:
+def _saved(run: TrackedRun[_ApplyOptions], control: Control, approval: Approval) -> ExitCode:
     options, file = run.options, run.options.path
     plan = read_saved(json_in_file(file), file, options.now, options.max_plan_age)
     policies, fleet = _policies_at_hand(options.policies_path)
@@ -170,7 +170,7 @@ def _policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
         raise
 
 
-def _report(applied: Applied, approval: Approval, run: TrackedRun[ApplyOptions], problem: str = "") -> None:
+def _report(applied: Applied, approval: Approval, run: TrackedRun[_ApplyOptions], problem: str = "") -> None:
     run.applied(applied, problem)
     for outcome in applied.outcomes:
         if outcome.picker_failed and not run.options.quiet:

@@ -52,7 +52,7 @@ def _failing(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-class CiOptions(Options):
+class _CiOptions(Options):
     platform: str = argument("{github|gitlab}", type=click.Choice(list(_RUNS)))
     path: str = path_argument()
     base: str | None = option("The policies before the change.", metavar="PATH")
@@ -74,8 +74,8 @@ class CiOptions(Options):
     plan_timeout: float = option("How long the plan may take.", type=seconds, default=300.0)
 
 
-@verb("ci", CiOptions)
-def ci_command(options: CiOptions) -> int:
+@verb("ci", _CiOptions)
+def ci_command(options: _CiOptions) -> int:
     """Review the policies below PATH in a pipeline of GitHub or GitLab.
 
     Problems are put beside their lines, the plan goes to the summary of the run and into one comment on the pull
@@ -99,7 +99,7 @@ def ci_command(options: CiOptions) -> int:
     return ended
 
 
-def _reviewed(options: CiOptions) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
+def _reviewed(options: _CiOptions) -> tuple[ReviewComment, tuple[Problem, ...], ExitCode]:
     """Return the review, the warnings that belong to it, and the exit code of what was found."""
     path, base, snapshot = options.path, options.base, options.snapshot
     for given in filter(None, (path, snapshot)):

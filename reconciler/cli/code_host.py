@@ -198,22 +198,22 @@ def github_comments(api: RestApi, repository: str, number: int) -> Comments:
     return Comments(api, 65_536, f"{issues}/{number}/comments", ours, ("PATCH", f"{issues}/comments"))
 
 
-class HeadRepository(msgspec.Struct):
+class _HeadRepository(msgspec.Struct):
     full_name: str = ""
 
 
-class PullRequestHead(msgspec.Struct):
+class _PullRequestHead(msgspec.Struct):
     """`repo` None: the repository is gone."""
 
     sha: str = ""
-    repo: HeadRepository | None = None
+    repo: _HeadRepository | None = None
 
 
-class PullRequest(msgspec.Struct):
+class _PullRequest(msgspec.Struct):
     """Source: GitHub REST API, "Pulls"; the same in webhook events."""
 
     number: int
-    head: PullRequestHead
+    head: _PullRequestHead
 
 
 def pull_request_of(api: RestApi, repository: str, branch: str, sha: str) -> int:
@@ -225,7 +225,7 @@ def pull_request_of(api: RestApi, repository: str, branch: str, sha: str) -> int
     Source: GitHub REST API, "List pull requests".
     """
     path = f"/repos/{quote(repository)}/pulls?state=open&per_page={_PER_PAGE}&head={quote(branch, safe='')}"
-    found = [pull_request.number for pull_request in api.get(path, list[PullRequest]) if pull_request.head.sha == sha]
+    found = [pull_request.number for pull_request in api.get(path, list[_PullRequest]) if pull_request.head.sha == sha]
     if len(found) != 1:
         raise CommentError(f"{repository}: has {len(found)} open pull requests from {branch} at {sha}, expected one")
     return found[0]
@@ -279,7 +279,7 @@ class _WorkflowRun(msgspec.Struct):
 
 
 class _WorkflowEvent(msgspec.Struct):
-    pull_request: PullRequest | None = None
+    pull_request: _PullRequest | None = None
     workflow_run: _WorkflowRun | None = None
 
 

@@ -14,12 +14,12 @@ from reconciler.cli.output import show, show_rows
 from reconciler.cli.streams import flush_streams, mend_streams
 
 
-class CompletionOptions(Options):
+class _CompletionOptions(Options):
     shell: str = argument("{bash|zsh|fish}", type=click.Choice(["bash", "zsh", "fish"]))
 
 
-@verb("completion", CompletionOptions)
-def completion_command(options: CompletionOptions) -> None:
+@verb("completion", _CompletionOptions)
+def completion_command(options: _CompletionOptions) -> None:
     """Print the script that completes verbs, options and their values in SHELL.
 
     # Complete in this bash

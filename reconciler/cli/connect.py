@@ -58,7 +58,7 @@ _ADMISSION = {
 }
 
 
-class ConnectOptions(RunOptions):
+class _ConnectOptions(RunOptions):
     subject: str | None = argument("[MEMBER]", required=False)
     path: str = policies_option()
     admin_context: str | None = option(
@@ -79,8 +79,8 @@ class ConnectOptions(RunOptions):
     auto_approve: bool = auto_approve_option()
 
 
-@verb("connect", ConnectOptions, *SERVER, "now")
-def connect_command(options: ConnectOptions) -> int:
+@verb("connect", _ConnectOptions, *SERVER, "now")
+def connect_command(options: _ConnectOptions) -> int:
     """Give runs from elsewhere access to MEMBER, a cluster of the Fleet: a ServiceAccount, its rights, a kubeconfig.
 
     What is to be done is shown first; what is there already stays. With --rotate the tokens of all members in FILE are

@@ -211,7 +211,7 @@ def _values(clusters: Sequence[ClusterFindings]) -> dict[str, Any]:
 FORMATS: Formats = {"text": _lines, "json": _values}
 
 
-class DoctorOptions(RunOptions):
+class _DoctorOptions(RunOptions):
     """Those of `doctor`; it refuses a snapshot, with the reason."""
 
     only_namespace: str | None = option(
@@ -228,8 +228,8 @@ class DoctorOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("doctor", DoctorOptions, "path", "context", *REQUESTS)
-def doctor_command(options: DoctorOptions) -> int:
+@verb("doctor", _DoctorOptions, "path", "context", *REQUESTS)
+def doctor_command(options: _DoctorOptions) -> int:
     """Check every cluster of the Fleet below PATH: its identity, our rights, its clock, its metrics.
 
     Nothing is written. Missing roles are printed as manifests that can be applied.

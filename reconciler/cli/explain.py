@@ -42,15 +42,15 @@ def _subjects(begun: str) -> Iterable[str]:
     return (f"{kind}.{field.path}" for field in fields(kind))
 
 
-class ExplainOptions(RunOptions):
+class _ExplainOptions(RunOptions):
     subject: str = argument("OBJECT|KIND[.FIELD]", shell_complete=offering(_subjects))
     recursive: bool = option("With KIND[.FIELD]: list every field below it.", default=False)
     output: str = output_option(*FORMATS)
     path: str = policies_option()
 
 
-@verb("explain", ExplainOptions, "context", *WORLD, "tenant")
-def explain_command(options: ExplainOptions) -> None:
+@verb("explain", _ExplainOptions, "context", *WORLD, "tenant")
+def explain_command(options: _ExplainOptions) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 
     OBJECT is CLUSTER/NAMESPACE/KIND/NAME, or the first parts of it; FederatedReplicaSet/NAMESPACE/NAME is one on all

@@ -57,7 +57,7 @@ FORMATS: Formats = {
 }
 
 
-class ForecastOptions(RunOptions):
+class _ForecastOptions(RunOptions):
     snapshot: str | None = option("The snapshot to play on; it stays as it is.", metavar="DIR")
     past: timedelta | None = option(
         "Play the past that long with what the queries said then, recorded in the snapshot, or asked of Prometheus.",
@@ -70,8 +70,8 @@ class ForecastOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("forecast", ForecastOptions, "path", *REQUESTS, "now", "tick", "tenant", "color_choice", "verbose", "quiet")
-def forecast_command(options: ForecastOptions) -> int:
+@verb("forecast", _ForecastOptions, "path", *REQUESTS, "now", "tick", "tenant", "color_choice", "verbose", "quiet")
+def forecast_command(options: _ForecastOptions) -> int:
     """Show what the policies below PATH do in the days to come, and what that saves.
 
     The runs of those days are played on a copy of a snapshot in memory. Nothing is written. With --replay they are
@@ -202,12 +202,12 @@ def prices_of(texts: tuple[str, ...]) -> Prices:
     return Prices(**found)
 
 
-class CalendarOptions(RunOptions):
+class _CalendarOptions(RunOptions):
     days: int = days_option("How many days to list.", 366)
 
 
-@verb("calendar", CalendarOptions, "path", "now")
-def calendar_command(options: CalendarOptions) -> None:
+@verb("calendar", _CalendarOptions, "path", "now")
+def calendar_command(options: _CalendarOptions) -> None:
     """List when the calendars below PATH are idle, in their own time, with changes of the clocks.
 
     # List the idle hours of the next seven days

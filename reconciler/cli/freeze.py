@@ -30,12 +30,12 @@ FreezesChange = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
 """What becomes of the freezes that one ConfigMap holds."""
 
 
-def _words(freeze: Freeze, records: FreezeRecords, over: str = "") -> str:
+def _words(freeze: Freeze, records: _FreezeRecords, over: str = "") -> str:
     why = ReasonWords(records.now, names_zone=True).reason((freeze_reason(freeze),))
     return f"{scope_of(freeze, records.fleet)}: {over}{why}"
 
 
-def _lines(freeze: Freeze, written: Sequence[str], records: FreezeRecords) -> Iterator[str]:
+def _lines(freeze: Freeze, written: Sequence[str], records: _FreezeRecords) -> Iterator[str]:
     yield _words(freeze, records)
     yield f"Written to {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}."
 
@@ -54,13 +54,13 @@ ENDED_FORMATS: Formats = {
 }
 
 
-class ScopeOptions(FleetOptions):
+class _ScopeOptions(FleetOptions):
     """What is frozen: the Fleet, a cluster, or a namespace."""
 
     subject: str | None = argument("[CLUSTER|NAMESPACE|CLUSTER/NAMESPACE]", required=False)
 
 
-class FreezeOptions(ScopeOptions):
+class _FreezeOptions(_ScopeOptions):
     length: timedelta = option(
         "How long it lasts, like 4h; it ends by itself.",
         "--for",
@@ -75,8 +75,8 @@ class FreezeOptions(ScopeOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("freeze", FreezeOptions, *WORLD)
-def freeze_command(options: FreezeOptions) -> int:
+@verb("freeze", _FreezeOptions, *WORLD)
+def freeze_command(options: _FreezeOptions) -> int:
     """Stop idling, moving and scaling down: everywhere, in one cluster, or in one namespace. Wakes go on.
 
     It needs no git and no lock: the ConfigMap freeze in the namespace of the reconciler says so, which every run reads
@@ -89,7 +89,7 @@ def freeze_command(options: FreezeOptions) -> int:
     """
     if not options.reason.strip() or len(options.reason) > _LONGEST_REASON:
         raise UsageError(f"--reason: expected 1 to {_LONGEST_REASON} characters that say why")
-    records = FreezeRecords.of(options)
+    records = _FreezeRecords.of(options)
     reason, by = " ".join(options.reason.split()), options.by or user_of_this_machine()
     freeze = Freeze(records.cluster, records.namespace, records.now + options.length, reason, by)
     replaced: dict[Freeze, None] = {}
@@ -104,7 +104,7 @@ def freeze_command(options: FreezeOptions) -> int:
     return exit_of_clusters(written, failures)
 
 
-class FreezeRecords(Struct, frozen=True):
+class _FreezeRecords(Struct, frozen=True):
     """The ConfigMaps with the freezes of `cluster` ("": all), and there of `namespace` ("": all): those of home and of
     the clusters that it covers.
     """
@@ -120,7 +120,7 @@ class FreezeRecords(Struct, frozen=True):
         return (freeze.cluster, freeze.namespace) == (self.cluster, self.namespace)
 
     @classmethod
-    def of(cls, options: ScopeOptions) -> FreezeRecords:
+    def of(cls, options: _ScopeOptions) -> _FreezeRecords:
         """Return those of what `options` name.
 
         Raises:
@@ -189,13 +189,13 @@ def _check_namespace(
         raise UsageError(f"{text}: neither a cluster nor a namespace is called so{hint}")
 
 
-class UnfreezeOptions(ScopeOptions):
+class _UnfreezeOptions(_ScopeOptions):
     everything: bool = option("End every freeze, of whatever scope.", "--all", default=False)
     output: str = output_option(*ENDED_FORMATS)
 
 
-@verb("unfreeze", UnfreezeOptions, *WORLD)
-def unfreeze_command(options: UnfreezeOptions) -> int:
+@verb("unfreeze", _UnfreezeOptions, *WORLD)
+def unfreeze_command(options: _UnfreezeOptions) -> int:
     """End the freeze of the Fleet, or that of a cluster or namespace. What it held back is done by the next run.
 
     A freeze of another scope goes on; --all ends them all, where there are any.
@@ -208,7 +208,7 @@ def unfreeze_command(options: UnfreezeOptions) -> int:
     subject, everything = options.subject, options.everything
     if everything and subject is not None:
         raise UsageError(f"--all: stands beside {subject}, expected one of the two")
-    records = FreezeRecords.of(options)
+    records = _FreezeRecords.of(options)
     over: dict[Freeze, None] = {}
     others: dict[Freeze, None] = {}
 

@@ -61,7 +61,7 @@ def _sent(run: TrackedRun[Any], applied: Applied, problem: str) -> Iterator[str]
     wrong = (Fact("Failed", f"Fleet {fleet.name}", problem),) if problem else ()
     facts = (*wrong, *facts_of(plan, applied.outcomes, fleet))
     read = partial(_notified, plan, fleet, world)
-    reading: Future[Notified | None] = world.readers.pool.submit(fleet.home, read, urgent=True)
+    reading: Future[_Notified | None] = world.readers.pool.submit(fleet.home, read, urgent=True)
     before, unread = _answer(reading, limit.within(SECONDS / 4))
     if before is None:
         yield f"what was sent before is not known, and may be sent again: {unread}"
@@ -110,7 +110,7 @@ def _answer(future: Future[T], limit: TimeLimit) -> tuple[T | None, str]:
     return (future.result(), "") if error is None else (None, reason_of(error))
 
 
-def _notified(plan: Plan, fleet: Fleet, world: World) -> Notified | None:
+def _notified(plan: Plan, fleet: Fleet, world: World) -> _Notified | None:
     """Return what was sent before, as the cluster knows it that keeps the history.
 
     Raises:
@@ -119,7 +119,7 @@ def _notified(plan: Plan, fleet: Fleet, world: World) -> Notified | None:
     home = keeper(plan, world.accesses, fleet)
     if home is None:
         raise UnreachableError("no cluster that may be written to answers, expected one that keeps it")
-    return Notified.of(home, fleet.namespace, plan.shard)
+    return _Notified.of(home, fleet.namespace, plan.shard)
 
 
 def _request(receiver: Notification, message: Message, sources: CredentialSources) -> HttpRequest:
@@ -163,7 +163,7 @@ _NAME, _KEY = f"{HISTORY_PREFIX}notified", "notified"
 _AGAIN = timedelta(days=1)
 
 
-class Notified(Struct, frozen=True):
+class _Notified(Struct, frozen=True):
     """When each problem was sent last, by its key, as `text`, the entry of `store`, says; None: nothing was yet.
 
     No run sends one again before a day is over. It stands beside the history, labelled like it, so that no run lists
@@ -176,7 +176,7 @@ class Notified(Struct, frozen=True):
     times: Mapping[str, str]
 
     @classmethod
-    def of(cls, home: Access, namespace: str, shard: str = "") -> Notified:
+    def of(cls, home: Access, namespace: str, shard: str = "") -> _Notified:
         """Return what `home` has; each `shard` has an entry of its own.
 
         Raises:

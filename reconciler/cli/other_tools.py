@@ -84,7 +84,7 @@ TOOLS: Mapping[str, tuple[Reader, tuple[tuple[str, str], ...]]] = {
 """What reads the manifests of each tool, and which kinds of a cluster it reads, by group and kind."""
 
 
-class ImportOptions(RunOptions):
+class _ImportOptions(RunOptions):
     tool: str = argument("TOOL", type=click.Choice(list(TOOLS)))
     paths: tuple[str, ...] = argument("[PATH]...", nargs=-1, type=click.Path())
     fleet: bool = option(
@@ -97,8 +97,8 @@ class ImportOptions(RunOptions):
     cluster_name: str | None = option("The name of the one cluster that the manifests are of.", metavar="NAME")
 
 
-@verb("import", ImportOptions, "context", *SERVER, "quiet")
-def import_command(options: ImportOptions) -> int:
+@verb("import", _ImportOptions, "context", *SERVER, "quiet")
+def import_command(options: _ImportOptions) -> int:
     """Print the policies that do what the manifests of TOOL say, in PATH or on a cluster.
 
     TOOL is kube-downscaler, go-kube-downscaler, kube-green, karmada or kubefed. PATH is a file, a folder, or - for
@@ -126,7 +126,7 @@ def import_command(options: ImportOptions) -> int:
     return ExitCode.DONE
 
 
-def _imported(options: ImportOptions) -> Imported:
+def _imported(options: _ImportOptions) -> Imported:
     """Return the policies made of the manifests in the paths, or of a context.
 
     Raises:
@@ -168,7 +168,7 @@ def _clusters(imported: Imported, name: str | None, context: str | None) -> list
     return [{"name": named, **({"connection": {"context": context}} if context not in (None, named) else {})}]
 
 
-def _of_context(context: str, options: ImportOptions, kinds: Iterable[tuple[str, str]]) -> list[Manifest]:
+def _of_context(context: str, options: _ImportOptions, kinds: Iterable[tuple[str, str]]) -> list[Manifest]:
     """Return the objects of `kinds` on the cluster of a context.
 
     Raises:
@@ -194,15 +194,15 @@ ADOPTABLE = ("kube-downscaler", "go-kube-downscaler", "kube-green")
 """The tools that remember on the clusters what they idled."""
 
 
-class AdoptOptions(RunOptions):
+class _AdoptOptions(RunOptions):
     tool: str = argument("TOOL", type=click.Choice(ADOPTABLE))
     path: str = policies_option()
     auto_approve: bool = auto_approve_option()
     output: str = output_option(*BY_HAND_FORMATS)
 
 
-@verb("adopt", AdoptOptions, "context", *BY_HAND)
-def adopt_command(options: AdoptOptions) -> int:
+@verb("adopt", _AdoptOptions, "context", *BY_HAND)
+def adopt_command(options: _AdoptOptions) -> int:
     """Give what TOOL has idled the records with which the policies wake it, with the replicas that it had.
 
     TOOL is kube-downscaler, go-kube-downscaler or kube-green; stop it first. No replicas are changed. What the policies

@@ -28,7 +28,7 @@ _TLS = "/var/run/secrets/picker/tls"
 _PORT = click.IntRange(1, 65_535)
 
 
-class PickerOptions(RunOptions):
+class _PickerOptions(RunOptions):
     own_cluster: str | None = option(
         "This cluster of the Fleet.",
         "--cluster",
@@ -57,8 +57,8 @@ class PickerOptions(RunOptions):
     http_port: int = option("The port of metrics and health.", type=_PORT, default=8080)
 
 
-@verb("picker", PickerOptions, "path", *SERVER)
-def picker_command(options: PickerOptions) -> int:
+@verb("picker", _PickerOptions, "path", *SERVER)
+def picker_command(options: _PickerOptions) -> int:
     """Choose the pods that go when an autoscaler or a person scales down what a DownscalePolicy selects.
 
     An admission webhook: it gives the chosen pods deletion costs before the decrease is stored, and admits every one.
@@ -127,7 +127,7 @@ def _cluster_of(fleet: Fleet, name: str | None) -> str:
     return inside[0]
 
 
-def _renewal(picker: Picker, options: PickerOptions) -> Callable[[], None]:
+def _renewal(picker: Picker, options: _PickerOptions) -> Callable[[], None]:
     """Return what reads the policies again where their files changed."""
 
     def stamp() -> frozenset[tuple[str, int, int]]:

@@ -103,13 +103,13 @@ def json_in_file(file: str) -> Any:
         raise PlanFileError(f"{file}: is not JSON ({error}), expected a saved plan") from error
 
 
-class ShowOptions(RunOptions):
+class _ShowOptions(RunOptions):
     file: str = argument("FILE", type=click.Path())
     output: str = output_option(*FORMATS)
 
 
-@verb("show", ShowOptions, *STYLE)
-def show_command(options: ShowOptions) -> None:
+@verb("show", _ShowOptions, *STYLE)
+def show_command(options: _ShowOptions) -> None:
     """Show the plan or report saved in FILE.
 
     # Read a saved plan

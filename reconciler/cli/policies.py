@@ -97,7 +97,7 @@ _CODE_HOSTS: Formats = {
 }
 
 
-class ValidateOptions(Options):
+class _ValidateOptions(Options):
     path: str = path_argument()
     output: str = output_option(*FORMATS, *_CODE_HOSTS)
     tenant: str | None = option(
@@ -107,8 +107,8 @@ class ValidateOptions(Options):
     now: datetime = now_option()
 
 
-@verb("validate", ValidateOptions)
-def validate_command(options: ValidateOptions) -> int:
+@verb("validate", _ValidateOptions)
+def validate_command(options: _ValidateOptions) -> int:
     """Check the policy files below PATH, and print all problems. No cluster is read.
 
     With a snapshot it also shows the first night: how many workloads would go idle, and what limits would hold back.
@@ -137,7 +137,7 @@ def validate_command(options: ValidateOptions) -> int:
     return ExitCode.DONE
 
 
-def _first_night(policies: PolicySet, options: ValidateOptions) -> FirstNight:
+def _first_night(policies: PolicySet, options: _ValidateOptions) -> FirstNight:
     from reconciler.cli.forecast import opened_snapshot
     from reconciler.cli.run_options import RunOptions
     from reconciler.forecast.reach import first_night
@@ -172,13 +172,13 @@ def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tup
     return policies, policies.conflicts
 
 
-class CompileOptions(Options):
+class _CompileOptions(Options):
     path: str = path_argument()
     output: str = output_option("yaml", "json")
 
 
-@verb("compile", CompileOptions)
-def compile_command(options: CompileOptions) -> None:
+@verb("compile", _CompileOptions)
+def compile_command(options: _CompileOptions) -> None:
     """Print the policies below PATH with all defaults filled in. No cluster is read.
 
     # Print the policies as YAML
@@ -193,7 +193,7 @@ def compile_command(options: CompileOptions) -> None:
 _BESIDE_KINDS = ("Policy", "catalog")
 
 
-class SchemaOptions(Options):
+class _SchemaOptions(Options):
     kind: str = argument("KIND", shell_complete=offering(lambda _: (*SCHEMA_KINDS, *_BESIDE_KINDS)))
     url: str | None = option(
         "With KIND catalog: the address of the folder that the schemas are served from.", metavar="URL"
@@ -201,8 +201,8 @@ class SchemaOptions(Options):
     output: str = output_option("json", "yaml")
 
 
-@verb("schema", SchemaOptions)
-def schema_command(options: SchemaOptions) -> None:
+@verb("schema", _SchemaOptions)
+def schema_command(options: _SchemaOptions) -> None:
     """Print the JSON Schema (draft 2020-12) of KIND: a kind of policies, PolicyTest, Plan or Report.
 
     Policy is the schema of files with policies of any kind. catalog is no schema, but a catalog in the form of

@@ -35,7 +35,7 @@ Choose = Callable[[Plan], tuple[Action, ...]]
 O = TypeVar("O", bound=RunOptions)  # noqa: E741
 
 
-class ClusterRead(Struct, frozen=True):
+class _ClusterRead(Struct, frozen=True):
     """What was read of one cluster. `over`: no more comes; `error` then says why it is unknown."""
 
     cluster: str
@@ -52,7 +52,7 @@ class Progress:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since = 0.0
-        self._read: dict[str, ClusterRead] = {}
+        self._read: dict[str, _ClusterRead] = {}
         self._written = self._applied = 0
         self._chosen = 0
         self._stage: Stage | None = None
@@ -77,7 +77,7 @@ class Progress:
     def reading(self, step: ReadStep) -> None:
         """Note one step of the reading."""
         with self._lock:
-            found = self._read.pop(step.cluster, ClusterRead(step.cluster))
+            found = self._read.pop(step.cluster, _ClusterRead(step.cluster))
             found = replace(found, seconds=time.monotonic() - self._since, over=not step.what, error=step.error)
             if step.what:
                 found = replace(found, lists=found.lists + 1, objects=found.objects + step.objects)
@@ -102,7 +102,7 @@ class Progress:
             self._applied += outcome.status is OutcomeStatus.APPLIED
             self.show_writing(action, outcome)
 
-    def show_reading(self, cluster: ClusterRead) -> None:
+    def show_reading(self, cluster: _ClusterRead) -> None:
         """Show what was read of one cluster."""
 
     def show_writing(self, action: Action, outcome: Outcome) -> None:
@@ -127,7 +127,7 @@ class Progress:
 class JsonLines(Progress):
     """One line for each cluster that was read, one for each action."""
 
-    def show_reading(self, cluster: ClusterRead) -> None:
+    def show_reading(self, cluster: _ClusterRead) -> None:
         if not cluster.over:
             return
         status = {"status": "unknown", "message": cluster.error} if cluster.error else {"status": "read"}
@@ -174,7 +174,7 @@ class PlainLines(Progress):
         draw("")
 
 
-def reading_words(read: Sequence[ClusterRead]) -> str:
+def reading_words(read: Sequence[_ClusterRead]) -> str:
     """Return what was read so far of all clusters, on one line."""
     going = [cluster.cluster for cluster in read if not cluster.over]
     lost = [cluster.cluster for cluster in read if cluster.error]

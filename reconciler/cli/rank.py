@@ -69,7 +69,7 @@ def _values(ranking: PodRanking) -> dict[str, Any]:
 FORMATS: Formats = {"text": _lines, "json": _values}
 
 
-class RankOptions(RunOptions):
+class _RankOptions(RunOptions):
     subject: str = argument("OBJECT")
     to: int | None = option(
         "Scale down to N replicas.", type=click.IntRange(0), metavar="N", default_words="one fewer than now"
@@ -78,8 +78,8 @@ class RankOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("rank", RankOptions, "context", *WORLD)
-def rank_command(options: RankOptions) -> None:
+@verb("rank", _RankOptions, "context", *WORLD)
+def rank_command(options: _RankOptions) -> None:
     """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them.
 
     # Which pod would go first?

@@ -50,7 +50,7 @@ def custom_kind(text: str) -> WorkloadKind:
     return WorkloadKind(group, "", kind, plural)
 
 
-class RbacOptions(Options):
+class _RbacOptions(Options):
     path: str = path_argument()
     cluster: str | None = option(
         "For this cluster of the Fleet only: less than what all need together.", metavar="NAME", group=GENERAL
@@ -67,8 +67,8 @@ class RbacOptions(Options):
     no_keda: bool = option("Without the rights on ScaledObjects, which no cluster has.", default=False)
 
 
-@verb("rbac", RbacOptions)
-def rbac_command(options: RbacOptions) -> None:
+@verb("rbac", _RbacOptions)
+def rbac_command(options: _RbacOptions) -> None:
     """Print the least rights that plan and apply need with the policies below PATH. No cluster is read.
 
     The roles and their bindings have the names of those in deploy/member, and are applied in place of them, to each

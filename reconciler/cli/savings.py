@@ -34,7 +34,7 @@ _NONE = "(none)"
 GROUPS = ("policy", "tenant", "namespace", "cluster")
 
 
-class RealisedSavings(Struct, frozen=True):
+class _RealisedSavings(Struct, frozen=True):
     """What idling saved from `start` until the plan was made, by group; the history has nothing before
     `known_from`, and nothing at all where that is None. `complete`: all clusters, lists and histories were read."""
 
@@ -107,10 +107,10 @@ class RealisedSavings(Struct, frozen=True):
         return {"workloads": len({period.object for period in periods}), **hours_values(hours), **money}
 
 
-FORMATS: Formats = {"text": RealisedSavings.lines, "json": RealisedSavings.values}
+FORMATS: Formats = {"text": _RealisedSavings.lines, "json": _RealisedSavings.values}
 
 
-class SavingsOptions(RunOptions):
+class _SavingsOptions(RunOptions):
     since: timedelta = option(
         "How far back; 35 days are kept.",
         type=duration(timedelta(seconds=1), KEPT),
@@ -122,8 +122,8 @@ class SavingsOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("savings", SavingsOptions, "path", "context", *WORLD)
-def savings_command(options: SavingsOptions) -> int:
+@verb("savings", _SavingsOptions, "path", "context", *WORLD)
+def savings_command(options: _SavingsOptions) -> int:
     """Show what idling saved: the replicas that did not run, for how long, and what their pods request.
 
     The periods in which workloads were idle come from the history, and those that last from the clusters. Nothing is
@@ -146,7 +146,7 @@ def savings_command(options: SavingsOptions) -> int:
     changes = [change for day in days for change in day.changes]
     ended = tuple(one for one in ended_periods(changes) if one.until > start and one.since <= current_plan.made_at)
     lasting = (one for one in lasting_periods(current_plan, ended) if one.since <= one.until)
-    found = RealisedSavings(
+    found = _RealisedSavings(
         current_plan,
         start,
         min((scaled.time for scaled in changes), default=None),

@@ -36,7 +36,7 @@ from reconciler.yaml.files import write_private
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class SnapshotOptions(RunOptions):
+class _SnapshotOptions(RunOptions):
     """Those of `snapshot`; it refuses a snapshot, with the reason."""
 
     directory: str = argument("DIR", type=click.Path())
@@ -58,8 +58,8 @@ class SnapshotOptions(RunOptions):
     snapshot: str | None = option("A snapshot, in place of live clusters.", metavar="DIR", hidden=True)
 
 
-@verb("snapshot", SnapshotOptions, "tick", "context", *REQUESTS, "now", "quiet")
-def snapshot_command(options: SnapshotOptions) -> int:
+@verb("snapshot", _SnapshotOptions, "tick", "context", *REQUESTS, "now", "quiet")
+def snapshot_command(options: _SnapshotOptions) -> int:
     """Write to DIR what a plan reads of the live clusters, to plan from it elsewhere. Secrets are never read.
 
     With the same --now, a plan from the snapshot is the plan from the clusters.

@@ -44,7 +44,7 @@ from reconciler.workload_kinds import BY_KIND, workload_kind
 from reconciler.world import World
 
 
-def _lines_of(status: FleetStatus, options: StatusOptions) -> Iterable[str]:
+def _lines_of(status: FleetStatus, options: _StatusOptions) -> Iterable[str]:
     subject = options.subject
     if subject is None:
         return status_lines(status)
@@ -68,7 +68,7 @@ FORMATS: Formats = {
 }
 
 
-class StatusOptions(RunOptions):
+class _StatusOptions(RunOptions):
     subject: str | None = argument("[OBJECT]", required=False)
     path: str = policies_option()
     wake_form: str | None = option(
@@ -77,8 +77,8 @@ class StatusOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("status", StatusOptions, *WORLD)
-def status_command(options: StatusOptions) -> int:
+@verb("status", _StatusOptions, *WORLD)
+def status_command(options: _StatusOptions) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the runs since
     yesterday.
 
@@ -111,7 +111,7 @@ def _decide_wakes(policies: PolicySet, state: ObservedState, run: Run) -> Desire
     return replace(decide_wakes_due(policies.fleet, state, run), explanations=tuple(idle))
 
 
-def _status(options: StatusOptions, policies: PolicySet, decides: Decide) -> FleetStatus:
+def _status(options: _StatusOptions, policies: PolicySet, decides: Decide) -> FleetStatus:
     world = options.world(policies.fleet)
     state, plan = plan_and_state(policies, world, options.request(), decides)
     changes = _last_changes(policies.fleet, world, options)
@@ -174,7 +174,7 @@ HISTORY_FORMATS: Formats = {
 }
 
 
-class HistoryOptions(FleetOptions):
+class _HistoryOptions(FleetOptions):
     subject: str | None = argument("[OBJECT]", required=False)
     folder: str | None = option("Read the files of --report-dir in DIR, in place of clusters.", "--from", metavar="DIR")
     since: timedelta = option(
@@ -183,8 +183,8 @@ class HistoryOptions(FleetOptions):
     output: str = output_option(*HISTORY_FORMATS)
 
 
-@verb("history", HistoryOptions, *WORLD)
-def history_command(options: HistoryOptions) -> int:
+@verb("history", _HistoryOptions, *WORLD)
+def history_command(options: _HistoryOptions) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read; with

@@ -54,7 +54,7 @@ _SHORTEST = timedelta(days=8)  # of less, there is hardly a working day twice
 _NAMED = 5
 
 
-class SuggestOptions(RunOptions):
+class _SuggestOptions(RunOptions):
     snapshot: str | None = option("A snapshot with a history of queries, in place of live clusters.", metavar="DIR")
     past: timedelta = option(
         "How much of the past to learn from.",
@@ -77,8 +77,8 @@ class SuggestOptions(RunOptions):
     )
 
 
-@verb("suggest", SuggestOptions, "path", *REQUESTS, "now", "tick", "quiet")
-def suggest_command(options: SuggestOptions) -> int:
+@verb("suggest", _SuggestOptions, "path", *REQUESTS, "now", "tick", "quiet")
+def suggest_command(options: _SuggestOptions) -> int:
     """Print an IdlingPolicy and a Calendar for the Services that nobody calls at certain hours, with their replay.
 
     They are learned from what was measured, once: read them, and put them into the folder of the policies. Of calls at

@@ -28,7 +28,7 @@ from reconciler.yaml.writer import block_text
 FORMATS: Formats = {"text": as_lines, "json": as_dict, "junit": as_junit}
 
 
-class TestOptions(Options):
+class _TestOptions(Options):
     path: str = path_argument()
     policies_path: str | None = policies_option(
         "The policies that are tested.",
@@ -40,8 +40,8 @@ class TestOptions(Options):
     output: str = output_option(*FORMATS)
 
 
-@verb("test", TestOptions)
-def test_command(options: TestOptions) -> int:
+@verb("test", _TestOptions)
+def test_command(options: _TestOptions) -> int:
     """Run the tests of policies (*_test.yaml) below PATH against the policies there.
 
     PATH may be one test file; the policies are those of its folder. Ends with 1 where a case fails.
@@ -108,15 +108,15 @@ _HEAD = """\
 """
 
 
-class InitOptions(RunOptions):
+class _InitOptions(RunOptions):
     snapshot: str | None = option(
         "A snapshot of the clusters; `reconciler snapshot DIR` writes it.", metavar="DIR", group=GENERAL
     )
     overwrite: bool = option(f"Replace {FILE}.", default=False)
 
 
-@verb("init", InitOptions, "path", "now")
-def init_command(options: InitOptions) -> int:
+@verb("init", _InitOptions, "path", "now")
+def init_command(options: _InitOptions) -> int:
     """Show what may be idled by the policies below PATH, and write production_test.yaml there.
 
     The tests in it fail once a policy selects what is production now. Nothing else is written, and no cluster is read.

@@ -38,12 +38,12 @@ _NEVER_ANNOTATED = frozenset({("", "events"), ("events.k8s.io", "events"), ("met
 """Kinds that carry no key of ours; metrics have the labels of their pods."""
 
 
-class UninstallOptions(ByHandOptions):
+class _UninstallOptions(ByHandOptions):
     auto_approve: bool = auto_approve_option()
 
 
-@verb("uninstall", UninstallOptions, *BY_HAND)
-def uninstall_command(options: UninstallOptions) -> int:
+@verb("uninstall", _UninstallOptions, *BY_HAND)
+def uninstall_command(options: _UninstallOptions) -> int:
     """Wake everything that was idled, give back what placement scaled, and remove all that runs wrote on the clusters.
 
     Stop the runs and activators first. Local ReplicaSets stay and keep running. Of the policies only the Fleet is read.
@@ -111,7 +111,7 @@ def _is_whole(applied: Applied) -> bool:
 class _Removal:
     """What is of ours on the clusters of `fleet`; where contexts stand in for it, that of every Fleet is."""
 
-    def __init__(self, options: UninstallOptions, fleet: Fleet) -> None:
+    def __init__(self, options: _UninstallOptions, fleet: Fleet) -> None:
         self._served = {
             name: backend.served for name, backend in options.live_backends(fleet).items() if backend.served is not None
         }

@@ -48,7 +48,7 @@ MANY = 20
 """So many objects are woken without a question where somebody could be asked."""
 
 
-class WakeOptions(ByHandOptions):
+class _WakeOptions(ByHandOptions):
     subject: str = argument("OBJECT")
     awake_for: timedelta | None = option(
         "Keep it awake for this long, like 4h.",
@@ -59,8 +59,8 @@ class WakeOptions(ByHandOptions):
     auto_approve: bool = auto_approve_option("Do not ask before waking a whole CLUSTER, or much at once.")
 
 
-@verb("wake", WakeOptions, *BY_HAND)
-def wake_command(options: WakeOptions) -> int:
+@verb("wake", _WakeOptions, *BY_HAND)
+def wake_command(options: _WakeOptions) -> int:
     """Wake what is idle below OBJECT: CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME.
 
     Of the policies only the Fleet is read; problems of other policies do not matter. A whole CLUSTER needs approval;
@@ -123,7 +123,7 @@ class _RequestedWake(Struct, frozen=True):
     any_fleet: bool = False
 
     @classmethod
-    def of(cls, options: WakeOptions, fleet: Fleet, state: ObservedState, name: ObjectArgument) -> _RequestedWake:
+    def of(cls, options: _WakeOptions, fleet: Fleet, state: ObservedState, name: ObjectArgument) -> _RequestedWake:
         """Return it for `name`; what is awake is not asked to wake, only kept awake where that is wanted."""
         until, any_fleet = _awake_until(options.now, options.awake_for), options.any_fleet
         stays = {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
@@ -208,7 +208,7 @@ def is_about(subject: str, name: ObjectArgument) -> bool:
 _LISTED = 10
 
 
-class RestoreOptions(ByHandOptions):
+class _RestoreOptions(ByHandOptions):
     subject: str | None = argument("[OBJECT]", required=False)
     everything: bool = option("Restore everything that this Fleet idled.", "--all", default=False)
     idled_by: tuple[str, ...] = option(
@@ -224,8 +224,8 @@ class RestoreOptions(ByHandOptions):
     auto_approve: bool = auto_approve_option()
 
 
-@verb("restore", RestoreOptions, *BY_HAND)
-def restore_command(options: RestoreOptions) -> int:
+@verb("restore", _RestoreOptions, *BY_HAND)
+def restore_command(options: _RestoreOptions) -> int:
     """Restore the replicas of what was idled: below OBJECT, by a policy or run, or --all of it.
 
     OBJECT is CLUSTER, CLUSTER/NAMESPACE or CLUSTER/NAMESPACE/KIND/NAME. Of the policies only the Fleet is read.
@@ -284,7 +284,7 @@ def _scales(fleet: Fleet, state: ObservedState, restoration: Restoration, polici
     return decide_releases(fleet, state, is_meant, any_fleet=restoration.any_fleet)
 
 
-def restoration_of(options: RestoreOptions) -> Restoration:
+def restoration_of(options: _RestoreOptions) -> Restoration:
     """Return what is to be restored."""
     narrowed = Restoration() if options.subject is None else Restoration(objects=object_name(options.subject).matches)
     return replace(

@@ -174,7 +174,7 @@ class Recording:
         self._measured = measured
         self._simulation = simulation
         self._end = end
-        self._assumptions = Assumptions(policies)
+        self._assumptions = _Assumptions(policies)
         self._last: Step | None = None
         self._first: Plan | None = None
         self._runs = 0
@@ -324,7 +324,7 @@ def total(wakes: Iterable[Wake], within: timedelta) -> Sequence[Wake]:
     return sorted(joined, key=lambda one: (-one.pods, one.at))
 
 
-class Assumptions:
+class _Assumptions:
     """What is assumed at the time of the last run that was shown to it."""
 
     def __init__(self, policies: PolicySet) -> None:

@@ -54,7 +54,7 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
     for case in file.cases:
         answers = _answers(file.series)
         backends = {
-            name: structs.replace(backend, metrics=GivenMetrics(name, answers, backend.metrics))
+            name: structs.replace(backend, metrics=_GivenMetrics(name, answers, backend.metrics))
             for name, backend in opened.backends.items()
         }
         yield _played(case, Simulation(policies, Opened(backends), file.tick), answers, zone)
@@ -147,7 +147,7 @@ def _sample(fields: SampleFields) -> Sample:
 
 
 @dataclass(frozen=True)
-class GivenMetrics:
+class _GivenMetrics:
     """The metrics source of one cluster: what is not given was recorded."""
 
     cluster: str
