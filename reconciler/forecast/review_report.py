@@ -57,7 +57,7 @@ def _headline(review: Review) -> Iterator[str]:
     elif not review.problem:
         yield "Only the next run is compared: the days to come are played on a snapshot (--snapshot DIR)."
     if review.replayed is not None and review.past:
-        yield f"The last {review.replayed[1].length} replayed: {review.past[0]}."
+        yield f"The last {review.replayed[1].span} replayed: {review.past[0]}."
     if review.differing_outside is not None:
         yield _outside(review.differing_outside) + (" What was replayed is of everything." if review.replayed else "")
     if review.fleet_changed:
@@ -98,22 +98,21 @@ def _outside(number: int) -> str:
 
 
 def _effect(review: Review, head: Forecast) -> str:
-    days = head.length
-    found = review.differences
+    ahead, found = head.span, review.differences
     if found:
         first = weekday_and_time(min(difference.at for difference in found), review.zone)
-        return f"From {first}: {'; '.join(_counts(review))}. {_hours(review)} in {days}."
+        return f"From {first}: {'; '.join(_counts(review))}. {_hours(review)} in {head.length}."
     selection = [f"{counted(len(refs), 'workload')} {words}" for words, refs in selected(review)]
     if selection:
-        return f"{', '.join(selection)}; none runs more or less in the next {days}."
+        return f"{', '.join(selection)}; none runs more or less in the next {ahead}."
     if review.held_back or next_run_differs(review):
         differs = "; the next run differs" if next_run_differs(review) else ""
-        return f"No workload runs more or less in the next {days}{differs}."
+        return f"No workload runs more or less in the next {ahead}{differs}."
     if head.held_back:
-        return f"Nothing changes in the next {days}: limits hold back what they hold back without this change."
+        return f"Nothing changes in the next {ahead}: limits hold back what they hold back without this change."
     if review.without_its_fleet:
-        return f"With the Fleet of the base nothing changes in the next {days}."
-    return f"No effect in the next {days}."
+        return f"With the Fleet of the base nothing changes in the next {ahead}."
+    return f"No effect in the next {ahead}."
 
 
 def _counts(review: Review) -> Iterator[str]:
@@ -214,7 +213,7 @@ def _replayed(lines: tuple[str, ...], head: Forecast) -> ReviewPart:
     shown = lines or ("With what was measured then, nothing would have been different.",)
     notes = () if head.replay is None else tuple(map(one_line, head.replay.notes))
     lists = (LineList("before -> after", shown, wrapped=True), LineList("Measured", notes, wrapped=True))
-    return ReviewPart(f"The last {head.length} replayed", (), lists)
+    return ReviewPart(f"The last {head.span} replayed", (), lists)
 
 
 def _counted_in(groups: Iterable[Sequence[ChangedWorkload]]) -> str:

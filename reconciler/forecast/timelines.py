@@ -153,6 +153,11 @@ class Forecast(Struct, frozen=True):
         return spelt_duration(length) if length % day and length < 3 * day else counted(round(length / day), "day")
 
     @property
+    def span(self) -> str:
+        """`length` behind "the next", without a number where it is one."""
+        return self.length.removeprefix("1 ")
+
+    @property
     def zone(self) -> tzinfo:
         """The zone in which times are shown: that of the calendars, where they have one, else UTC."""
         return common_zone(self.first.time_zones)

@@ -58,18 +58,15 @@ T = TypeVar("T")
 Made = TypeVar("Made", bound=Struct)
 
 
-def plan_to_json(plan: Plan) -> str:
-    """Return `plan` as the text of a plan file: indented by 2, keys in the schema's order, a newline at the end."""
-    return "".join(plan_in_parts(plan))
-
-
 _AROUND = ("[\n  [", "\n  ]\n]")
 _AT_ONCE = 256
 """Actions whose text is made at once."""
 
 
 def plan_in_parts(plan: Plan) -> Iterator[str]:
-    """Yield the text of a plan file in parts: that of a large plan is many times larger than the plan."""
+    """Yield the text of a plan file in parts, indented by 2, keys in the schema's order: that of a large plan is many
+    times larger than the plan.
+    """
     text = _indented(_document(plan, []))
     if not plan.actions:
         yield f"{text}\n"

@@ -213,7 +213,7 @@ def _changes(decision: Decision, switches: _Switches) -> Iterator[tuple[str, str
         if check is None:
             yield (
                 f"after {short(pointer(change.path))}",
-                f" is no field that a {decision.verb} of a {decision.ref.kind} changes",
+                f" is no field of a {decision.ref.kind} that {decision.verb} changes",
             )
         elif change.before is not None and change.path[:-1] in missing:
             yield (  # the write tests the map alone, and what is "unchanged" in it would be written

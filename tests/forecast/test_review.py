@@ -618,7 +618,7 @@ def test_the_timeline_of_a_week_fits_a_comment_and_tells_ten_replicas_from_twelv
 def test_without_a_change(quickstart: Folder) -> None:
     said = compared(quickstart, "-o", "markdown")
     assert said.code == 0
-    assert "**No effect in the next 1 day.**" in said.out
+    assert "**No effect in the next day.**" in said.out
     assert "No policy says anything else." in said.out
 
 

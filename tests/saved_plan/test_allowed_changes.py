@@ -64,9 +64,9 @@ SCALED = [kind for kind in KINDS if kind[1] in ("ReplicationController", "Deploy
 def test_our_annotations_stand_on_every_kind_but_pods(kind, value):
     assert problem(on(*kind, to(value, *ANNOTATIONS, OURS, before="y"))) == ""
     theirs = problem(on(*kind, to(value, *ANNOTATIONS, "theirs", before="y")))
-    assert ("is no field that" in theirs) is (kind != ("apps", "ReplicaSet"))
-    assert "is no field that" in problem(on("", "Pod", to(value, *ANNOTATIONS, OURS, before="y")))
-    assert "is no field that" in problem(on(*SLICE, to(value, *ANNOTATIONS, OURS, before="y")))
+    assert ("is no field of" in theirs) is (kind != ("apps", "ReplicaSet"))
+    assert "is no field of" in problem(on("", "Pod", to(value, *ANNOTATIONS, OURS, before="y")))
+    assert "is no field of" in problem(on(*SLICE, to(value, *ANNOTATIONS, OURS, before="y")))
 
 
 @pytest.mark.parametrize("kind", [*SCALED, GAME])
@@ -169,14 +169,14 @@ def test_annotations_of_kube_downscaler_are_only_tested(kind, key):
     assert problem(on(*kind, same)) == ""
     written = problem(on(*kind, to("x", *ANNOTATIONS, key)))
     assert ("expected what belongs there" in written) is (kind != ("apps", "ReplicaSet"))  # which its policy may state
-    assert "is no field that" in problem(on("", "Service", to("x", *LABELS, key, before="x")))
+    assert "is no field of" in problem(on("", "Service", to("x", *LABELS, key, before="x")))
 
 
 @pytest.mark.parametrize("path", [("spec", "shards"), ("spec", "pool", "size")])
 def test_the_replicas_of_a_custom_kind_may_stand_anywhere_in_its_spec(path):
     assert problem(on(*GAME, to(0, *path, before=3), replicas_before=3, replicas_after=0)) == ""
     assert "expected what belongs there" in problem(on(*GAME, to("x", *path, before=3)))
-    assert "is no field that" in problem(on(*GAME, to(0, "spec", before=3), replicas_before=3, replicas_after=0))
+    assert "is no field of" in problem(on(*GAME, to(0, "spec", before=3), replicas_before=3, replicas_after=0))
 
 
 @pytest.mark.parametrize("value", [{"spec": {}}, {}])
@@ -186,7 +186,9 @@ def test_a_template_is_only_overwritten(value):
     assert "expected what belongs" in problem(
         on("apps", "ReplicaSet", to("x", "spec", "template"), verb=Verb.OVERWRITE)
     )
-    assert "is no field that a overwrite" in problem(on("apps", "Deployment", change, verb=Verb.OVERWRITE))
+    assert "is no field of a Deployment that overwrite changes" in problem(
+        on("apps", "Deployment", change, verb=Verb.OVERWRITE)
+    )
 
 
 @pytest.mark.parametrize(
