@@ -86,13 +86,13 @@ shared_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 
 @given(content=st.binary(max_size=200))
-@tries(300, shared_folder)
+@tries(100, shared_folder)
 def test_any_bytes(folder, content):
     check(folder, content)
 
 
 @given(content=st.lists(st.sampled_from(YAML_PIECES + WORDS) | st.text(max_size=3), max_size=40).map("".join))
-@tries(500, shared_folder)
+@tries(200, shared_folder)
 def test_any_text_that_looks_like_yaml(folder, content):
     check(folder, content.encode(errors="replace"))
 
@@ -119,7 +119,7 @@ def test_any_mutation_of_valid_policies_for_long(folder, content):
 
 
 @given(pieces=st.lists(st.sampled_from(TEMPLATE_PIECES) | st.text(max_size=4), max_size=15))
-@tries(500)
+@tries(200)
 def test_a_template_without_fault_can_be_rendered(pieces):
     template = "".join(pieces)
     if query_fault(template) is None:

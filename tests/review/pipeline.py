@@ -121,6 +121,7 @@ class Runner:
             "GITHUB_STEP_SUMMARY": str(self.temp / "summary.md"),
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_SYSTEM": os.devnull,
+            "RECONCILER_DAYS": "1",
             "RECONCILER_NOW": "2026-11-20T22:00:00Z",
         }
 
