@@ -123,9 +123,3 @@ def test_a_context_may_be_called_what_no_cluster_may(api_server: ControlPlane, t
     config = write_kubeconfig(tmp_path / "kubeconfig", {name: api_server.access()})
     said = Folder(tmp_path, config).call("plan", "--context", name, "-o", "json")
     assert list(json.loads(said.out)["clusters"]) == ["arn-aws-eks-eu-west-1-1234-cluster-shop"], said.err
-
-
-def test_a_context_that_is_not_there_is_told(api_server: ControlPlane, tmp_path: Path) -> None:
-    said = Folder(tmp_path, api_server.kubeconfig("member")).call("plan", "--context", "another")
-    assert said.code == 1
-    assert "another" in said.out, said

@@ -19,11 +19,9 @@ from reconciler.cli.app import run
 from reconciler.errors import UsageError
 from reconciler.policy.field_help import kind_named
 from reconciler.policy.load import read_policies
-from reconciler.policy.policy_files import load
 from reconciler.policy.schemas import load_schema, schema_folder, validator_of
 from reconciler.policy.types import PolicySet
 from reconciler.yaml.reader import read_documents
-from tests.policy.base import OF_ALL_KINDS
 
 KINDS = ("Fleet", "IdlingPolicy", "Calendar", "FederatedReplicaSet", "DownscalePolicy", "ReplicaSet", "Deployment")
 REPOSITORY = Path(__file__).parents[2]
@@ -211,26 +209,6 @@ def test_defaults_written_out_change_nothing(tmp_path):
     spelt = [spelt_out(document, load_schema(document["kind"]), load_schema(document["kind"])) for document in short]
     assert spelt != short
     assert read(tmp_path, short) == read(tmp_path, spelt)
-
-
-# What they say of policies
-
-
-@pytest.mark.parametrize("folder", ["policies", "examples/quickstart/policies"])
-def test_the_policies_of_this_repository_meet_them(folder):
-    documents = [document.value for document in load(REPOSITORY / folder).documents]
-    assert documents
-    for value in documents:
-        assert [error.message for error in Draft202012Validator(load_schema(value["kind"])).iter_errors(value)] == []
-
-
-def test_a_valid_set_of_all_kinds_meets_them(tmp_path):
-    for name, text in OF_ALL_KINDS.items():
-        (tmp_path / name).write_text(text)
-    values = {document.value["kind"]: document.value for document in load(tmp_path).documents}
-    assert values.keys() == set(KINDS)
-    for kind, value in values.items():
-        assert [error.message for error in Draft202012Validator(load_schema(kind)).iter_errors(value)] == []
 
 
 # Where they are
