@@ -6,6 +6,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,6 +28,25 @@ def started(thread: threading.Thread) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def in_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """Return the future result of `work`, done in a thread of its own, which ends with it: nobody need wait for it.
+    Where the system lets us have none, it is done here.
+    """
+    future: Future[T] = Future()
+    if not started(threading.Thread(target=_fulfil, args=(future, work), name=name, daemon=True)):
+        _fulfil(future, work)
+    return future
+
+
+def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - handed on to whoever asks for the result
+        future.set_exception(error)
 
 
 class WorkerPool:
@@ -56,15 +76,7 @@ class WorkerPool:
         Work must not wait for the future of other work: every thread may be taken by those who wait (see `each`).
         """
         future: Future[T] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - handed on to whoever asks for the result
-                future.set_exception(error)
-
+        run = partial(_fulfil, future, work)
         with self._changed:
             if self._queued >= self._idle and self._threads < self._size:
                 self._threads += started(threading.Thread(target=self._serve, name="reconciler worker", daemon=True))

@@ -8,7 +8,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
@@ -18,14 +17,6 @@ from reconciler.activator.objects import EndpointAddress, NamespacedName, Watche
 _HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
-
-
-class ConnectionPhase(Enum):
-    HELD = auto()
-    """From when it is accepted until a pod accepts it too, its client ends it, or it is refused."""
-    SPLICED = auto()
-    """Until client and pod have ended it, one of them resets it, or it is refused."""
-    OVER = auto()
 
 
 class ConnectionOwner(Protocol):
@@ -55,7 +46,6 @@ class HeldConnection:
     def __init__(
         self, client: socket.socket, port: WatchedPort, owner: ConnectionOwner, context: ActivatorContext
     ) -> None:
-        self.phase = ConnectionPhase.HELD
         self.port = port
         self._client = client
         self._owner = owner
@@ -63,7 +53,8 @@ class HeldConnection:
         self._loop = asyncio.get_running_loop()
         self._accepted_at = self._loop.time()
         self._first_byte_at: float | None = None
-        self._abort: Callable[[], None] = partial(self._close, reset)  # by its phase
+        # While it is held, then that of the splice, until both sides have ended it; None once it is over.
+        self._abort: Callable[[], None] | None = partial(self._close, reset)
         self._connecting: asyncio.Task[None] | None = None  # until a pod accepts it, or none is ready any more
         # Set after the handshake, so that the connection can still be fast once it is spliced with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
@@ -73,13 +64,13 @@ class HeldConnection:
         self._timeout = self._loop.call_later(settings.hold_timeout, self.refuse, "timeout")
 
     def begin_splice(self) -> None:
-        """Begin to connect to a pod, where that has not begun; there is one that is ready."""
-        if self.phase is ConnectionPhase.HELD and self._connecting is None:
+        """Begin to connect to a pod, where that has not begun; there is one that is ready, and it is held."""
+        if self._connecting is None:
             self._connecting = self._loop.create_task(self._connect_and_splice())
 
     def refuse(self, reason: str) -> None:
         """End it with a reset, for `reason`, one of REFUSALS."""
-        if self.phase is not ConnectionPhase.OVER:
+        if self._abort is not None:
             self._context.metrics.refused[reason] += 1
             self._abort()
 
@@ -116,7 +107,7 @@ class HeldConnection:
             self._connecting.cancel()
 
     def _end(self) -> None:
-        self.phase = ConnectionPhase.OVER
+        self._abort = None
         self._owner.over(self)
 
     async def _connect_and_splice(self) -> None:
@@ -138,7 +129,6 @@ class HeldConnection:
             self.refuse("limit")
             return
         self._stop_waiting()
-        self.phase = ConnectionPhase.SPLICED
         share = (self._owner.name[0], self._context.kept)
         splice = Splice((self._client, pod), self._end, self._answered, share)
         self._abort = splice.abort

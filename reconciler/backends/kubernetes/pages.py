@@ -4,9 +4,7 @@ cluster takes the time and the memory of the others.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +17,7 @@ from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
 from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
 from reconciler.http.client import ByteBudget, HttpResponse
 from reconciler.redaction import without_credentials
-from reconciler.worker_pool import started
+from reconciler.worker_pool import in_thread
 
 T = TypeVar("T")
 W = TypeVar("W", bound=msgspec.Struct | msgspec.Raw | dict[str, Any])
@@ -175,24 +173,9 @@ def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadB
         tokens.add(token)
         budget.take_page(request.operation, asked, pages.items)
         asked += pages.items
-        following = _in_background(partial(pages.send, token))
+        following = in_thread(partial(pages.send, token), "next page")
         yield page
         answer = following.result()
-
-
-def _in_background(send: Callable[[], HttpResponse]) -> Future[HttpResponse]:
-    """Return the future answer. Whoever asks for it may as well not wait: the thread ends with its request."""
-    future: Future[HttpResponse] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(send())
-        except Exception as error:  # noqa: BLE001 - handed on to who waits
-            future.set_exception(error)
-
-    if not started(threading.Thread(target=run, name="next page", daemon=True)):
-        run()
-    return future
 
 
 def answer_to(client: ApiClient, request: ApiRequest, shape: type[W]) -> W:
