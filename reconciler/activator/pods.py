@@ -16,8 +16,9 @@ from msgspec import field
 from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.wake import CLUSTER
 from reconciler.backends.decode.values import Wire
-from reconciler.backends.kubernetes.client import ApiClient, object_request
+from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import answer_to
+from reconciler.backends.kubernetes.requests import object_request
 from reconciler.backends.protocols import PODS
 from reconciler.errors import NotFoundError, reason_of
 from reconciler.forbidden_addresses import Address, is_forbidden, is_loopback

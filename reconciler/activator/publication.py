@@ -19,8 +19,9 @@ from reconciler.activator.context import ActivatorPod
 from reconciler.activator.objects import NamespacedName, WatchedSlice
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.values import micro_time
-from reconciler.backends.kubernetes.client import APPLY_PATCH, ApiClient, ApiRequest, When, object_request
+from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
+from reconciler.backends.kubernetes.requests import APPLY_PATCH, ApiRequest, When, object_request
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
 from reconciler.errors import ClusterError, NotFoundError
 from reconciler.model import (

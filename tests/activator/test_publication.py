@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.activator.context import ActivatorPod
 from reconciler.activator.publication import Publication
-from reconciler.backends.kubernetes.client import ApiRequest
+from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.errors import ForbiddenError
 from reconciler.http.client import HttpResponse
 from reconciler.model import ACTIVATOR_LEASE_SECONDS

@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from reconciler.activator.wake import Waker, WakeView
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.http.client import HttpResponse
 from reconciler.time_limit import TimeLimit
 

@@ -16,9 +16,8 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from reconciler import redaction
-from reconciler.backends.kubernetes.client import ApiRequest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import SERVICES
 from reconciler.cli.code_host import github_run, gitlab_run

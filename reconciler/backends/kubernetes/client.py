@@ -1,26 +1,26 @@
-"""All requests to an API server: how many at once, how fast, how long they wait, how often they are retried."""
+"""All requests to an API server: what is sent, how often it is retried, and what is known of the server meanwhile."""
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
-from typing import Literal, TypedDict, Unpack
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.backends.credentials.connection import ApiServer, ApiServerConnection, load_libraries
-from reconciler.backends.kubernetes.errors import Operation, error_of, no_answer
+from reconciler.backends.kubernetes.errors import error_of, no_answer
+from reconciler.backends.kubernetes.requests import ApiRequest, Operation
+from reconciler.backends.kubernetes.turns import RequestTurns
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
-from reconciler.errors import LockLostError, ReadLimitError, StoppedError
+from reconciler.errors import LockLostError, ReadLimitError
 from reconciler.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.errors import CertificateError, HttpError
-from reconciler.model import ServiceAccount
 from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION
 
@@ -31,18 +31,8 @@ _FAILURES = (500, 504)
 """What an API server answers where something that it asks fails: a webhook, or etcd."""
 
 _LONGEST_PAUSE = 60.0
-_AT_ONCE_SECONDS = 3.0
-"""How long a request that is sent at once may take with all its attempts: while it hangs the lock runs out."""
-
 _BEGINS_SECONDS = 10.0
 """How long the answer to a watch may take to begin: a server says at once that it watches, whatever changes."""
-
-_LAST_SECONDS = 0.8
-"""A lock is given back within so long even when the run's time is over."""
-
-JSON_PATCH = "application/json-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
-"""The content type of server-side apply."""
 
 _IMPERSONATE_USER = "Impersonate-User"
 """The header that says as whom a request is carried out. Where it names a ServiceAccount and no groups are stated, the
@@ -50,82 +40,6 @@ API server adds those of the ServiceAccount, and asks for the right to impersona
 
 Source: kubernetes apiserver pkg/endpoints/filters/impersonation.go, WithImpersonation.
 """
-
-
-def resource_name(group: str, resource: str) -> str:
-    """Return a resource, "deployments/scale", as roles and messages name it: deployments.apps/scale, pods."""
-    plural, slash, subresource = resource.partition("/")
-    return f"{plural}.{group}{slash}{subresource}" if group else resource
-
-
-When = Literal["in turn", "at once", "at the end"]
-"""When a request is sent: behind others; before them, as what keeps the lock; or even when the run's time is over."""
-
-
-class ApiRequest(Struct, frozen=True):
-    """One request. `accept` is the answer's form; `body` is sent as `content_type`. `writes`: it changes something.
-
-    `account` is impersonated; its groups are those of every ServiceAccount of its namespace, as the API server knows.
-    """
-
-    method: str
-    path: str
-    operation: Operation
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
-    content_type: str = "application/json"
-    accept: str = "application/json"
-    writes: bool = False
-    when: When = "in turn"
-    account: ServiceAccount | None = None
-
-
-class RequestFields(TypedDict, total=False):
-    """Fields of an `ApiRequest`."""
-
-    query: Mapping[str, str]
-    body: bytes
-    content_type: str
-    accept: str
-    writes: bool
-    when: When
-    account: ServiceAccount | None
-
-
-class _Waits(Struct, frozen=True):
-    """How long a request waits: for its `turn` among those in flight, None: it needs none, and for an `answer`, for
-    which all attempts have so many `seconds` together, as long as nothing answers.
-    """
-
-    turn: TimeLimit | None
-    answer: TimeLimit
-    seconds: float
-
-
-_METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
-
-
-def object_request(
-    cluster: str,
-    verb: str,
-    key: tuple[str, str, str],
-    namespace: str = "",
-    name: str = "",
-    **how: Unpack[RequestFields],
-) -> ApiRequest:
-    """Return what asks for `verb` on one object; without a name on all of its kind, in one namespace where given.
-
-    `key` is (group, version, plural); after the plural there may be a subresource, "deployments/scale". `how` are other
-    fields of the request.
-    """
-    group, version, resource = key
-    plural, slash, subresource = resource.partition("/")
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    path += f"/namespaces/{quote(namespace, safe='')}/{plural}" if namespace else f"/{plural}"
-    if name and verb != "create":
-        path += f"/{quote(name, safe='')}{slash}{subresource}"  # names may hold what paths may not
-    operation = Operation(cluster, verb, resource_name(group, resource), namespace, name)
-    return ApiRequest(_METHODS.get(verb, "GET"), path, operation, **how)
 
 
 class Attempts(Struct):
@@ -151,12 +65,9 @@ class ApiClient:
         self.is_unreachable = False
         self._failing: set[tuple[str, str, str]] = set()  # verb, resource, namespace: what the server fails at
         self.limit = settings.limit
-        self.reading = settings.limit.within()
-        self._written = settings.limit.for_what_is_in_flight()
+        self._turns = RequestTurns(settings)
+        self.reading = self._turns.reading
         self._connection = connection
-        self._timeout = settings.timeout
-        self._in_flight = threading.BoundedSemaphore(settings.in_flight)
-        self._rate = Rate(settings.qps)
         self._traffic = _TrafficCount()
         self._agent = f"reconciler/{VERSION}"
         self._ahead = timedelta()
@@ -187,15 +98,15 @@ class ApiClient:
         Raises:
             ClusterError: one for each class of failure, see errors.py.
         """
-        noted, waits = attempts or Attempts(), self._waits(request)
+        noted = attempts or Attempts()
         limit: TimeLimit | None = None
 
         def attempt() -> HttpResponse:
             nonlocal limit
             try:
-                with self._turn(request, waits):
+                with self._turns.taken(request, is_locked=self.fence is not None) as answered_within:
                     load_libraries()
-                    limit = limit or waits.answer.within(waits.seconds)
+                    limit = limit or answered_within
                     answer = self._authorised(request, limit)
             except HttpError:
                 noted.unsure += 1
@@ -237,17 +148,6 @@ class ApiClient:
             return False
         left = inf if limit is None else limit.left()
         return seconds < min(left, _LONGEST_PAUSE) and self.limit.wait(seconds)
-
-    def _waits(self, request: ApiRequest) -> _Waits:
-        seconds = self._timeout if request.when == "in turn" else min(self._timeout, _AT_ONCE_SECONDS)
-        if request.when == "at the end":  # gives the lock back: for a moment at least, whatever has ended
-            return _Waits(None, TimeLimit(), max(_LAST_SECONDS, min(seconds, self._written.left())))
-        is_unlocked = request.method == "GET" and self.fence is None
-        if request.when == "at once":  # takes the lock, or keeps it: what holds it is answered also after the run
-            return _Waits(None, self.limit if is_unlocked else self._written, seconds)
-        if is_unlocked:  # as long as somebody waits for what is read
-            return _Waits(self.reading, self.reading, seconds)
-        return _Waits(self.limit if request.writes else self._written, self._written, seconds)
 
     @contextmanager
     def watched(self, request: ApiRequest, seconds: float) -> Iterator[Iterator[bytes]]:
@@ -309,27 +209,6 @@ class ApiClient:
         if self.fence is not None and not self.fence():
             raise LockLostError(request.operation)
 
-    @contextmanager
-    def _turn(self, request: ApiRequest, waits: _Waits) -> Iterator[None]:
-        """Hold a slot among those in flight; a write waits for its turn of the rate first.
-
-        Raises:
-            StoppedError: the run was asked to stop, or its time was over, before there was one.
-        """
-        slots, turn = self._in_flight, waits.turn
-        has_turn = turn is None or (
-            (not request.writes or self._rate.take(turn))
-            and (slots.acquire(blocking=False) or turn.until(lambda seconds: slots.acquire(timeout=seconds)))
-        )
-        try:
-            if not has_turn or waits.answer.over:
-                why = waits.answer.why or self.limit.why or "the run's --timeout is over"
-                raise StoppedError(f"{request.operation}: not sent, {why}")
-            yield
-        finally:
-            if has_turn and turn is not None:
-                slots.release()
-
     def _outgoing(
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
     ) -> HttpRequest:
@@ -344,28 +223,6 @@ class ApiClient:
             headers.append(("Content-Type", request.content_type))
         query = f"?{urlencode(request.query)}" if request.query else ""
         return HttpRequest(request.method, endpoint.access.server + request.path + query, headers, request.body, check)
-
-
-class Rate:
-    """A bucket that holds one second's worth of writes and fills as time passes. `per_second` 0: no limit.
-
-    Source: client-go util/flowcontrol, tokenBucketRateLimiter.
-    """
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._guard = threading.Lock()
-        self._free_at = 0.0  # when the bucket would be full again
-
-    def take(self, limit: TimeLimit) -> bool:
-        """Wait for the next turn; return whether it came within `limit`."""
-        if self._per_second <= 0:
-            return True
-        with self._guard:
-            now = limit.now()
-            self._free_at = max(self._free_at, now) + 1 / self._per_second
-            seconds = self._free_at - now - max(1.0, 1 / self._per_second)
-        return seconds <= 0 or limit.wait(seconds)
 
 
 class _TrafficCount:

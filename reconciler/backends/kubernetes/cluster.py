@@ -15,14 +15,11 @@ from reconciler.backends.decode.metadata import Object
 from reconciler.backends.decode.objects import model_object, secret_value, shape_of
 from reconciler.backends.decode.shapes import Secret
 from reconciler.backends.decode.values import Wire
-from reconciler.backends.kubernetes.client import (
-    ApiClient,
-    ApiRequest,
-    object_request,
-)
+from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.object_write import ObjectWrite
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, answer_to, listed
+from reconciler.backends.kubernetes.requests import ApiRequest, object_request
 from reconciler.backends.kubernetes.rights import own_user
 from reconciler.backends.protocols import (
     BUILT_IN_SCALES,

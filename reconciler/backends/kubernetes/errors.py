@@ -1,11 +1,11 @@
-"""The operation that an API server is asked for, and the error for each answer that refuses it."""
+"""The error for each answer of an API server that refuses what was asked."""
 
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
 
 from reconciler.backends.decode.values import decoded_json
+from reconciler.backends.kubernetes.requests import Operation
 from reconciler.errors import (
     AlreadyExistsError,
     AnswerTooLargeError,
@@ -38,38 +38,6 @@ class ApiStatus(msgspec.Struct):
 
     message: str | None = None
     reason: str | None = None
-
-
-class Operation(Struct, frozen=True):
-    """What was asked, for messages: "east: list deployments in shop"."""
-
-    cluster: str
-    verb: str
-    resource: str  # "deployments.apps", "deployments.apps/scale"
-    namespace: str = ""
-    name: str = ""
-
-    def __str__(self) -> str:
-        where = f" in {self.namespace}" if self.namespace else ""
-        name = f" {self.name}" if self.name else ""
-        return f"{self.cluster}: {self.verb} {self.resource}{name}{where}"
-
-    @property
-    def kind(self) -> tuple[str, str, str]:
-        """What it has in common with others that fail together: verb, resource, namespace."""
-        return self.verb, self.resource, self.namespace
-
-    @property
-    def rule(self) -> str:
-        """The role that gives the right to this, in words: "a Role in shop with {apiGroups: [apps], ...}"."""
-        if self.resource.startswith("/"):
-            return f"a ClusterRole with {{nonResourceURLs: [{self.resource}], verbs: [{self.verb}]}}"
-        name, slash, subresource = self.resource.partition("/")
-        plural, _, group = name.partition(".")
-        namespace = self.name if self.resource == "namespaces" else self.namespace  # a Role may give its own Namespace
-        role = f"a Role in {namespace}" if namespace else "a ClusterRole"
-        rule = f"apiGroups: [{group or chr(34) * 2}], resources: [{plural}{slash}{subresource}], verbs: [{self.verb}]"
-        return f"{role} with {{{rule}}}"
 
 
 def refusal_status(answer: HttpResponse) -> ApiStatus:

@@ -9,17 +9,16 @@ from typing import Any, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.backends.kubernetes.client import (
+from reconciler.backends.kubernetes.client import ApiClient, Attempts
+from reconciler.backends.kubernetes.pages import answer_to, decoded
+from reconciler.backends.kubernetes.requests import (
     APPLY_PATCH,
     JSON_PATCH,
-    ApiClient,
     ApiRequest,
-    Attempts,
+    Operation,
     RequestFields,
     object_request,
 )
-from reconciler.backends.kubernetes.errors import Operation
-from reconciler.backends.kubernetes.pages import answer_to, decoded
 from reconciler.backends.kubernetes.rights import Right, impersonation_right, is_allowed
 from reconciler.backends.patched_values import equal, patched, value_at
 from reconciler.errors import (

@@ -12,8 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.backends.decode.values import decoded_json
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
-from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.errors import NOT_JSON
+from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
 from reconciler.http.client import ByteBudget, HttpResponse
 from reconciler.redaction import without_credentials

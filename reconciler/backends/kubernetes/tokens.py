@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.backends.decode.values import Instant, Wire, decoded_json
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
-from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.errors import NOT_JSON
 from reconciler.backends.kubernetes.pages import answer_to
+from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.model import ServiceAccount
 from reconciler.redaction import remember
 

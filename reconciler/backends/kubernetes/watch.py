@@ -10,9 +10,10 @@ import msgspec
 from msgspec import Struct, field
 
 from reconciler.backends.decode.values import Wire, decoded_json
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest, object_request
-from reconciler.backends.kubernetes.errors import NOT_JSON, Operation
+from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.errors import NOT_JSON
 from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed
+from reconciler.backends.kubernetes.requests import ApiRequest, Operation, object_request
 from reconciler.errors import (
     ForbiddenError,
     GoneError,

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from reconciler.backends.decode.metadata import Object
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
-from reconciler.backends.kubernetes.errors import Operation
+from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
+from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.errors import AnswerTooLargeError
 from reconciler.http.client import HttpResponse
 

@@ -13,10 +13,11 @@ import pytest
 
 from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes import lease
-from reconciler.backends.kubernetes.client import ApiClient, ApiRequest
+from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LEASE_DURATION, NAME, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
