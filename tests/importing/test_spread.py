@@ -268,5 +268,5 @@ def test_a_list_is_its_items_and_nothing_at_all_is_refused(tmp_path):
     listed = {"apiVersion": "v1", "kind": "List", "items": [federated()]}
     specs, _ = imported(tmp_path, "kubefed", yaml_of(listed))
     assert "web" in specs
-    with pytest.raises(AssertionError, match="no policy can be made of kubefed in in: 1 objects were read"):
+    with pytest.raises(AssertionError, match="no policy can be made of kubefed in in: 1 object was read"):
         imported(tmp_path, "kubefed", yaml_of(DEPLOYMENT))
