@@ -198,7 +198,8 @@ def test_a_saved_plan_with_names_of_its_own(quickstart):
     file = quickstart.path / "plan.json"
     made = json.loads(file.read_text())
     made["revision"] = made["fleet"] = HOSTILE
-    made["notices"].append({"kind": HOSTILE, "subject": HOSTILE, "text": HOSTILE, "policy": HOSTILE, "partial": True})
+    hostile = dict.fromkeys(("kind", "subject", "text", "policy"), HOSTILE)
+    made["notices"].append({**hostile, "partial": True, "reasonCode": "", "reasons": []})
     made["unknown"][HOSTILE] = HOSTILE
     file.write_text(json.dumps(made))
     for form in ("text", "json", "yaml", "markdown", "html"):

@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.backends.snapshot.folder import FileLock
 from reconciler.time_limit import TimeLimit
+from tests.fakes import FakeClock
 from tests.pipeline.calls import Folder
 
 NOW = "2026-11-20T22:00:00Z"
@@ -152,23 +153,26 @@ def test_an_option_that_is_required(quickstart, arguments, missing):
 
 
 @pytest.mark.parametrize(
-    ("timeout", "ending", "code", "words"),
+    ("ending", "code", "words"),
     [
         pytest.param(
-            "0.4", lambda: time.sleep(0.3), 1, "reading takes more than half of --timeout", id="half of the time"
+            lambda clock: clock.sleep(35), 1, "reading takes more than half of --timeout", id="half of the time"
         ),
-        pytest.param("60", lambda: os.kill(os.getpid(), signal.SIGTERM), 143, "stopped by SIGTERM", id="a signal"),
+        pytest.param(lambda _: os.kill(os.getpid(), signal.SIGTERM), 143, "stopped by SIGTERM", id="a signal"),
     ],
 )
 def test_a_plan_whose_policies_are_not_read_in_time_does_not_call_them_malformed(
-    quickstart, monkeypatch, timeout, ending, code, words
+    quickstart, monkeypatch, ending, code, words
 ):
+    clock = FakeClock()
+
     def slow(path, *, partly, check_deadline):
-        ending()
+        ending(clock)
         check_deadline()
 
+    monkeypatch.setattr("reconciler.time_limit.Clock", lambda: clock)
     monkeypatch.setattr("reconciler.cli.run_options.read_policies", slow)
-    said = quickstart.plan(NOW, "--timeout", timeout)
+    said = quickstart.plan(NOW, "--timeout", "60")
     assert (said.code, said.out) == (code, "")
     assert words in said.err
 
