@@ -255,6 +255,8 @@ class Verb(click.Command):
             raise click.UsageError(wrong, ctx)
         try:
             left = super().parse_args(ctx, args)
+        except UsageError as error:
+            raise UsageError(_named_by_variable(str(error), self.params)) from None
         except click.NoSuchOption as error:
             here = other_name(verb, error.option_name, options)
             if not here:

@@ -79,12 +79,10 @@ def check_out(file: str) -> None:
 
 
 def is_saved_plan(path: str) -> bool:
-    """Return whether `path` is a file that holds JSON, as saved plans do."""
+    """Return whether `path` is a file that holds JSON, as saved plans do; one that is named so need not be there."""
     file = Path(path)
-    if not file.is_file():
-        return False
-    if file.suffix == ".json":
-        return True
+    if file.suffix == ".json" or not file.is_file():
+        return file.suffix == ".json" and not file.is_dir()
     with file.open("rb") as stream:
         return stream.read(64).lstrip().startswith(b"{")
 

@@ -7,14 +7,14 @@ from typing import Any
 import click
 import msgspec
 
-from reconciler.cli.object_names import ObjectArgument, object_name
+from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import Formats, document, show
 from reconciler.cli.run_options import WORLD, RunOptions
 from reconciler.decide.downscale.scale_down_preview import PodRanking, RankedPod, pod_ranking_of, pods_to_rank
 from reconciler.errors import UsageError
-from reconciler.messages import counted
-from reconciler.model import ObjectRef, ObservedState, Run, Workload
+from reconciler.messages import counted, first_of
+from reconciler.model import ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
 from reconciler.workload_kinds import workload_kind
@@ -87,11 +87,12 @@ def rank_command(options: _RankOptions) -> None:
     # Which would go on the way down to four?
     rank eu-west/batch/Deployment/worker --to 4
     """
-    subject, to = options.subject, options.to
+    subject, to, name = options.subject, options.to, object_name(options.subject)
     found = options.policies()
+    known_cluster(found.fleet, name, subject)
     world = options.world(found.fleet)
     state = observe(found, world.sources, scope=options.scope, readers=world.readers)
-    workload = workload_named(state, object_name(subject), subject)
+    workload = workload_named(state, name, subject)
     state = answer(state, pods_to_rank(workload, state), world.sources)
     pods = state.clusters[workload.ref.cluster].pods.get(workload.ref, ())
     there = sum(pod.is_active for pod in pods) or workload.spec_replicas  # as far as any pods are known
@@ -108,11 +109,9 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
         UsageError: it names none, or several.
     """
     if name.cluster not in state.clusters:
-        why = state.unreachable.get(name.cluster, "it is not in the Fleet")
-        raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {why}')
+        raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {state.unreachable[name.cluster]}')
     found = [workload for workload in state.clusters[name.cluster].workloads if name.matches(workload.ref)]
     if len(found) != 1:
-        refs: list[ObjectRef] = [workload.ref for workload in found]
-        named = ", ".join(str(ref) for ref in refs[:5]) or "nothing"
+        named = first_of([str(workload.ref) for workload in found], 5) or "nothing"
         raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
     return found[0]

@@ -70,6 +70,7 @@ WRONG_CALLS = {
         "nowhere: No such file or directory, expected a folder with a folder for each cluster",
     ),
     "no plan": ("show nowhere.json", 5, "nowhere.json: No such file or directory"),
+    "no plan to apply": ("apply nowhere.json", 5, "nowhere.json: No such file or directory"),
     "a plan that is none": ("show policies/fleet.yaml", 5, "policies/fleet.yaml: is not JSON"),
     "an unknown field": ("explain IdlingPolicy.spec.idleReplica", 64, 'did you mean "idleReplicas"?'),
     "an unknown kind": ("explain Fleeet", 64, 'did you mean "Fleet"?'),
@@ -95,7 +96,7 @@ WRONG_CALLS = {
     "an unknown cluster to rank": (
         f"rank mars/batch/deploy/worker {LOOKING}",
         64,
-        'cluster "mars" cannot be looked at: it is not in the Fleet',
+        'mars/batch/deploy/worker: "mars" is not a cluster of the Fleet',
     ),
     "too long": (f"rank a/b/c/d/e {LOOKING}", 64, "does not name an object, expected CLUSTER/NAMESPACE"),
     "restore nothing": (f"restore {LOOKING} --auto-approve", 64, "restore: expected an OBJECT, --policy"),

@@ -218,6 +218,7 @@ def test_a_stop_is_heard_while_waiting_for_locks(quickstart, how, code):
         ("RECONCILER_OUTPUT", "json", ["validate", "policies"], "{"),
         ("RECONCILER_DAYS", "100", ["plan", "policies", *LOOK], "Plan for Fleet quickstart"),
         ("RECONCILER_FOR", "4h", ["doctor", "--snapshot", "snapshot"], "error: --snapshot: snapshot has no server"),
+        ("RECONCILER_NOW", "soon", ["plan"], 'error: RECONCILER_NOW: "soon" is not a time, expected RFC 3339'),
     ],
 )
 def test_a_variable_with_a_word_that_another_verb_knows(quickstart, monkeypatch, variable, value, arguments, begins):
