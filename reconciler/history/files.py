@@ -38,6 +38,8 @@ def write_changes(folder: str, changes: Sequence[Change], run: Run) -> str:
     try:
         os.makedirs(folder, exist_ok=True)
         _write_whole(Path(folder), _name_of(run), b"".join(msgspec.json.encode(change) + b"\n" for change in changes))
+    except OSError as error:
+        return f"--report-dir: {folder}: not written: {error.strerror}, expected a folder that can be written"
     except Exception as error:  # noqa: BLE001 - whatever it is: what was done was done, and is reported elsewhere too
         return f"--report-dir: {folder}: not written: {reason_of(error)}"
     return ""
@@ -124,7 +126,7 @@ def _change(line: bytes, place: str) -> Change | str:
     try:
         found = _LINE.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return f"{place}: is no change ({reason_of(error)}), expected a line of JSON as --report-dir writes it"
+        return f"{place}: is no change ({error}), expected a line of JSON as --report-dir writes it"
     if parse_time(found.at) is None:
         return f'{place}: is no change (at "{short(found.at)}"), expected a time in RFC 3339, with its zone'
     if found.object.count("/") < SLASHES:
