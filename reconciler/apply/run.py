@@ -59,6 +59,7 @@ class ActionRuns:
             for action in self.actions
             if action.ref.cluster in self.left_out
         }
+        self._refs = {action.id: action.ref for action in self.actions}
         self._freezes = FreezeCheck(self.accesses, self.namespace, self.run.now)
         self._done: dict[int, Outcome] = {}
         self._begun: set[int] = set()
@@ -83,8 +84,9 @@ class ActionRuns:
     def _write_events(self) -> dict[int, str]:
         """Write the Events, now that nothing waits for them any more; return by action why one was not written."""
         events, self._events = self._events, {}  # they know of this run: let go, all of it goes with its last reader
-        clusters = {action.id: action.ref.cluster for action in self.actions}
-        futures = {number: self.pool.submit(clusters[number], write, urgent=True) for number, write in events.items()}
+        futures = {
+            number: self.pool.submit(self._refs[number].cluster, write, urgent=True) for number, write in events.items()
+        }
         limit, waiting = self.limit.for_what_is_in_flight(), set(futures.values())
         while waiting and not limit.over:
             _, waiting = wait(waiting, limit.step())
@@ -135,7 +137,7 @@ class ActionRuns:
             before = self._done.get(need)
             if before is None or before.status is not OutcomeStatus.APPLIED:
                 tenant = "" if before is None else before.tenant
-                return skipped(f"needs action {need}, which was not applied", tenant=tenant)
+                return skipped(f"needs {self._refs[need]}, which was not applied", tenant=tenant)
         frozen = self._freezes.why_not(action.decision)
         return skipped(frozen) if frozen else None
 

@@ -76,9 +76,9 @@ class PolicyGroup(Struct, frozen=True):
     @property
     def summary(self) -> str:
         """Return what stands in place of the lines: how many objects get which change, "40 idle, 2 wake", and why."""
-        counts = Counter(line.verb for line in self.lines)
-        words = [f"{number} {verb}" for verb, number in counts.items()]
-        words += [updates_of(len(self.updates))] * bool(self.updates)
+        counts = Counter(line.verb for line in (*self.lines, *self.updates))
+        words = [f"{number} {verb}" for verb, number in counts.items() if verb]
+        words += [updates_of(counts[""])] * bool(counts[""])
         return f"{self.title}: {', '.join(words)}" + (f"; {self.reason}" if self.reason else "")
 
 

@@ -114,7 +114,9 @@ def _length(text: str) -> int:
 
 
 def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterator[list[str]]:
-    """Yield what did not go as planned, by policy; of many that were skipped for one reason how many those are."""
+    """Yield what did not go as planned, by policy and, in summary too, each with why; of many that were skipped for one
+    reason how many those are.
+    """
     found = [action for action in plan.actions if not went_well(action, outcomes)]
     if not found:
         return
@@ -123,7 +125,7 @@ def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterat
     many = {} if style.verbose else {why: number for why, number in skipped.items() if number > _SEVERAL}
     yield [f"  {number} changes skipped: {one_line(why)} (-v lists them)" for why, number in many.items()]
     others = [action for action in found if action.id not in outcomes or outcomes[action.id].message not in many]
-    yield from _groups(grouped(plan, others, lambda _: True), outcomes, style)
+    yield from _groups(grouped(plan, others, lambda _: True), outcomes, replace(style, summary=False))
 
 
 def render_changed(approved: Plan, plan: Plan, chosen: Collection[int], style: Style = Style()) -> str:

@@ -258,13 +258,12 @@ def _explained(action: Action, found: Compared) -> Action:
 def _with_stale(applied: Applied, found: Compared) -> Applied:
     """Return `applied` with an outcome for what differs, and for what cannot be done without that."""
     done = {outcome.action: outcome for outcome in applied.outcomes}
+    refs = {action.id: action.ref for action in applied.plan.actions}
     for action in applied.plan.actions:
-        needed = [need for need in action.needs if need in found.differing]
+        needed = [refs[need] for need in action.needs if need in found.differing]
         if action.id in found.differing:
             done[action.id] = Outcome(action.id, OutcomeStatus.STALE, f"{action.ref}: {found.differing[action.id]}")
         elif needed and action.id not in done:
-            done[action.id] = Outcome(
-                action.id, OutcomeStatus.SKIPPED, f"needs action {needed[0]}, which was not applied"
-            )
+            done[action.id] = Outcome(action.id, OutcomeStatus.SKIPPED, f"needs {needed[0]}, which was not applied")
     outcomes = tuple(done[action.id] for action in applied.plan.actions if action.id in done)
     return replace(applied, outcomes=outcomes, dropped=len(applied.plan.actions) - len(outcomes))

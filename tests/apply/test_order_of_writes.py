@@ -175,6 +175,13 @@ def test_what_needs_a_later_phase_of_its_group_waits_for_it_and_ends(threads: in
     assert [name for what, name in writes.log if what == "over"] == ["other", "falls", "rises"]
 
 
+def test_what_needs_one_that_failed_is_skipped_and_names_its_object() -> None:
+    plan = [an_action("first", "east", Phase.WAKE), an_action("then", "west", Phase.WAKE, needs=("first",))]
+    failed, skipped = apply(numbered_actions(plan), Writes(failing=frozenset({"first"})), WorkerPool(0))
+    words = f"needs {plan[0].ref}, which was not applied"
+    assert (skipped.status, skipped.message) == (OutcomeStatus.SKIPPED, words), failed
+
+
 def test_clusters_take_turns_where_there_are_few_threads() -> None:
     queued = threading.Event()
 

@@ -340,6 +340,14 @@ def test_a_summary_has_headings_with_counts():
     )
 
 
+def test_in_a_summary_what_did_not_go_as_planned_says_why():
+    plan = a_plan(an_idle(), a_record())
+    outcomes = [Outcome(action.id, OutcomeStatus.FAILED, f"no {action.ref.kind}") for action in plan.actions]
+    said = text_of(plan, outcomes, summary=True, changes=False)
+    assert ("      failed: no Deployment\n" in said, "      failed: no Service\n" in said) == (True, True)
+    assert ": 1 idle, 1 metadata update; " in text_of(plan, outcomes, summary=True)
+
+
 def test_text_is_never_cut():
     plan = a_plan(*(an_idle(f"api-{n}") for n in range(600)))
     assert sum(line.startswith("  ~ ") for line in text_of(plan).splitlines()) == 600
