@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
 from reconciler.backends.snapshot import manifest_files as files
+from reconciler.backends.snapshot import object_store
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.object_store import Store
@@ -182,6 +183,25 @@ def test_of_a_json_list_what_is_for_no_cluster_stays_one(tmp_path: Path) -> None
     annotate(cluster)
     assert json.loads((tmp_path / "a.json").read_text())["items"] == items[:2]
     assert a_snapshot_cluster(tmp_path, {}).list(SERVICES) == cluster.list(SERVICES)
+
+
+def test_a_file_that_could_not_be_split_whole_is_split_before_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": f"{a_service('web')}---\n{a_service('b')}"})
+    begun = cluster.list(SERVICES)
+    with monkeypatch.context() as patched:
+        patched.setattr(object_store, "remove_file", lambda *_: refuse())
+        for _ in range(2):
+            with pytest.raises(ClusterError, match="no space left"):
+                annotate(cluster)
+            assert a_snapshot_cluster(tmp_path, {}).list(SERVICES) == begun
+    annotate(cluster)
+    assert texts(tmp_path) == {"shop-service-web.yaml": ANNOTATED, "shop-service-b.yaml": own("b")}
+
+
+def refuse() -> None:
+    raise ClusterError("no space left")
 
 
 def test_two_objects_of_a_file_that_would_be_called_alike_get_a_file_each(tmp_path: Path) -> None:

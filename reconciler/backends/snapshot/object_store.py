@@ -36,7 +36,7 @@ from reconciler.backends.snapshot.manifest_files import (
     is_json,
     read_file,
 )
-from reconciler.errors import Problem
+from reconciler.errors import ClusterError, Problem
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import read_bytes
 
@@ -145,12 +145,15 @@ class Store:
         """
         touched = {entry.file.path: entry.file for entry, _ in changes.changed.values()}
         if any(file.digest != self._digest(path) for path, file in touched.items()):
-            self._signatures = None
-            self._files = {}
+            self._forget()
             return False
         shared = [file for file in touched.values() if not file.is_of_one] or self._superseded()
-        for file in shared:
-            self._split(file)
+        try:
+            for file in shared:
+                self._split(file)
+        except ClusterError:
+            self._forget()
+            raise
         if shared:
             return False
         files = {
@@ -167,6 +170,10 @@ class Store:
         for file in created:
             self._install(file.path, file, [])
         return True
+
+    def _forget(self) -> None:
+        """Have all files read again before anything more is written."""
+        self._signatures, self._files = None, {}
 
     def _superseded(self) -> list[ManifestFile]:
         """Return the files whose split was interrupted: an object in them has a file of its own, too."""
