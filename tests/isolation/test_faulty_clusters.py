@@ -81,22 +81,6 @@ def failing_with(*faulty: frozenset[str], wakes: str = ""):
     return decided
 
 
-@pytest.mark.parametrize(
-    ("decided", "left_out", "wakes"),
-    [
-        pytest.param(failing_with(*map(frozenset, "abcde")), "abcde", "abcde", id="each"),
-        pytest.param(failing_with(frozenset("bd")), "d", "d", id="two that fail together: the later one"),
-        pytest.param(failing_with(frozenset("b"), frozenset("d"), wakes="d"), "bd", "b", id="one by its wakes too"),
-    ],
-)
-def test_only_what_fails_is_left_out_and_its_wakes_are_decided_where_they_can_be(decided, left_out, wakes) -> None:
-    found, kept = without_faulty(a_state(tuple("abcde")), decided)
-    assert "".join(sorted(kept)) == "".join(sorted(found.clusters)) == "".join(sorted(set("abcde") - set(left_out)))
-    assert ("".join(sorted(found.unreachable)), "".join(sorted(found.wakes_only))) == (left_out, wakes)
-    assert {key.cluster for key in found.answers} == kept
-    assert all(why.startswith("unexpected OverflowError (made by a test)") for why in found.unreachable.values())
-
-
 def test_what_was_unknown_before_keeps_its_reason_and_its_wakes() -> None:
     before = replace(
         a_state(("a", "b")),

@@ -133,6 +133,11 @@ class TestSharedTargets:
             assert why_of(outcome, name).startswith("StatefulSet/db behind Service/api stays awake: excluded")
         assert len(notices_of(outcome, "heldTogether")) == 2
 
+    def test_what_shares_anything_is_one_group(self):
+        decisions = self.decided(WEB, API, self.db, self.alone).desired.decisions
+        groups = {one.group: {other.ref.name for other in decisions if other.group == one.group} for one in decisions}
+        assert sorted(map(sorted, groups.values())) == [["alone"], ["api", "db", "web"]]
+
     def test_a_service_that_is_only_observed_holds_no_idles_of_another_policy(self):
         """Service one (sleep) is in front of web and api, Service two (watch) of api and db."""
         services = (

@@ -109,10 +109,6 @@ class TestForeign:
         assert outcome.desired.decisions == ()
         assert "Service/web was idled by somebody else" in outcome.desired.explanations[0].why
 
-    def test_a_mark_of_another_fleet_names_the_fleet(self):
-        world = a_foreign_world(SEED | STAGING | {"idling.kubernetes.io/unidle-targets": "[]"}, replicas=3)
-        assert "Service/web was idled by Fleet staging" in run_in(world).desired.explanations[0].why
-
 
 def due(world: World, fleet=None) -> DesiredState:
     desired = decide_wakes_due(fleet or a_fleet(), world.state(), a_run(world.now))

@@ -179,16 +179,6 @@ class TestGuard:
         world.now += MINUTE
         return world
 
-    @pytest.mark.parametrize(("gone", "woken"), [(1, 1), (2, 2), (3, 0), (8, 0)])
-    def test_more_than_a_quarter_gone_puts_the_wakes_off(self, gone, woken):
-        world = self.world()
-        outcome = run_in(world, *(self.policies(*self.names[gone:]) or (a_policy("z", selector=NOWHERE),)))
-        assert sum(world.replicas(a_ref(name)) > 0 for name in self.names) == woken
-        held = outcome.desired.held_back
-        assert [(one.policy, len([d for d in one.decisions if d.verb == "wake"])) for one in held] == (
-            [] if woken else [("", gone)]
-        )
-
     @pytest.mark.parametrize(
         ("passed", "woken"), [(3, 2), (0, 0)], ids=["what passes counts as its new owner's", "gone"]
     )
@@ -259,9 +249,6 @@ class TestGuard:
         assert world.replicas(a_ref("d")) == 0
 
 
-NOWHERE = services_selector(namespaces=replace(services_selector().namespaces, include=("nowhere",)))
-
-
 def test_a_query_that_failed_is_told_once_among_what_is_unknown():
     state, policy = replace(SIMPLE, answers=answers(error="refused")), a_policy("idle-dev", a_metric())
     outcome = decided(state, policy)
@@ -289,37 +276,6 @@ def test_policies_of_equal_priority_are_named_once_whatever_they_select():
     outcome = decided(state, a_policy("a"), a_policy("b"))
     (text,) = notices_of(outcome, "equalPriorities")
     assert "east/shop/Deployment/api, east/shop/Deployment/db, east/shop/Deployment/queue and 1 more" in text
-
-
-class TestSharedServices:
-    """Services web and all in front of web; all in front of api as well."""
-
-    services = (
-        a_service("web", labels={"owner": "x"}),
-        a_service("all", selector={"tier": "app"}),
-        a_service("alone", selector={"app": "alone"}),
-    )
-
-    workloads = tuple(
-        a_workload(name, template_labels={"app": name, **({"tier": "app"} if name != "alone" else {})})
-        for name in ("web", "api", "alone")
-    )
-
-    state = a_state(a_cluster(services=services, workloads=workloads))
-
-    policy = a_policy("idle-dev", a_metric())
-
-    def said(self, **values: float):
-        return answers(*values.items(), policy="idle-dev")
-
-    def test_what_shares_anything_is_one_group(self):
-        outcome = decided(replace(self.state, answers=self.said(web=0, all=0, alone=0)), self.policy)
-        groups = {one.group: {other.ref.name for other in outcome.desired.decisions if other.group == one.group}
-                  for one in outcome.desired.decisions}  # fmt: skip
-        assert groups == {
-            "idling/east/shop/Service/all": {"all", "web", "api"},
-            "idling/east/shop/Service/alone": {"alone"},
-        }
 
 
 def test_an_excluded_namespace_is_not_selected_whatever_includes_it():

@@ -156,23 +156,6 @@ def test_whose_marks(owner, ours):
     assert read_record(a_workload(annotations=OWN | {"reconciler/owner": owner}), OURS).ours is ours
 
 
-def test_marks_on_endpoints_are_written_where_the_policy_wants_them():
-    state = a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), endpoints=(an_endpoints(),)))
-    plain = decided(state).desired.decisions
-    assert [decision.ref.kind for decision in plain] == ["Service", "Deployment"]
-    marked = decided(state, a_policy(mark_endpoints=True)).desired.decisions
-    assert [decision.ref.kind for decision in marked] == ["Service", "Endpoints", "Deployment"]
-    service, endpoints, deployment = marked
-    assert set(written(endpoints)) == {
-        "idling.kubernetes.io/idled-at",
-        "idling.kubernetes.io/unidle-targets",
-        "reconciler/owner",
-    }
-    assert endpoints.needs == (service.key,)
-    assert set(deployment.needs) == {service.key, endpoints.key}
-    assert json.loads(written(endpoints)["idling.kubernetes.io/unidle-targets"])[0]["name"] == "web"
-
-
 OC_IDLE = ("idling.alpha.openshift.io/idled-at", "idling.alpha.openshift.io/unidle-targets")
 
 

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Verb
-from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, origins
+from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, idle_workloads, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
-from tests.decide.idling.idling_policies import NIGHT, a_policy, an_idle_world, of_state, run_in, workloads_selector
+from tests.decide.idling.idling_policies import NIGHT, a_policy, an_idle_world, decided, of_state, run_in, workloads_selector
 from tests.decide.idling.world import World, a_world
 
 WEB, SERVICE = a_ref("web"), a_ref("web", kind="Service")
@@ -198,12 +198,26 @@ class TestWhatItGivesBack:
         carried_out(world)
         assert world.replicas(WEB) == 3
 
-    def test_what_runs_is_only_freed_of_its_record(self):
+    @pytest.mark.parametrize("awake_since", [None, "2026-11-20T22:00:30Z"], ids=["scaled by hand", "it came back"])
+    def test_what_runs_is_only_freed_of_its_record(self, awake_since):
         world = an_idle_world()
         world.scale(WEB, 7)
+        world.annotate(WEB, "reconciler/awake-since", awake_since)
         carried_out(world)
         assert world.replicas(WEB) == 7
         assert "idling.kubernetes.io/previous-scale" not in world.objects[WEB].annotations
+        assert ("reconciler/undone" in world.objects[WEB].annotations) is (awake_since is None)
+
+    def test_what_somebody_else_scaled_down_since_is_found_and_woken(self):
+        """By `wake` and by `restore`; a run leaves it as it is."""
+        world = an_idle_world()
+        world.annotate(WEB, "scale.kubernetes.io/scale-reason", "Maintenance")
+        (left,) = (one for one in decided(world.state()).desired.explanations if one.ref == WEB)
+        assert (left.outcome, left.why) == ("left as it is", "scaled by another writer (scale-reason)")
+        (found, *_) = idle_workloads(a_fleet(), world.state(), a_run(world.now), lambda ref: ref == WEB)
+        assert found.asked.ref == WEB
+        carried_out(world)
+        assert world.replicas(WEB) == 3
 
     def test_a_read_only_cluster_is_told(self):
         world = an_idle_world()

@@ -12,7 +12,7 @@ from reconciler.decide.decisions import Phase, Verb
 from reconciler.model import Event
 from reconciler.plan.json import change_document
 from reconciler.plan.order import in_order, numbered_actions
-from reconciler.policy.types import ObjectSelector, Selector, WakeMetric, WakeOrder, WorkloadSelector
+from reconciler.policy.types import ObjectSelector, Selector, WakeOrder, WorkloadSelector
 from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -43,32 +43,6 @@ WAKE = [("wake", "Deployment/web"), ("clear", "Service/web")]
 
 class TestCriteria:
     policy = a_policy("idle-dev", a_metric())
-
-    @pytest.mark.parametrize(
-        ("fields", "said", "why"),
-        [
-            ({}, answers(("late", 5), policy="night"), "5 above 0 in 30m"),
-            (
-                {"wake_when": (WakeMetric("q", 0, "5m"),)},
-                answers(("late", 1), policy="night", query="q", window="5m"),
-                "wakeWhen 1 above 0 in 5m",
-            ),
-            ({"idle_replicas": 3}, answers(("late", 0), policy="night"), "idleReplicas is 3, it had 3"),
-        ],
-        ids=["its criteria", "its wakeWhen", "its floor"],
-    )
-    def test_a_wake_is_told_under_the_name_of_the_policy_that_causes_it(self, fields, said, why):
-        dev = a_policy("idle-dev", a_metric(), selector=labelled("of", "dev"))
-        night = a_policy("night", a_metric(), selector=labelled("of", "night"), **fields)
-        services = (a_service(labels={"of": "dev"}), a_service("late", selector={"app": "web"}, labels={"of": "night"}))
-        world = a_world(*services, a_workload(), now=NIGHT)
-        world.answers = answers(("web", 0)) | answers(("late", 0), policy="night")
-        run_in(world, dev, replace(night, wake_when=(), idle_replicas=0))
-        assert world.objects[WEB].annotations["reconciler/owner"] == "production/IdlingPolicy/idle-dev"
-        world.answers |= said
-        decisions = decided(world.state(), dev, night, now=world.now + MINUTE).desired.decisions
-        told = {(one.cause.policy, one.cause.at, one.cause.why) for one in decisions if one.phase is Phase.WAKE}
-        assert told == {("night", "policies/night.yaml:4", why)}
 
     def test_a_requested_wake_has_no_values_of_criteria_that_did_not_decide(self):
         world = a_world(a_service(), a_workload(), now=NIGHT)
@@ -135,28 +109,6 @@ class TestSignals:
         world = an_idle_world()
         world.annotate(SERVICE, "reconciler/wake-requested-at", "now")
         assert "expected a time" in notices_of(decided(world.state(), now=world.now), "unreadableSignal")[0]
-
-
-class TestWithoutAPolicy:
-    @pytest.mark.parametrize(
-        ("owner", "policies", "why"),
-        [
-            ("idle-dev", (a_policy("night"),), "idle-dev no longer selects it, night wants it idle"),
-            (
-                "idle-dev",
-                (a_policy(), a_policy("night", priority=5)),
-                "idle-dev no longer decides there, night wants it idle",
-            ),
-            ("", (a_policy("night"),), "its record names no policy, night wants it idle"),
-        ],
-        ids=["it is gone", "another one wins", "nobody knows whose it was"],
-    )
-    def test_why_they_pass_is_said(self, owner, policies, why):
-        world = an_idle_world()
-        if not owner:
-            world.annotate(WEB, "reconciler/owner", "production")
-        decision = next(one for one in run_in(world, *policies).desired.decisions if one.ref == WEB)
-        assert (decision.cause.policy, decision.cause.why) == ("night", why)
 
 
 class TestWakeOrder:

@@ -1,15 +1,19 @@
-"""What the clusters share: what those that are left out have, what draining ones keep, what is known of room then."""
+"""What the clusters share: what those that are left out have, what draining ones keep, what is known of room then; and
+how much of a decrease a run may do.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.placement.clusters import placement_inputs
-from reconciler.decide.placement.desired_replicas import placement_result
+from reconciler.decide.placement.desired_replicas import next_step, placement_result
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import PlacementStatus
@@ -225,3 +229,19 @@ def test_since_when_clusters_are_unknown():
     state = a_state(a_cluster("east", config_maps=(memory,)), unreachable=lost)
     since = datetime(2026, 11, 20, 15, tzinfo=UTC)
     assert unknown_since(a_fleet("east", "west", "north"), state, NOW) == {"west": since, "north": NOW}
+
+
+REPLICAS = st.integers(0, 20)
+
+
+@given(st.lists(st.tuples(REPLICAS, REPLICAS, REPLICAS), min_size=1, max_size=6), st.integers(1, 60), REPLICAS)
+def test_a_step_never_costs_what_is_needed(places, wanted, elsewhere):
+    placed = [local(str(at), asked, available=min(asked, runs)) for at, (asked, runs, _) in enumerate(places)]
+    targets = {str(at): target for at, (_, _, target) in enumerate(places)}
+    available = elsewhere + sum(one.available for one in placed)
+    step = next_step(placed, targets, available, wanted)
+    left = elsewhere + sum(min(one.available, step[one.cluster]) for one in placed)
+    assert left >= min(available, wanted)
+    for one in placed:
+        least, most = sorted((one.spec_replicas, targets[one.cluster]))
+        assert least <= step[one.cluster] <= most

@@ -9,7 +9,7 @@ from reconciler.decide.decisions import Verb
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, change_if_of
 
-from .placements import EVENLY, a_federated, a_fleet_with, place, settled
+from .placements import EVENLY, a_federated, a_fleet_with, a_full, place, row, settled
 
 
 @pytest.mark.parametrize(("state", "expected"), [("ReadOnly", []), ("Frozen", [(Verb.REMEMBER, "east", "ConfigMap")])])
@@ -17,6 +17,11 @@ def test_a_frozen_home_keeps_its_records_and_a_read_only_one_keeps_none(state, e
     fleet = replace(a_fleet_with(state, "west", "east"), home="east")
     written = place(settled("east", 6), lost=("west",), fleet=fleet).decisions
     assert sorted({(one.verb, one.ref.cluster, one.ref.kind) for one in written}) == expected
+
+
+def test_no_more_wait_at_a_full_cluster_than_it_would_get_if_there_was_room():
+    desired = place(settled("a", 5), a_full("d", 5, 3), federated=a_federated(8))
+    assert row(desired, "d").why == "weight 1 of 2, capacity 3, 1 waiting"
 
 
 def weighing(weight=0, least=0, most=None):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.placement.status import rejection_after_failure, rejection_key
-from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference
-from tests.builders import NOW, a_cluster, change_if_of
+from tests.builders import a_cluster, change_if_of
 
 from .placements import (
     EVENLY,
@@ -29,31 +27,6 @@ from .placements import (
     some_pods,
     with_pods,
 )
-
-WEST = ObjectRef("west", "shop", "ReplicaSet", "web", "apps")
-
-
-def refused(times, at=NOW):
-    text = None
-    for _ in range(times):
-        text = rejection_after_failure(text, WEST, "exceeded quota", at)
-    return {rejection_key(WEST): text}
-
-
-def home(replicas, **data):
-    local = a_local("east", replicas)
-    return a_cluster("east", workloads=(local,), config_maps=(a_memory(**{"unreachable_since": "{}"} | data),))
-
-
-class TestRefused:
-    def test_they_come_back_when_its_time_has_come_and_the_refusals_are_forgotten_once_it_worked(self):
-        desired = place(home(6, **refused(3, ago(minutes=5))), a_cluster("west"))
-        assert numbers(desired) == {"west": "create 0 -> 3"}
-        (created,) = about(desired, "west")
-        (cleared,) = [one for one in desired.decisions if one.ref.name == "reconciler-memory"]
-        assert cleared.needs == (created.key,)
-        assert [(change.path, change.after) for change in cleared.changes] == [(("data", rejection_key(WEST)), None)]
-
 
 FOREIGN = {"annotations": {}, "labels": {}, "template": {"spec": {"containers": [{"name": "old"}]}}}
 
