@@ -277,19 +277,6 @@ def test_a_cost_no_higher_than_the_mark_that_turns_up_undoes_it(cost: str) -> No
     assert_clean(world)
 
 
-def test_the_lock_lost_while_it_settles_stops_all_writing() -> None:
-    world = a_world(pods=ZONED, to=3)
-    world.clock = FakeClock(while_asleep=lambda: setattr(world.lock, "lost", True))
-    outcome = outcome_of(world)
-    assert (outcome.status, "the lock was lost" in outcome.message) == (OutcomeStatus.SKIPPED, True)
-    assert world.marked() == ["web-2", "web-3", "web-4"]
-    assert len(world.journal()) == 1
-    world.lock.lost = False
-    world.run()
-    assert world.names() == ["web-0", "web-1", "web-5"]
-    assert_clean(world)
-
-
 @pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
 def test_the_lock_lost_at_any_write_stops_all_writing(kind: str) -> None:
     """The client finds it out, between the check of the lock and the write; the next run does what is left."""

@@ -464,31 +464,6 @@ def test_production_is_never_folded(objects: Objects) -> None:
     assert "eu/prod-shop/Deployment/frontend" in open_
 
 
-@pytest.mark.parametrize(
-    ("production", "expected"),
-    [
-        pytest.param({}, {"prod-shop"}, id="by its usual names"),
-        pytest.param({"namespaces": ["dev"]}, {"dev"}, id="by the names that the Fleet says"),
-        pytest.param({"namespaces": [], "namespaceLabels": {"tier": "live"}}, {"dev"}, id="by labels of the namespace"),
-        pytest.param({"namespaces": []}, set(), id="nothing"),
-    ],
-)
-def test_production_is_what_the_fleet_calls_so(
-    objects: Objects, production: dict[str, Any], expected: set[str]
-) -> None:
-    def base(documents: Documents) -> None:
-        documents["Fleet real"]["spec"]["production"] = production
-        documents["IdlingPolicy dev"]["spec"]["selector"] = {"namespaces": {}, "services": {}}
-        documents["IdlingPolicy dev"]["spec"]["production"] = True
-
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev", "labels": {"tier": "live"}}}
-    found = reviewed({**objects, "eu": [*objects["eu"], space]}, spec("IdlingPolicy dev", mode="Observe"), before=base)
-    assert {one.ref.namespace for one in found.differences} == {"dev", "prod-shop"}
-    assert {one.ref.namespace for one in found.differences if one.production} == expected
-    open_ = re.sub(r"<details>.*?</details>", "", render_markdown(found), flags=re.S)
-    assert ("Production: " in open_) is bool(expected)
-
-
 def test_what_was_production_is_so_where_the_change_calls_it_something_else(objects: Objects) -> None:
     def edit(documents: Documents) -> None:
         EDITS["production selected by mistake"].edit(documents)

@@ -10,7 +10,6 @@ import pytest
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.errors import NotFoundError
 from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Wake, forecast, total
@@ -193,17 +192,6 @@ def test_groups_by_label_fall_back_to_the_namespace() -> None:
     assert [name for name, _ in grouped_savings(made, "label=team")] == ["blue", "red"]
 
 
-def test_a_change_in_between_counts_from_the_next_run_on() -> None:
-    simulation = of_web()
-    assert simulation.run(at(20)).replicas[WEB_REF] == 0
-    service = ObjectRef("a", "dev", "Service", "web")
-    simulation.annotate(service, {"reconciler/wake-requested-at": "2026-11-20T21:00:00Z"})
-    steps = list(simulation.play(at(21), at(12, 21)))
-    assert steps[0].replicas[WEB_REF] == 2
-    simulation.annotate(service, {"reconciler/wake-requested-at": None})
-    assert "reconciler/wake-requested-at" not in simulation.run(at(12, 21)).state.clusters["a"].services[0].annotations
-
-
 @pytest.mark.parametrize(
     ("fields", "annotations", "replicas"),
     [
@@ -218,16 +206,6 @@ def test_a_change_is_a_merge_patch(fields: dict[str, Any], annotations: dict[str
     manifest = simulation.clusters["a"].manifest(WEB_REF)
     assert manifest["metadata"].get("annotations", {}) == annotations
     assert manifest["spec"].get("replicas", 1) == replicas
-
-
-def test_a_change_of_what_is_not_there_is_refused() -> None:
-    simulation = of_web()
-    for ref in (
-        ObjectRef("a", "dev", "Deployment", "none", "apps"),
-        ObjectRef("b", "dev", "Deployment", "web", "apps"),
-    ):
-        with pytest.raises(NotFoundError, match="there"):
-            simulation.change(ref, {})
 
 
 @pytest.mark.parametrize(

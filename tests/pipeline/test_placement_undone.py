@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import (
@@ -69,18 +68,6 @@ def apply(folder: Folder, *more: str) -> None:
 
 ALL_SIX = dict.fromkeys((*NAMED, *OTHERS), 6)
 FOUR = ALL_SIX | dict.fromkeys(NAMED, 4)
-
-
-def test_the_first_count_stays_recorded_whatever_placement_sets_later(folder):
-    apply(folder)
-    for replicas, own in ((4, 2), (6, 3), (10, 5)):
-        folder.write("policies/web.yaml", placed(replicas, *NAMED))
-        apply(folder)
-        assert json.loads(annotations(folder)["reconciler/placed"]) == {
-            "owner": "f/FederatedReplicaSet/shop/web",
-            "previous": 6,
-            "replicas": own,
-        }
 
 
 def test_restore_gives_the_count_back_and_explain_names_it(folder):
@@ -164,20 +151,6 @@ def test_what_the_policy_is_no_longer_about_gets_its_count_back_and_is_told_why(
     assert folder.replicas("prod-1", "shop", "Deployment", "web-2") == 4
 
 
-def test_a_child_replica_set_with_copied_annotations_is_left_to_its_deployment(folder):
-    apply(folder)
-    child = yaml.safe_load(workload(kind="ReplicaSet"))
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": True}
-    child["metadata"] |= {"name": "web-5d4f", "annotations": annotations(folder), "ownerReferences": [owner]}
-    child["spec"]["replicas"] = 4
-    folder.write("snapshot/prod-1/child.yaml", yaml.safe_dump(child))
-    said = folder.explain("prod-1/shop/rs/web-5d4f", NOW)
-    assert (said.code, "before placement" in said.out) == (0, False)
-    assert folder.restore(NOW, "--all").code == 0
-    assert counts(folder) == ALL_SIX
-    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web-5d4f") == 4
-
-
 def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_back_by_the_second(folder):
     apply(folder)
     folder.write("policies/nights.yaml", NIGHTS)
@@ -225,24 +198,6 @@ def test_what_placement_raised_is_not_lowered_when_it_leaves(folder):
     apply(folder)
     assert counts(folder) == ALL_SIX | dict.fromkeys(NAMED, 10)
     assert annotations(folder) == {}
-
-
-def test_a_foreign_replica_set_where_the_preferences_name_nothing_is_nobodys_matter(folder):
-    """Neither placement nor a DownscalePolicy waits for the other, nor the idling of what is placed for it."""
-    own = placed(4, "prod-1", target=template())
-    folder.write("policies/web.yaml", own)
-    folder.write("snapshot/dev/rs.yaml", workload(replicas=6, kind="ReplicaSet"))
-    apply(folder)
-    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 4
-    assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 6
-    nights = NIGHTS.replace("{namespaces", "{clusters: {include: [prod-1]}, namespaces").replace(
-        "Deployment", "ReplicaSet"
-    )
-    folder.write("policies/nights.yaml", nights)
-    folder.write("policies/at-one.yaml", at_one(5, "ReplicaSet"))
-    assert folder.apply("2026-11-23T22:00:00Z").code == 0
-    assert folder.replicas("prod-1", "shop", "ReplicaSet", "web") == 0
-    assert folder.replicas("dev", "shop", "ReplicaSet", "web") == 5
 
 
 def test_a_foreign_replica_set_that_was_adopted_is_given_back_and_never_deleted(folder):

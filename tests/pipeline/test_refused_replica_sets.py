@@ -94,25 +94,6 @@ def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypa
     assert two.plan(at(15), "--detailed-exitcode").code == 0
 
 
-def test_a_refusal_is_told_by_an_event_and_by_the_status(two, monkeypatch):
-    grows(two)
-    refuse(monkeypatch, "west", "patch")
-    assert two.apply(at(1)).code == 6
-    [event] = [found for found in events(two, "west") if found["type"] == "Warning"]
-    assert (event["reason"], event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (
-        "Refused",
-        "ReplicaSet",
-        "web",
-    )
-    assert event["message"] == "scale was refused: west/shop/ReplicaSet/web: exceeded quota: replicasets"
-    said = two.apply(at(2))
-    assert said.code == 6
-    status = two.objects()["east", "reconciler", "ConfigMap", "reconciler-status-shop.web"]
-    west = json.loads(status["metadata"]["annotations"]["reconciler/status"])["clusters"]["west"]
-    assert west["asked"] == 4
-    assert west["why"].endswith("refused once: west/shop/ReplicaSet/web: exceeded quota: replicasets")
-
-
 def grows(two: Folder) -> None:
     """One replica set of two is to have one more, and is not let."""
     assert two.apply(at(0)).code == 0

@@ -11,7 +11,15 @@ from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, idle_workloads, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
-from tests.decide.idling.idling_policies import NIGHT, a_policy, an_idle_world, decided, of_state, run_in, workloads_selector
+from tests.decide.idling.idling_policies import (
+    NIGHT,
+    a_policy,
+    an_idle_world,
+    decided,
+    of_state,
+    run_in,
+    workloads_selector,
+)
 from tests.decide.idling.world import World, a_world
 
 WEB, SERVICE = a_ref("web"), a_ref("web", kind="Service")

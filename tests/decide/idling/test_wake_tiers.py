@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -215,16 +214,6 @@ def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: 
     for clock.now in seconds:
         assert tier.first_not_ready() is action
     assert cluster.looks == {"db-0": looks}
-
-
-def test_side_by_side_all_see_what_the_first_one_sees(tmp_path: Path) -> None:
-    write(tmp_path, replicas=1, ready=1)
-    cluster, found = access(tmp_path, FakeClock())
-    tier = woken(numbered_actions(wakes("db")), found)
-    with ThreadPoolExecutor(8) as pool:
-        seen = list(pool.map(lambda _: tier.first_not_ready(), range(8)))
-    assert seen == [None] * 8
-    assert cluster.looks == dict.fromkeys(names("db"), 1)
 
 
 def test_what_gets_ready_is_seen_at_the_next_poll(tmp_path: Path) -> None:
