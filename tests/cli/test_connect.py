@@ -26,15 +26,11 @@ from reconciler.cli.kubeconfig_file import (
 from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
 from reconciler.model import ServiceAccount
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import fleet
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.tokens import a_jwt, claims
 
-FLEET = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: mine}
-spec: {home: hub, clusters: [{name: east}, {name: west}, {name: hub, connection: {inCluster: true}}]}
-"""
+FLEET = fleet(["east", "west", "{name: hub, connection: {inCluster: true}}"], name="mine", home="hub")
 TO_FILE = ("--file", "hub.kubeconfig", "--yes")
 EITHER = "connect: expected either --file FILE or --hub CONTEXT, where the entry goes"
 ROTATE = "--rotate: expected --file FILE, with or without --secret NAME, and nothing else"

@@ -13,7 +13,18 @@ from reconciler.policy.field_help import fields
 from reconciler.report.explanation import ObjectExplanation, explanation_lines
 from tests.builders import a_ref
 from tests.pipeline.calls import Folder
-from tests.pipeline.manifests import an_object, autoscaler, documents, fleet, identity, idling, service, workload
+from tests.pipeline.manifests import (
+    an_object,
+    autoscaler,
+    documents,
+    fleet,
+    identity,
+    idling,
+    placed,
+    service,
+    template,
+    workload,
+)
 from tests.plans import a_plan, an_idle
 
 NOW = "2026-11-20T22:00:00Z"
@@ -163,25 +174,15 @@ def test_a_cluster_that_cannot_be_read_says_so_and_names_the_way_without_it(fold
     assert f"cluster east cannot be read: kubeconfig ~/.kube/config: {words}; --snapshot DIR reads a folder" in said.err
 
 
-PLACED = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 14
-  preferences: {clusters: {"*": {weight: 1}}}
-  selector: {matchLabels: {app: web}}
-  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}
-"""
+PLACED = placed(14, 'clusters: {"*": {weight: 1}}', template())
 
 
 def test_on_a_cluster_that_cannot_be_read_the_last_number_stands_and_when_it_moves(tmp_path):
     folder = Folder(tmp_path)
-    folder.write("policies/all.yaml", f"{FLEET.replace('{name: east}]', '{name: east}, {name: us}]')}---\n{PLACED}")
+    folder.write("policies/all.yaml", documents(fleet(["east", "us"], name="one"), PLACED))
     for cluster in ("east", "us"):
-        namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {}, uid: {}}}\n"
-        spaces = [namespace.format(name, f"{cluster}-{name}") for name in ("kube-system", "shop", "reconciler")]
-        folder.write(f"snapshot/{cluster}/all.yaml", "---\n".join(spaces))
+        spaces = [an_object("Namespace", name) for name in ("shop", "reconciler")]
+        folder.write(f"snapshot/{cluster}/all.yaml", documents(identity(cluster), *spaces))
     folder.apply("2026-11-20T10:00:00Z")
     (folder.path / "snapshot" / "us").rename(folder.path / "lost")
     folder.apply("2026-11-20T10:05:00Z")
@@ -196,29 +197,17 @@ def test_on_a_cluster_that_cannot_be_read_the_last_number_stands_and_when_it_mov
 
 @pytest.mark.parametrize("subject", ["FederatedReplicaSet/shop/web", "shop/web", "shop/web/"])
 def test_a_federated_replica_set_is_explained_on_all_of_its_clusters(folder, subject):
-    fleet = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}]")
-    folder.write("policies/all.yaml", f"{fleet}---\n{PLACED}")
+    folder.write("policies/all.yaml", documents(fleet(["east", "west"], name="one"), PLACED))
     folder.write("snapshot/west/all.yaml", CLUSTER.replace("east-uid", "west-uid"))
     lines = explained(folder, subject).splitlines()
     heads = [line for line in lines if line.startswith(("east/", "west/"))]
     assert heads == ["east/shop/ReplicaSet/web", "west/shop/ReplicaSet/web"]
 
 
-LABELLED = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: labelled}
-spec:
-  selector: {SELECTOR}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["Mon-Fri 20:00-07:00"]}}]
-"""
-
-
 def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fails(folder):
     """Each part, and which policy is the closest, is in tests/report/test_closest_selector.py."""
-    selector = "{services: {matchLabels: {tier: web}}}"
-    fleet = FLEET.replace("[{name: east}]", "[{name: east}, {name: west}]")
-    folder.write("policies/all.yaml", f"{fleet}---\n{LABELLED.replace('{SELECTOR}', selector)}")
+    labelled = idling("services: {matchLabels: {tier: web}}", name="labelled")
+    folder.write("policies/all.yaml", documents(fleet(["east", "west"], name="one"), labelled))
     said = folder.call("explain", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW)
     lines = below_the_heading(said.out).splitlines()
     assert lines[:4] == [

@@ -45,6 +45,7 @@ from reconciler.pod_requests import Hours
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import fleet
 from tests.pipeline.week import FLEET, a_week, at, rfc3339
 from tests.plans import a_decision
 
@@ -95,11 +96,7 @@ def test_a_week_of_10_000_changes_is_told_whole_and_within_its_bound(tmp_path: P
         assert record(changes, a_plan(run), {"east": access_of(folder)}, a_fleet(), run)[1] == ""
         expected += changes
     assert len(expected) == 10_010
-    Folder(tmp_path).write(
-        "policies/fleet.yaml",
-        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: production}\n"
-        "spec: {home: east, clusters: [{name: east}]}\n",
-    )
+    Folder(tmp_path).write("policies/fleet.yaml", fleet(["east"], name="production"))
     said = Folder(tmp_path).call("history", "--snapshot", "snapshot", "--now", rfc3339(NOW), "-o", "json")
     assert (said.code, said.err) == (0, "")
     told = json.loads(said.out)["changes"]

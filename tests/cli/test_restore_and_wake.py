@@ -9,35 +9,26 @@ import pytest
 import yaml
 
 from tests.pipeline.calls import Folder, Said, Terminal
+from tests.pipeline.manifests import fleet
+from tests.real.objects import a_deployment, an_autoscaler, with_metadata, within
 
 NOW = "2026-11-20T22:20:00Z"
 AT = "2026-11-20T20:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
-FLEET = (
-    "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: one}\nspec: {home: east, clusters: [{name: east}]}"
-)
 
 
 def idle(name: str, owner: str, run: str = "run-1", namespace: str = "shop") -> dict:
     """Return a Deployment at 0 that had 3 replicas; `owner` is Fleet/policy, "" for somebody else's mark."""
-    fleet, _, policy = owner.partition("/")
     marks = {"idling.kubernetes.io/idled-at": AT, "idling.kubernetes.io/previous-scale": "3"}
     if owner:
-        marks |= {"reconciler/owner": f"{fleet}/IdlingPolicy/{policy}", "reconciler/cause": json.dumps({"run": run})}
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "web", "image": "w:1"}]}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace, "annotations": marks},
-        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template},
-    }
+        owned = owner.replace("/", "/IdlingPolicy/")
+        marks |= {"reconciler/owner": owned, "reconciler/cause": json.dumps({"run": run})}
+    return with_metadata(a_deployment(name, 0), namespace=namespace, annotations=marks)
 
 
 def a_folder(tmp_path, **clusters: list[dict]) -> Folder:
     folder = Folder(tmp_path)
-    folder.write(
-        "policies/fleet.yaml", FLEET.replace("{name: east}", ", ".join(f"{{name: {one}}}" for one in clusters))
-    )
+    folder.write("policies/fleet.yaml", fleet(clusters, name="one"))
     for cluster, objects in clusters.items():
         folder.write(f"snapshot/{cluster}/objects.yaml", yaml.safe_dump_all(objects))
     return folder
@@ -56,20 +47,12 @@ def at_a_floor(name: str, owner: str, holder: str = "") -> list[dict]:
     deployment = idle(name, owner)
     deployment["metadata"]["annotations"]["reconciler/idled-to"] = "1"
     deployment["spec"]["replicas"] = 1
-    fleet, _, policy = (holder or owner).partition("/")
     marks = {
         "reconciler/previous-bounds": '{"minReplicas":2,"maxReplicas":10}',
         "reconciler/idled-to": "1",
-        "reconciler/owner": f"{fleet}/IdlingPolicy/{policy}",
+        "reconciler/owner": (holder or owner).replace("/", "/IdlingPolicy/"),
     }
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
-    autoscaler = {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name, "namespace": "shop", "annotations": marks},
-        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 1},
-    }
-    return [deployment, autoscaler]
+    return [deployment, within("shop", with_metadata(an_autoscaler(name, 1, 1), annotations=marks))]
 
 
 def bounds_and_marks(folder: Folder) -> tuple[int, int, list[str]]:

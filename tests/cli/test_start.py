@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from reconciler.cli.verbs import help_text
+from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import fleet
 
 HEAVY = ("kubernetes", "urllib3", "jinja2", "jsonschema")
 
@@ -73,40 +75,22 @@ def test_a_plan_as_text_loads_neither_what_apply_needs_nor_what_json_needs(repos
     }
 
 
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: fleet}
-spec: {home: one, clusters: [{name: one}]}
-"""
-
-
-KUBECONFIG = """\
-apiVersion: v1
-kind: Config
-clusters: [{name: one, cluster: {server: "https://127.0.0.1:9"}}]
-users: [{name: one, user: {token: of-the-test}}]
-contexts: [{name: one, context: {cluster: one, user: one}}]
-current-context: one
-"""
-
-
 @pytest.fixture
 def plan_of_nothing(tmp_path):
     """The arguments of a plan of one cluster without objects and policies."""
-    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "fleet.yaml").write_text(fleet(["one"]))
     (tmp_path / "snapshot" / "one").mkdir(parents=True)
     return "plan", str(tmp_path / "fleet.yaml"), "--snapshot", str(tmp_path / "snapshot")
 
 
 def test_a_plan_of_a_live_cluster_loads_what_requests_need(tmp_path):
     """Nothing answers; each request is tried all the same."""
-    (tmp_path / "config").write_text(KUBECONFIG)
+    a_kubeconfig(tmp_path / "config", {"token": "of-the-test"}, {"server": "https://127.0.0.1:9"})
     path = tmp_path / "fleet.yaml"
-    path.write_text(FLEET.replace("{name: one}]", "{name: one, connection: {kubeconfig: config}}]"))
+    path.write_text(fleet(["{name: east, connection: {kubeconfig: config}}"], home="east"))
     loaded = modules_after("plan", str(path), "--request-timeout", "1", "--credentials-dir", str(tmp_path))
     assert "urllib3" in loaded
-    assert len({one for one in loaded if one.startswith("reconciler.")}) <= 182
+    assert len({one for one in loaded if one.startswith("reconciler.")}) <= 184
     assert len(loaded) <= 450
     assert not loaded & {"html", "rich", "requests", "asyncio", "kubernetes"}
 

@@ -9,6 +9,7 @@ import yaml
 
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import fleet
+from tests.real import objects
 
 NOW = "2026-11-20T22:20:00Z"
 FLEET = fleet(["east"], name="one")
@@ -25,27 +26,25 @@ OUR_WRITE = {"manager": "reconciler", "operation": "Update", "apiVersion": "apps
 
 
 def a_deployment(**annotations: str) -> dict:
-    spec = {
-        "replicas": 0,
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "w:1"}]}},
-    }
-    return an_object("apps/v1", "Deployment", annotations, spec=spec)
+    return marked(objects.a_deployment("web", 0), annotations)
 
 
 def a_service(**annotations: str) -> dict:
-    return an_object("v1", "Service", annotations, spec={"selector": {"app": "web"}})
+    return marked(objects.a_service("web"), annotations)
 
 
 def an_object(version: str, kind: str, annotations: dict[str, str], **parts: object) -> dict:
-    metadata = {"name": "web", "namespace": "shop", **({"annotations": annotations} if annotations else {})}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **parts}
+    return marked(objects.an_object(version, kind, "web", **parts), annotations)
 
 
-def a_folder(tmp_path, *objects: dict) -> Folder:
+def marked(one: dict, annotations: dict[str, str]) -> dict:
+    return objects.with_metadata(one, namespace="shop", **({"annotations": annotations} if annotations else {}))
+
+
+def a_folder(tmp_path, *found: dict) -> Folder:
     folder = Folder(tmp_path)
     folder.write("policies/fleet.yaml", FLEET)
-    folder.write("snapshot/east/objects.yaml", yaml.safe_dump_all(objects))
+    folder.write("snapshot/east/objects.yaml", yaml.safe_dump_all(found))
     return folder
 
 
@@ -74,7 +73,7 @@ SCALED_OBJECT["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] 
 
 
 @pytest.mark.parametrize(
-    ("objects", "name"),
+    ("found", "name"),
     [
         pytest.param(ENDPOINTS_ONLY, "east/shop/svc/web", id="the mark on Endpoints alone, by the Service"),
         pytest.param(ENDPOINTS_ONLY, "east/shop/endpoints/web", id="the mark on Endpoints alone, by them"),
@@ -92,8 +91,8 @@ SCALED_OBJECT["metadata"]["annotations"]["autoscaling.keda.sh/paused-replicas"] 
         pytest.param((a_deployment(**FOREIGN_RECORD), a_service()), "east/shop/svc/web", id="what somebody else idled"),
     ],
 )
-def test_what_sleeps_is_found_by_every_name_it_has(tmp_path, objects, name):
-    folder = a_folder(tmp_path, *objects)
+def test_what_sleeps_is_found_by_every_name_it_has(tmp_path, found, name):
+    folder = a_folder(tmp_path, *found)
     said = wake(folder, name)
     assert (said.code, said.err) == (0, "")
     assert folder.replicas("east", "shop", "Deployment", "web") == 3

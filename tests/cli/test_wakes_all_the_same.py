@@ -13,26 +13,11 @@ from reconciler.policy.types import PolicySet
 from reconciler.yaml import reader
 from tests.fakes import FakeClock
 from tests.pipeline.calls import Folder
-from tests.pipeline.manifests import documents, service, workload
+from tests.pipeline.manifests import documents, fleet, policy, service, target_ref, workload
 
 NOW = "2026-11-23T07:00:00Z"
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: one}
-spec:
-  home: east
-  clusters: [{name: east}, {name: west}]
-  limits: {default: {fleet: {share: 25%, atLeast: 10}}}
-"""
-POLICY = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 3
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: placed}
-"""
+FLEET = fleet(["east", "west"], "limits: {default: {fleet: {share: 25%, atLeast: 10}}}", name="one")
+POLICY = policy("FederatedReplicaSet", "web", "replicas: 3", target_ref(name="placed"), namespace="shop")
 MARKS = (
     'idling.kubernetes.io/idled-at: "2026-11-20T22:00:00Z"',
     'idling.kubernetes.io/previous-scale: "3"',
@@ -131,7 +116,7 @@ TYPO = FLEET.replace("atLeast", "atLest")
 
 
 @pytest.mark.parametrize(
-    ("fleet", "problem", "after"),
+    ("changed", "problem", "after"),
     [
         pytest.param(TYPO, "policies/fleet.yaml:7:42: spec.limits", [3, 3], id="a typo in the limits"),
         pytest.param(FLEET.replace("home: east", "home: est"), "spec.home", [3, 3], id="home"),
@@ -151,8 +136,8 @@ TYPO = FLEET.replace("atLeast", "atLest")
         ),
     ],
 )
-def test_a_fleet_with_a_problem_wakes_what_is_due(folder: Folder, fleet: str, problem: str, after: list[int]) -> None:
-    folder.write("policies/fleet.yaml", fleet)
+def test_a_fleet_with_a_problem_wakes_what_is_due(folder: Folder, changed: str, problem: str, after: list[int]) -> None:
+    folder.write("policies/fleet.yaml", changed)
     said = folder.apply(NOW)
     assert said.code == 3
     assert problem in said.err
@@ -179,7 +164,7 @@ def test_verbs_with_a_fleet_that_has_a_problem(
 
 
 @pytest.mark.parametrize(
-    "fleet",
+    "changed",
     [
         FLEET.replace("metadata: {name: one}", "metadata: {}"),
         FLEET.replace("[{name: east}, {name: west}]", "[]"),
@@ -189,8 +174,8 @@ def test_verbs_with_a_fleet_that_has_a_problem(
     ],
     ids=["no name", "no clusters", "no cluster with a name", "two", "none"],
 )
-def test_without_what_a_wake_needs_nothing_is_done(folder: Folder, fleet: str) -> None:
-    folder.write("policies/fleet.yaml", fleet)
+def test_without_what_a_wake_needs_nothing_is_done(folder: Folder, changed: str) -> None:
+    folder.write("policies/fleet.yaml", changed)
     assert folder.apply(NOW).code == 3
     assert folder.call("wake", "east/shop/deploy/web", "--snapshot", "snapshot").code == 3
     assert replicas(folder) == [0, 0]
@@ -199,9 +184,9 @@ def test_without_what_a_wake_needs_nothing_is_done(folder: Folder, fleet: str) -
 def test_what_a_wake_needs_of_a_fleet(folder: Folder) -> None:
     text = TYPO.replace("spec:\n", "spec:\n  namespace: ours\n  formerNames: [old]\n  protectedNamespaces: [pay]\n")
     folder.write("policies/fleet.yaml", text)
-    fleet, problems = read_fleet_for_wakes(folder.path / "policies")
-    assert (fleet.name, fleet.namespace, fleet.former_names) == ("one", "ours", ("old",))
-    assert "pay" in fleet.protected
+    found, problems = read_fleet_for_wakes(folder.path / "policies")
+    assert (found.name, found.namespace, found.former_names) == ("one", "ours", ("old",))
+    assert "pay" in found.protected
     assert [one.field for one in problems] == ["spec.limits.default.fleet.atLest"]
 
 
@@ -218,7 +203,7 @@ FOREIGN = documents(
 
 
 @pytest.mark.parametrize(
-    ("fleet", "after"),
+    ("changed", "after"),
     [
         pytest.param(TYPO + "  protectedNamespaces: [pay]\n", 0, id="beside another typo"),
         pytest.param(FLEET + "  protect: {namespaces: [pay]}\n", 0, id="a mapping of another name"),
@@ -234,9 +219,9 @@ FOREIGN = documents(
         pytest.param(TYPO, 7, id="a typo that has nothing to do with it"),
     ],
 )
-def test_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, fleet: str, after: int) -> None:
+def test_a_fleet_with_a_problem_loses_no_protected_namespace(folder: Folder, changed: str, after: int) -> None:
     """What somebody else idled there stays as it is on requested wakes; what is ours is woken all the same."""
-    folder.write("policies/fleet.yaml", fleet)
+    folder.write("policies/fleet.yaml", changed)
     folder.write("snapshot/east/pay.yaml", FOREIGN)
     assert folder.apply(NOW).code == 3
     assert folder.replicas("east", "pay", "Deployment", "db") == after
