@@ -92,17 +92,6 @@ def test_files_are_named_as_a_person_would_type_them(policies, given, file):
     assert str(read_fleet(given).place) == f"{file}:1"
 
 
-def test_links_are_followed_as_in_a_mounted_config_map(policies):
-    (policies / "..2026_11_20").mkdir()
-    (policies / "..2026_11_20/sub").mkdir()
-    (policies / "..2026_11_20/fleet.yaml").write_text(document("fleet"))
-    (policies / "..2026_11_20/sub/web.yaml").write_text(document("web"))
-    (policies / "..data").symlink_to("..2026_11_20")
-    (policies / "fleet.yaml").symlink_to("..data/fleet.yaml")
-    (policies / "sub").symlink_to("..data/sub")
-    assert names(policies) == ["fleet", "web"]
-
-
 def test_links_in_a_circle_end(policies):
     (policies / "a.yaml").write_text(document("a"))
     (policies / "loop").symlink_to(".")
@@ -163,14 +152,6 @@ def test_a_missing_or_empty_directory_is_never_no_policies(policies):
 )
 def test_files_that_are_no_policies(tmp_path, name, content, expected):
     assert problems_in(tmp_path, {**FILES, name: content}) == [expected]
-
-
-def test_a_byte_order_mark_is_no_content(tmp_path):
-    marked = {**FILES, "fleet.yaml": b"\xef\xbb\xbf" + FLEET.replace("home: eu-west", "home: eu-wst").encode()}
-    assert problems_in(tmp_path, marked) == [
-        'policies/fleet.yaml:5:9: spec.home: is "eu-wst", expected the name of one of the clusters, '
-        'did you mean "eu-west"?'
-    ]
 
 
 def test_what_is_there_but_cannot_be_read_is_a_problem(policies):

@@ -274,6 +274,7 @@ def test_the_first_that_may_share_an_object_is_named(policies):
         pytest.param(
             lambda n: Selector(workloads=WorkloadSelector(objects=ObjectSelector((f"web-{n:03}",)))), id="workloads"
         ),
+        pytest.param(lambda n: Selector(workloads=WorkloadSelector((f"Widget{n:03}.a.io",))), id="kinds"),
     ],
 )
 def test_policies_that_select_different_things_are_compared_with_the_first_alone(selector):

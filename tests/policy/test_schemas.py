@@ -16,10 +16,8 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from reconciler.cli.app import run
-from reconciler.errors import UsageError
-from reconciler.policy.field_help import kind_named
 from reconciler.policy.load import read_policies
-from reconciler.policy.schemas import load_schema, schema_folder, validator_of
+from reconciler.policy.schemas import load_schema, schema_folder
 from reconciler.policy.types import PolicySet
 from reconciler.yaml.reader import read_documents
 
@@ -212,17 +210,6 @@ def test_defaults_written_out_change_nothing(tmp_path):
 
 
 # Where they are
-
-
-def test_they_are_found_by_kind_whatever_its_case():
-    assert [kind_named(text) for text in ("idlingPOLICY", "plan", "report")] == ["IdlingPolicy", "Plan", "Report"]
-    assert load_schema("Plan")["title"] == "Plan"
-    assert validator_of("Fleet") is validator_of("Fleet")
-
-
-def test_an_unknown_kind_is_refused_with_the_nearest():
-    with pytest.raises(UsageError, match=r'"idlingpolcy" is no kind, .*, did you mean "IdlingPolicy"'):
-        kind_named("idlingpolcy")
 
 
 def written(name: str) -> Any:

@@ -14,7 +14,7 @@ import pytest
 from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.folder import METRICS_FILES, RECORDING_FILE
-from reconciler.errors import ClusterError, PolicyError, SnapshotError
+from reconciler.errors import ClusterError, SnapshotError
 from reconciler.model import ObjectRef, Write
 from reconciler.policy.policy_files import load
 from reconciler.yaml.files import MAX_BYTES, MAX_FOLDERS, decoded_text, find_files, read_bytes, write_private
@@ -200,8 +200,3 @@ def test_nothing_private_goes_into_a_pipe(tmp_path: Path, read: bool) -> None:
     finally:
         if reader is not None:
             os.close(reader)
-
-
-def test_nothing_of_that_name() -> None:
-    with pytest.raises(PolicyError, match="does not exist"):
-        load("/nowhere/at/all")

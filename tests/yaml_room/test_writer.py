@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,39 +21,9 @@ def only(text: str) -> Any:
     return read.found[0].value
 
 
-@pytest.mark.every_case
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("", None), ("~", None), ("null", None), ("Null", None), ("nUll", "nUll"),
-        ("true", True), ("False", False), ("yes", "yes"), ("on", "on"), ("n", "n"),
-        ("0", 0), ("-12", -12), ("+7", 7), ("010", 10), ("0o17", 15), ("0xfF", 255),
-        ("0b11", "0b11"), ("1_000", "1_000"),
-        ("1.5", 1.5), (".5", 0.5), ("5.", 5.0), ("1e3", 1000.0), ("-1.5E-2", -0.015), ("1.2.3", "1.2.3"),
-        ("inf", "inf"),
-        ("22:30", "22:30"), ("2026-11-20", "2026-11-20"), ("=", "="),
-    ],
-)  # fmt: skip
-def test_plain_scalars_are_those_of_yaml_1_2(text: str, value: Any) -> None:
-    assert plain_value(text) == value
-    assert type(plain_value(text)) is type(value)
-    assert only(f"a: {text}\n") == {"a": value}
-
-
 def test_numbers_that_json_does_not_have() -> None:
     assert math.isnan(plain_value(".NaN"))
     assert (plain_value(".inf"), plain_value("-.Inf")) == (math.inf, -math.inf)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("!!str 3", "3"), ("! 3", "3"), ('"3"', "3"), ("'on'", "on"), ('!!int "3"', 3), ("!!float 3", 3.0),
-        ("!!map {}", {}),
-    ],
-)  # fmt: skip
-def test_tags_and_quotes(text: str, value: Any) -> None:
-    assert only(f"a: {text}\n") == {"a": value}
 
 
 AWKWARD = """
