@@ -1,6 +1,6 @@
 """What decisions consist of. A decision carries its reason as a value; plan/ turns decisions into actions.
 
-What a saved plan has of them is described field by field, here where it has just the same, else in plan/documents.py.
+What a saved plan has of them is described field by field, here where it has just the same, else in plan/change_json.py.
 """
 
 from __future__ import annotations

@@ -1,63 +1,206 @@
 """A plan as JSON, and back. The same plan gives the same bytes; a plan read back does what the written one would do.
 
-Nothing that `apply` could trip over is read: a saved plan is a file that somebody else may have written to.
+Nothing that `apply` could trip over is read: a saved plan is a file that somebody else may have written to. Every field
+of the document is required.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC
-from functools import cache
-from typing import Any, TypeVar, cast
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
 
 from reconciler.decide.decisions import (
-    Cause,
-    Decision,
-    FieldChange,
     HeldBack,
+    Job,
+    LimitUse,
     Notice,
     Overridden,
-    Phase,
     PlacementView,
+    PlanNumber,
     Undecided,
-    Verb,
-    VictimForecast,
 )
 from reconciler.decide.reasons import Reasons
 from reconciler.errors import PlanFileError
-from reconciler.model import ObjectRef, pointed_path, pointer
-from reconciler.plan.documents import (
-    PLAN_VERSION,
-    CauseDocument,
+from reconciler.model import ObjectRef
+from reconciler.plan.change_json import (
     ChangeDocument,
-    Counts,
-    DigestsDocument,
-    HeldBackDocument,
     JsonObject,
-    NoticeDocument,
-    ObjectDocument,
-    OverriddenDocument,
-    PlacementDocument,
-    PlanDocument,
     ReasonDocument,
-    ReplicasDocument,
-    UndecidedDocument,
+    ReasonedDocument,
+    actions_in,
+    change_document,
+    changes_of,
+    converted,
+    decisions_in,
+    made_of,
+    misfits_of,
 )
 from reconciler.plan.effects import Effect, effect_of, fewer, more
-from reconciler.plan.model import Action, Plan, json_value
-from reconciler.plan.order import numbered_actions
+from reconciler.plan.model import Plan
 from reconciler.untrusted_text import one_line
 
+PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
+PLAN_SCHEMA = Meta(
+    description="schemaVersion is the version of the schema of this document. Documents of other versions are refused."
+)
+
+
+class _UndecidedDocument(ReasonedDocument, frozen=True):
+    """An object or cluster that nothing is decided for."""
+
+    subject: Annotated[str, Meta(description="The object or cluster.")]
+    job: Annotated[Job, Meta(description="The job that cannot decide.")]
+    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
+    why: Annotated[str, Meta(description="The reason.")] = field(name="reason")
+
+
+class _NoticeDocument(ReasonedDocument, frozen=True):
+    """A message for people."""
+
+    kind: Annotated[str, Meta(description='What it is about: "overdueWake", "contested", "autoscaler", ...')]
+    subject: Annotated[str, Meta(description="The object or cluster.")]
+    text: Annotated[str, Meta(description="The message.")]
+    policy: Annotated[str, Meta(description='The policy; "" where no policy is behind it.')]
+    partial: Annotated[bool, Meta(description="Whether the run ends with exit code 6.")]
+
+
+class _PlacementRowDocument(ReasonedDocument, frozen=True):
+    """The part of a cluster in a FederatedReplicaSet."""
+
+    cluster: Annotated[str, Meta(description="The cluster.")]
+    desired: Annotated[PlanNumber | None, Meta(description="The desired replicas; null: unknown.")]
+    spec_replicas: Annotated[
+        PlanNumber | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
+    ]
+    current: Annotated[PlanNumber | None, Meta(description="spec.replicas now; null: unknown.")]
+    running: Annotated[PlanNumber | None, Meta(description="The replicas available now; null: unknown.")]
+    capacity: Annotated[
+        PlanNumber | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
+    ]
+    overflow: Annotated[PlanNumber, Meta(description="The replicas that exceed the capacity.")]
+    why: Annotated[str, Meta(description="The step and the limit that decided.")] = field(name="reason")
+
+
+class _PlacementDocument(JsonObject, frozen=True):
+    """A FederatedReplicaSet and its clusters."""
+
+    key: Annotated[str, Meta(description="Namespace and name.")]
+    total: Annotated[PlanNumber, Meta(description="The desired replicas in all clusters together.")]
+    rows: Annotated[list[_PlacementRowDocument], Meta(description="A row for each cluster.")]
+
+
+class _HeldBackDocument(JsonObject, frozen=True):
+    """Changes of one policy that limits, or a guard, hold back."""
+
+    allow: Annotated[str, Meta(description='The name for --allow-exceed, which allows them once; "": a guard.')]
+    why: Annotated[str, Meta(description="What exceeds which limit, and what allows it.")] = field(name="reason")
+    limits: Annotated[tuple[LimitUse, ...], Meta(description="The limits that are exceeded; none: a guard.")]
+    changes: Annotated[list[ChangeDocument], Meta(description="The changes that are held back.")]
+
+
+class _OverriddenDocument(ReasonedDocument, frozen=True):
+    """A policy that another policy takes precedence over, for one workload."""
+
+    cluster: Annotated[str, Meta(description="The cluster of the workload.")]
+    group: Annotated[str, Meta(description='Its API group; "" for the core group.')]
+    kind: Annotated[str, Meta(description="Its kind.")]
+    namespace: Annotated[str, Meta(description="Its namespace.")]
+    name: Annotated[str, Meta(description="Its name.")]
+    job: Annotated[Job, Meta(description="The job of the policy.")]
+    policy: Annotated[str, Meta(description="The policy that is overridden.")]
+    desired: Annotated[str, Meta(description="What the policy would do.")]
+    winner: Annotated[str, Meta(description="The policy that decides instead.")]
+    why: Annotated[str, Meta(description="Why that policy takes precedence.")] = field(name="reason")
+
+
+class Counts(JsonObject, frozen=True):
+    """The plan in numbers. apply does not read them."""
+
+    to_idle: Annotated[PlanNumber, Meta(description="Workloads to be idled.")]
+    to_wake: Annotated[PlanNumber, Meta(description="Workloads to be woken.")]
+    to_scale_up: Annotated[PlanNumber, Meta(description="Workloads that get more replicas.")]
+    to_scale_down: Annotated[
+        PlanNumber, Meta(description="Workloads that get fewer replicas, except those that are idled.")
+    ]
+    to_create: Annotated[PlanNumber, Meta(description="Objects to be created.")]
+    to_overwrite: Annotated[PlanNumber, Meta(description="Objects whose pod template is replaced.")]
+    to_delete: Annotated[PlanNumber, Meta(description="Objects to be deleted.")]
+    to_update: Annotated[
+        PlanNumber, Meta(description="Objects that change otherwise: bounds of autoscalers, adoption, release.")
+    ]
+    metadata_updates: Annotated[
+        PlanNumber, Meta(description="Changes of annotations, labels and ConfigMaps of the reconciler only.")
+    ]
+    held_back: Annotated[PlanNumber, Meta(description="Changes that limits and guards hold back.")]
+    observed: Annotated[PlanNumber, Meta(description="Changes of policies in mode Observe.")]
+    undecided: Annotated[PlanNumber, Meta(description="Objects that nothing is decided for.")]
+    overridden: Annotated[
+        PlanNumber, Meta(description="Policies that another policy takes precedence over, for one workload.")
+    ]
+    unknown: Annotated[PlanNumber, Meta(description="Clusters, or parts of them, that could not be read.")]
+    dropped: Annotated[PlanNumber, Meta(description="Changes left out by filters.")]
+    replicas_fewer: Annotated[PlanNumber, Meta(description="Replicas removed.")]
+    replicas_more: Annotated[PlanNumber, Meta(description="Replicas added.")]
+
+
+class _DigestsDocument(JsonObject, frozen=True):
+    """What the plan was made from. Plans with equal digests and times are equal."""
+
+    policies: Annotated[str, Meta(description="SHA-256 over the names and bytes of the policy files.")]
+    inputs: Annotated[str, Meta(description="SHA-256 over what was observed.")]
+
+
+class PlanDocument(JsonObject, frozen=True):
+    """What a run would change, and why. It is all that apply needs."""
+
+    schema_version: Annotated[Literal["reconciler/plan/v1alpha2"], PLAN_SCHEMA]
+    kind: Annotated[Literal["Plan"], Meta(description="The kind of this document.")]
+    made_at: Annotated[datetime, Meta(tz=True, description="The time that the plan was made for.")]
+    run: Annotated[str, Meta(description="The id of the run.")]
+    fleet: Annotated[str, Meta(description="The name of the Fleet.")]
+    revision: Annotated[str, Meta(description='The source revision of the policies; "" if it is not known.')]
+    source: Annotated[str, Meta(description='What was observed: "live" clusters, or a "snapshot".')]
+    digests: Annotated[_DigestsDocument, Meta(description="What the plan was made from.")]
+    clusters: Annotated[
+        dict[str, str],
+        Meta(description="The clusters that answered, each with its identity: the uid of its Namespace kube-system."),
+    ]
+    counts: Annotated[Counts, Meta(description="The plan in numbers.")]
+    limits: Annotated[tuple[LimitUse, ...], Meta(description="The limits, and how much of each is used.")]
+    actions: Annotated[list[ChangeDocument], Meta(description="The changes, in the order in which they are made.")]
+    held_back: Annotated[list[_HeldBackDocument], Meta(description="The changes that limits and guards hold back.")]
+    observed: Annotated[
+        list[ChangeDocument], Meta(description="The changes of policies in mode Observe. They are never applied.")
+    ]
+    undecided: Annotated[
+        list[_UndecidedDocument], Meta(description="Objects that nothing is decided for, with the reasons.")
+    ]
+    overridden: Annotated[
+        list[_OverriddenDocument],
+        Meta(description="Policies that another policy takes precedence over, for one workload."),
+    ]
+    unknown: Annotated[
+        dict[str, str], Meta(description="Clusters, or parts of them, that could not be read, with the reasons.")
+    ]
+    notices: Annotated[list[_NoticeDocument], Meta(description="Messages for people.")]
+    placements: Annotated[list[_PlacementDocument], Meta(description="The FederatedReplicaSets and their clusters.")]
+    dropped: Annotated[PlanNumber, Meta(description="The number of changes that filters leave out.")]
+    time_zones: Annotated[
+        list[str],
+        Meta(
+            description="The time zones of the calendars of the policies. If they are one, times are shown in it to "
+            "people, else in UTC."
+        ),
+    ]
+
+
 T = TypeVar("T")
-Made = TypeVar("Made", bound=Struct)
-
-
 _AROUND = ("[\n  [", "\n  ]\n]")
 _AT_ONCE = 256
 """Actions whose text is made at once."""
@@ -131,99 +274,33 @@ def plan_document(plan: Plan) -> PlanDocument:
 
 
 def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
-    return _of(
+    return made_of(
         plan,
         PlanDocument,
         schema_version=PLAN_VERSION,
         kind="Plan",
         made_at=plan.made_at.astimezone(UTC),
-        digests=DigestsDocument(policies=plan.policy_digest, inputs=plan.input_digest),
+        digests=_DigestsDocument(policies=plan.policy_digest, inputs=plan.input_digest),
         clusters={name: plan.clusters[name] for name in sorted(plan.clusters)},
         counts=counts_of(plan),
         actions=actions,
         held_back=[_held_back(held) for held in plan.held_back],
-        observed=_changes(plan.observed),
-        undecided=_same(plan.undecided, list[UndecidedDocument]),
+        observed=changes_of(plan.observed),
+        undecided=converted(plan.undecided, list[_UndecidedDocument]),
         overridden=[_overridden(lost) for lost in plan.overridden],
         unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
-        notices=_same(plan.notices, list[NoticeDocument]),
-        placements=_same(plan.placements, list[PlacementDocument]),
+        notices=converted(plan.notices, list[_NoticeDocument]),
+        placements=converted(plan.placements, list[_PlacementDocument]),
         time_zones=list(plan.time_zones),
     )
 
 
-def _same(value: object, kind: type[T]) -> T:
-    """Return `value` as a `kind`, whose fields are named like its attributes: a document of a value, or the reverse."""
-    return msgspec.convert(value, kind, from_attributes=True)
+def _held_back(held: HeldBack) -> _HeldBackDocument:
+    return _HeldBackDocument(allow=held.policy, why=held.why, limits=held.limits, changes=changes_of(held.decisions))
 
 
-def _changes(decisions: Sequence[Decision]) -> list[ChangeDocument]:
-    return [change_document(action) for action in numbered_actions(decisions)]
-
-
-def _of(value: Struct, kind: type[Made], /, **fields: Any) -> Made:
-    """Return a `kind` with `fields`; what it has besides under a name that `value` has too is just the same."""
-    alike = _alike(type(value), kind, tuple(fields))
-    return kind(**{name: getattr(value, name) for name in alike}, **fields)
-
-
-@cache
-def _alike(of: type[Struct], kind: type[Struct], without: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in kind.__struct_fields__ if name not in without and hasattr(of, name))
-
-
-def change_document(action: Action) -> ChangeDocument:
-    """Return one action of a plan as the document that describes it."""
-    decision, ref = action.decision, action.ref
-    return _of(
-        decision,
-        ChangeDocument,
-        id=action.id,
-        phase=decision.phase.name.lower(),  # the names of Phase are the literals of PhaseName
-        cluster=ref.cluster,
-        object=_of(ref, ObjectDocument, api_version=decision.api_version, uid=decision.uid),
-        replicas=_replicas(decision),
-        cause=_same(decision.cause, CauseDocument),
-        before={pointer(change.path): json_value(change.before) for change in decision.changes},
-        after=_after(decision.changes),
-        manifest=None if decision.manifest is None else json_value(decision.manifest),
-        victims=_finite(decision.victims),
-        order=list(decision.order),
-        needs=list(action.needs),
-        wait_ready=action.wait_ready,
-    )
-
-
-def _after(changes: Sequence[FieldChange]) -> dict[str, Any]:
-    """Return the fields afterwards; where one field is both changed and only tested, the change counts."""
-    result: dict[str, Any] = {}
-    for change in changes:
-        path = pointer(change.path)
-        if path not in result or change.before != change.after:
-            result[path] = json_value(change.after)
-    return result
-
-
-def _replicas(decision: Decision) -> ReplicasDocument | None:
-    if decision.replicas_before is None and decision.replicas_after is None:
-        return None
-    return ReplicasDocument(before=decision.replicas_before, after=decision.replicas_after)
-
-
-def _finite(victims: VictimForecast | None) -> VictimForecast | None:
-    """Return `victims` without the ratios that JSON has no number for."""
-    if victims is None:
-        return None
-    finite = (ratio if ratio is not None and math.isfinite(ratio) else None for ratio in victims.age_ratios)
-    return replace(victims, age_ratios=tuple(finite))
-
-
-def _held_back(held: HeldBack) -> HeldBackDocument:
-    return _of(held, HeldBackDocument, allow=held.policy, changes=_changes(held.decisions))
-
-
-def _overridden(lost: Overridden) -> OverriddenDocument:
-    return _of(lost, OverriddenDocument, **asdict(lost.ref), reasons=_same(lost.reasons, list[ReasonDocument]))
+def _overridden(lost: Overridden) -> _OverriddenDocument:
+    return made_of(lost, _OverriddenDocument, **asdict(lost.ref), reasons=converted(lost.reasons, list[ReasonDocument]))
 
 
 def plan_from_dict(value: Any, *, where: str = "plan") -> Plan:
@@ -269,18 +346,18 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
     """
     for path, what in _misfits(document):
         raise PlanFileError(f"{where}: $.{path}{what}; plan again")
-    return _of(
+    return made_of(
         document,
         Plan,
         policy_digest=document.digests.policies,
         input_digest=document.digests.inputs,
-        actions=_actions(document.actions),
+        actions=actions_in(document.actions),
         held_back=tuple(_held_actions(held) for held in document.held_back),
-        observed=_decisions(document.observed),
-        undecided=_same(document.undecided, tuple[Undecided, ...]),
+        observed=decisions_in(document.observed),
+        undecided=converted(document.undecided, tuple[Undecided, ...]),
         overridden=tuple(_lost(overridden) for overridden in document.overridden),
-        notices=_same(document.notices, tuple[Notice, ...]),
-        placements=_same(document.placements, tuple[PlacementView, ...]),
+        notices=converted(document.notices, tuple[Notice, ...]),
+        placements=converted(document.placements, tuple[PlacementView, ...]),
         time_zones=tuple(document.time_zones),
     )
 
@@ -293,78 +370,15 @@ def _misfits(document: PlanDocument) -> Iterator[tuple[str, str]]:
         **{f"heldBack[{n}].changes": held.changes for n, held in enumerate(document.held_back)},
     }
     for name, changes in lists.items():
-        yield from _misfits_of(name, changes)
+        yield from misfits_of(name, changes)
     for n, change in enumerate(document.actions):
         if change.cluster not in document.clusters:
             yield f"actions[{n}].cluster", f' is "{one_line(change.cluster)}", expected one of $.clusters'
 
 
-def _misfits_of(name: str, changes: Sequence[ChangeDocument]) -> Iterator[tuple[str, str]]:
-    ids: set[int] = set()
-    keys: set[str] = set()
-    tiers: set[str] = set()
-    awaited: set[str] = set()
-    for n, change in enumerate(changes):
-        at = f"{name}[{n}]"
-        if change.id in ids or change.key in keys:
-            yield at, " has the id or key of an earlier change, expected its own"
-        if not ids.issuperset(change.needs):
-            yield f"{at}.needs", f" is {change.needs}, expected ids of earlier changes"
-        if change.wait_ready and change.wait_ready not in tiers:
-            yield f"{at}.waitReady", f' is "{one_line(change.wait_ready)}", expected the wakeTier of earlier changes'
-        awaited.add(change.wait_ready)
-        if change.wake_tier and change.wake_tier in awaited:
-            yield f"{at}.wakeTier", f' is "{one_line(change.wake_tier)}", which an earlier change waits for'
-        tiers.add(change.wake_tier)
-        yield from _misfitting_fields(at, change)
-        ids.add(change.id)
-        keys.add(change.key)
+def _held_actions(document: _HeldBackDocument) -> HeldBack:
+    return HeldBack(document.allow, document.why, decisions_in(document.changes), document.limits)
 
 
-def _misfitting_fields(at: str, change: ChangeDocument) -> Iterator[tuple[str, str]]:
-    if list(change.before) != list(change.after):
-        yield f"{at}.after", " has other fields than before, expected the same in the same order"
-    if change.verb is Verb.CREATE and change.manifest is None:
-        yield f"{at}.manifest", " is null, expected the object to create"
-    for text in change.before:
-        if pointer(pointed_path(text)) != text:
-            yield f"{at}.before", f' has the field "{one_line(text)}", expected a JSON pointer'
-
-
-def _actions(changes: Sequence[ChangeDocument]) -> tuple[Action, ...]:
-    keys = {change.id: change.key for change in changes}
-    return tuple(
-        Action(change.id, _decision(change, keys), tuple(change.needs), change.wait_ready) for change in changes
-    )
-
-
-def _decisions(changes: Sequence[ChangeDocument]) -> tuple[Decision, ...]:
-    return tuple(action.decision for action in _actions(changes))
-
-
-def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
-    found = change.object
-    return _of(
-        change,
-        Decision,
-        phase=Phase[change.phase.upper()],
-        ref=_of(found, ObjectRef, cluster=change.cluster),
-        api_version=found.api_version,
-        uid=found.uid,
-        changes=tuple(
-            FieldChange(pointed_path(text), change.before[text], change.after[text]) for text in change.before
-        ),
-        cause=_same(change.cause, Cause),
-        order=tuple(change.order),
-        needs=tuple(keys[need] for need in change.needs),
-        replicas_before=None if change.replicas is None else change.replicas.before,
-        replicas_after=None if change.replicas is None else change.replicas.after,
-    )
-
-
-def _held_actions(document: HeldBackDocument) -> HeldBack:
-    return _of(document, HeldBack, policy=document.allow, decisions=_decisions(document.changes))
-
-
-def _lost(document: OverriddenDocument) -> Overridden:
-    return _of(document, Overridden, ref=_of(document, ObjectRef), reasons=_same(document.reasons, Reasons))
+def _lost(document: _OverriddenDocument) -> Overridden:
+    return made_of(document, Overridden, ref=made_of(document, ObjectRef), reasons=converted(document.reasons, Reasons))

@@ -12,9 +12,17 @@ from msgspec import Meta
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import PlanNumber
 from reconciler.errors import PlanFileError
-from reconciler.plan.documents import PLAN_SCHEMA, JsonObject, PlanDocument
+from reconciler.plan.change_json import JsonObject
 from reconciler.plan.effects import fewer, more
-from reconciler.plan.json import document_in, plan_document, plan_from_dict, plan_of, values_of
+from reconciler.plan.json import (
+    PLAN_SCHEMA,
+    PlanDocument,
+    document_in,
+    plan_document,
+    plan_from_dict,
+    plan_of,
+    values_of,
+)
 from reconciler.plan.model import Plan
 
 REPORT_VERSION: Final = "reconciler/report/v1alpha2"

@@ -10,8 +10,7 @@ from msgspec import Struct, structs
 from reconciler.decide.annotations import CAUSE, json_object
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.model import NOTHING, pointer
-from reconciler.plan.documents import CauseDocument, ChangeDocument
-from reconciler.plan.json import change_document
+from reconciler.plan.change_json import CauseDocument, ChangeDocument, change_document
 from reconciler.plan.model import Action, Plan, json_value
 from reconciler.untrusted_text import short
 

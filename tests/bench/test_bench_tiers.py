@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.model import ObservedState, Service
-from reconciler.plan.json import change_document
+from reconciler.plan.change_json import change_document
 from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import WakeOrder
 from tests.bench.measure import SHARES, Work, measured

@@ -63,7 +63,7 @@ def test_a_plan_as_text_loads_neither_what_apply_needs_nor_what_json_needs(repos
     example = repository / "examples" / "quickstart"
     loaded = modules_after("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"))
     assert "reconciler.report.text" in loaded
-    of_json = {"reconciler.plan.documents", "reconciler.plan.json", "reconciler.report.json"}
+    of_json = {"reconciler.plan.change_json", "reconciler.plan.json", "reconciler.report.json"}
     assert not loaded & {*of_json, "difflib", "html", "queue", "secrets", "socket"}
     assert not loaded & {"getpass", "random", "statistics"}
     assert {

@@ -27,7 +27,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ExitCode, PlanFileError
 from reconciler.model import ObjectRef
-from reconciler.plan import documents
+from reconciler.plan import change_json
 from reconciler.plan import json as plan_json
 from reconciler.plan.json import plan_document, plan_from_dict, plan_in_parts, plan_to_dict
 from reconciler.plan.model import Plan, json_value
@@ -52,20 +52,20 @@ def check_round_trip(plan):
 @pytest.mark.parametrize(
     ("value", "document", "others"),
     [
-        (Plan, documents.PlanDocument, {"policy_digest", "input_digest", "unanswered", *Plan.__annotations__}),
+        (Plan, plan_json.PlanDocument, {"policy_digest", "input_digest", "unanswered", *Plan.__annotations__}),
         (
             Decision,
-            documents.ChangeDocument,
+            change_json.ChangeDocument,
             {"ref", "api_version", "uid", "changes", "replicas_before", "replicas_after", "requests"},
         ),
-        (HeldBack, documents.HeldBackDocument, {"policy", "decisions"}),
-        (Overridden, documents.OverriddenDocument, {"ref"}),
-        (ObjectRef, documents.ObjectDocument, {"cluster"}),
-        (Cause, documents.CauseDocument, {"tenant"}),
-        (Undecided, documents.UndecidedDocument, set()),
-        (Notice, documents.NoticeDocument, set()),
-        (PlacementRow, documents.PlacementRowDocument, set()),
-        (PlacementView, documents.PlacementDocument, set()),
+        (HeldBack, plan_json._HeldBackDocument, {"policy", "decisions"}),
+        (Overridden, plan_json._OverriddenDocument, {"ref"}),
+        (ObjectRef, change_json._ObjectDocument, {"cluster"}),
+        (Cause, change_json.CauseDocument, {"tenant"}),
+        (Undecided, plan_json._UndecidedDocument, set()),
+        (Notice, plan_json._NoticeDocument, set()),
+        (PlacementRow, plan_json._PlacementRowDocument, set()),
+        (PlacementView, plan_json._PlacementDocument, set()),
     ],
 )
 def test_what_is_written_has_the_fields_of_its_document(value, document, others):

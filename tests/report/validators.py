@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from reconciler.history.changes import Change
-from reconciler.plan.documents import PlanDocument
+from reconciler.plan.json import PlanDocument
 from reconciler.policy.policy_kinds import POLICY_KINDS
 from reconciler.report.json import ReportDocument
 from tests.report.json_schema import any_policy_schema, json_schema, policy_schema

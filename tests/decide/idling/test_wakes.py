@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.model import Event
-from reconciler.plan.json import change_document
+from reconciler.plan.change_json import change_document
 from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import ObjectSelector, Selector, WakeOrder, WorkloadSelector
 from tests.builders import a_ref, a_service, a_workload, an_hpa
