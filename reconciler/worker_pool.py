@@ -120,6 +120,22 @@ class WorkerPool:
                 helper.result()
         return [results[position] for position in range(len(things))]
 
+    def failures(
+        self, lane: str, work: Callable[[T], object], things: Sequence[T], workers: int
+    ) -> list[Exception | None]:
+        """Do `work` for each of `things`, as `each` does, and for all of them, whatever fails; return what each failed
+        with, None where it did not.
+        """
+
+        def failure(thing: T) -> Exception | None:
+            try:
+                work(thing)
+            except Exception as error:  # noqa: BLE001 - handed on to who asks
+                return error
+            return None
+
+        return self.each(lane, failure, things, workers)
+
     def _serve(self) -> None:
         """Do what is queued, until there has been nothing for a while."""
         while True:

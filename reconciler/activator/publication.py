@@ -23,7 +23,7 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.kubernetes.requests import APPLY_PATCH, ApiRequest, When, object_request
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
-from reconciler.errors import ClusterError, NotFoundError
+from reconciler.errors import NotFoundError
 from reconciler.model import (
     ACTIVATOR_FRESH_FOR,
     ACTIVATOR_LABELS,
@@ -118,17 +118,13 @@ class Publication:
         found, _ = listed(
             self._client, self._list(ENDPOINT_SLICES, labels), WatchedSlice, lambda item: item, ReadBudget()
         )
-        for failure in filter(None, WorkerPool().each(self._client.cluster, self._failure_of, found, _DELETIONS)):
+
+        def withdraw(item: WatchedSlice) -> None:
+            self.withdraw(item.service[0], item.metadata.name)
+
+        for failure in filter(None, WorkerPool().failures(self._client.cluster, withdraw, found, _DELETIONS)):
             raise failure
         return len(found)
-
-    def _failure_of(self, found: WatchedSlice) -> ClusterError | None:
-        """Delete a slice; return why that failed, None where it did not."""
-        try:
-            self.withdraw(found.service[0], found.metadata.name)
-        except ClusterError as error:
-            return error
-        return None
 
     def end(self) -> None:
         """Delete all our slices, then the Lease, which is one of the dead by then: see `expire`."""
@@ -146,16 +142,14 @@ class Publication:
         now = self._client.now()
         alive = {uid for uid, lease in leases.items() if lease.is_fresh(now)}
         dead = frozenset((others | leases.keys()) - alive - {self.pod.uid})
-        failures: list[ClusterError] = []
-        for uid in sorted(dead):
-            try:
-                self.withdraw_all(uid)
-                if uid in leases:
-                    self._delete(LEASES, self.pod.namespace, leases[uid].ref.name)
-            except ClusterError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
+
+        def remove(uid: str) -> None:
+            self.withdraw_all(uid)
+            if uid in leases:
+                self._delete(LEASES, self.pod.namespace, leases[uid].ref.name)
+
+        for failure in filter(None, WorkerPool(0).failures(self._client.cluster, remove, sorted(dead), 1)):
+            raise failure
         return dead
 
     def _leases(self) -> Mapping[str, Lease]:

@@ -176,15 +176,8 @@ class Waker:
 
     def _each(self, idle: IdleServices, work: Callable[[Service, ServiceRecord], None]) -> dict[str, str]:
         """Do `work` for each of the Services, several at a time; return for each what is wrong, "" if nothing."""
-
-        def done(both: tuple[Service, ServiceRecord]) -> str:
-            try:
-                work(*both)
-            except ClusterError as error:
-                return reason_of(error)
-            return ""
-
-        return dict(zip(idle, self._writers.each(CLUSTER, done, tuple(idle.values()), _WRITERS), strict=True))
+        failures = self._writers.failures(CLUSTER, lambda both: work(*both), tuple(idle.values()), _WRITERS)
+        return {name: "" if error is None else reason_of(error) for name, error in zip(idle, failures, strict=True)}
 
     def _request(self, service: Service, record: ServiceRecord, now: datetime) -> None:
         """Say that the Service needs pods: with an Event, and with the annotation that every run reads.

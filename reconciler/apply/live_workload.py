@@ -219,14 +219,5 @@ def _patch(task: Task, pod: Pod, changes: Sequence[FieldChange]) -> None:
 
 def _each(task: Task, pods: Iterable[Pod], do: Callable[[Pod], None]) -> None:
     """Do it for all, side by side; the first error in their order is raised once all are done."""
-
-    def done(pod: Pod) -> Exception | None:
-        try:
-            do(pod)
-        except Exception as error:  # noqa: BLE001 - raised below
-            return error
-        return None
-
-    errors = task.access.pool.each(task.ref.cluster, done, list(pods), _AT_ONCE)
-    for error in filter(None, errors):
+    for error in filter(None, task.access.pool.failures(task.ref.cluster, do, list(pods), _AT_ONCE)):
         raise error
