@@ -24,7 +24,7 @@ from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
-from reconciler.backends.snapshot.writes import planned_changes
+from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.model import ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
@@ -169,7 +169,7 @@ class SnapshotCluster:
             self._is_being_written = False  # where it fails, somebody else may write too
             for _ in range(_ATTEMPTS):
                 self._fresh(for_write=True)
-                if self._store.commit(planned_changes(self._store.index, write, self._victim_order)):
+                if self._store.commit(PlannedWrite(self._store.index, write, self._victim_order).changes()):
                     self._is_being_written = True
                     return
         raise ClusterError(f"{write.ref}: its file changes all the time, expected it to stay as it was read; try again")

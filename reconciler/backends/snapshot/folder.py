@@ -88,7 +88,7 @@ def scan(directory: Path, root: str) -> Scan:
     found, home = find_files(str(directory), is_manifest_name, root), os.path.realpath(directory)
     apart = {os.path.join(directory, name) for name in (*METRICS_FILES, RECORDING_FILE)}
     return Scan(
-        files={path: _signature(status) for path, status in found.files.items() if path not in apart},
+        files={path: signature_of(status) for path, status in found.files.items() if path not in apart},
         problems=found.problems,
         temporary_files=[
             path for path in found.hidden if path.endswith(_NEW) and is_inside(os.path.dirname(path), home)
@@ -124,15 +124,6 @@ def is_manifest_name(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(_SUFFIXES)
 
 
-def signature_of(path: str) -> Signature:
-    """Return the signature of the file.
-
-    Raises:
-        OSError: it cannot be looked at.
-    """
-    return _signature(os.stat(path))
-
-
 def changed_at(folder: str) -> int:
     """Return when a file was last added to the folder, replaced in it or removed from it, -1 where it is gone."""
     try:
@@ -141,7 +132,7 @@ def changed_at(folder: str) -> int:
         return -1
 
 
-def _signature(status: os.stat_result) -> Signature:
+def signature_of(status: os.stat_result) -> Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 

@@ -245,7 +245,7 @@ class Store:
             self.index.put(entry)
         self._files[path] = file
         if self._signatures is not None:
-            self._signatures[path] = signature_of(path)
+            self._signatures[path] = signature_of(os.stat(path))
             folder = os.path.dirname(path)
             self._folders[folder] = changed_at(folder)
 

@@ -129,19 +129,15 @@ def read_recording(
     A link may lead anywhere below `root`, by default the directory.
     """
     beside = read_side_file(directory, RECORDING_FILE, root, _File)
-    return None if beside.value is None else _recording(beside.value, cluster), list(beside.problems)
-
-
-def _recording(file: _File, cluster: str) -> SnapshotRecording:
-    return SnapshotRecording(
-        cluster=cluster,
-        read={
-            ReadKey(read.resource, read.namespace, read.name, read.labels): _error(read.error, read.message)
-            for read in file.read
-        },
-        kinds=None if file.kinds is None else _error(file.kinds.error, file.kinds.message),
-        at=datetime_of(file.at),
-    )
+    file = beside.value
+    if file is None:
+        return None, list(beside.problems)
+    read = {
+        ReadKey(read.resource, read.namespace, read.name, read.labels): _error(read.error, read.message)
+        for read in file.read
+    }
+    kinds = None if file.kinds is None else _error(file.kinds.error, file.kinds.message)
+    return SnapshotRecording(cluster, read, kinds, datetime_of(file.at)), list(beside.problems)
 
 
 def _recording_value(recording: SnapshotRecording) -> dict[str, Any]:

@@ -33,18 +33,8 @@ _FIXED_METADATA = ("name", "namespace", "uid")
 _KEPT_METADATA = ("uid", "creationTimestamp", "generation", "managedFields", "resourceVersion")
 
 
-def planned_changes(index: Index, write: Write, victim_order: VictimOrder) -> Changes:
-    """Return what `write` changes, with what controllers do then; nothing is written here.
-
-    Raises:
-        StaleError: the object is not what the write expects. NotFoundError: it is gone.
-        AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
-    """
-    return _PlannedWrite(index, write, victim_order).planned()
-
-
-class _PlannedWrite:
-    """Works out what `write` changes."""
+class PlannedWrite:
+    """Works out what `write` changes, with what controllers do then; nothing is written here."""
 
     def __init__(self, index: Index, write: Write, victim_order: VictimOrder) -> None:
         self._changes = Changes()
@@ -52,8 +42,13 @@ class _PlannedWrite:
         self._write = write
         self._controllers = Controllers(index, self._changes, victim_order)
 
-    def planned(self) -> Changes:
-        """Return the changes."""
+    def changes(self) -> Changes:
+        """Return the changes.
+
+        Raises:
+            StaleError: the object is not what the write expects. NotFoundError: it is gone.
+            AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
+        """
         verbs: dict[str, Callable[[], None]] = {
             "patch": self._patch,
             "create": self._create,
