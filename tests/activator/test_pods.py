@@ -24,6 +24,7 @@ from reconciler.model import SERVICE_LABEL
 from tests.activator.idle_services import forget, idle_services
 from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
 from tests.activator.services import encoded
+from tests.backends.servers import SocketServer
 from tests.live import deployed
 from tests.real.api import Api
 from tests.real.cluster import create, wait_until
@@ -196,28 +197,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield made
 
 
-class Listening:
-    """A server at an address that says hello, and counts its connections."""
-
-    def __init__(self, address: str) -> None:
-        self.count = 0
-        self._listener = socket.create_server((address, 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._listener.accept()
-            except OSError:
-                return
-            self.count += 1
-            accepted.sendall(b"hello\n")
-            accepted.close()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+def greeting(address: str) -> SocketServer:
+    """A server at an address that says hello."""
+    return SocketServer(lambda client: client.sendall(b"hello\n"), address=address)
 
 
 @pytest.fixture
@@ -274,7 +256,7 @@ def test_what_an_endpointslice_names_that_is_no_pod_of_its_namespace_gets_no_con
     idle_services(plane, namespace, [*services, "web"], behind=True)
     a_pod(plane, namespace, "web-1", [POD])
     a_pod(plane, namespace, "done", [OTHER_POD], "Succeeded")
-    strangers, own = [Listening(address) for address, _ in STRANGERS.values()], Listening(POD)
+    strangers, own = [greeting(address) for address, _ in STRANGERS.values()], greeting(POD)
     ports = [port_of(plane.api, namespace, name) for name in (*services, "web")]
     *clients, client = [socket.create_connection((ACTIVATOR, port), timeout=60) for port in ports]
     for one in (*clients, client):
@@ -288,8 +270,8 @@ def test_what_an_endpointslice_names_that_is_no_pod_of_its_namespace_gets_no_con
     for one, what in zip(clients, STRANGERS, strict=True):
         with pytest.raises(ConnectionResetError):
             print(what, one.recv(1))
-    assert dict(zip(STRANGERS, (one.count for one in strangers), strict=True)) == dict.fromkeys(STRANGERS, 0)
-    assert own.count > 0
+    assert dict(zip(STRANGERS, (one.connections for one in strangers), strict=True)) == dict.fromkeys(STRANGERS, 0)
+    assert own.connections > 0
     for one in (*strangers, own, *clients, client):
         one.close()
     forget(plane, namespace)

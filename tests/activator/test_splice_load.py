@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,33 +18,14 @@ from typing import Any
 
 import pytest
 
+from tests.backends.servers import SocketServer
+
 pytestmark = pytest.mark.soak
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 300
 _PIECE = 1 << 20
 _PIECES = 1024
-
-
-class Server:
-    """A TCP server on loopback that gives each connection to `handle`, in a thread."""
-
-    def __init__(self, handle: Callable[[socket.socket], None]) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
-        self.port: int = self._listening.getsockname()[1]
-        self._handle = handle
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._handle, args=(connection,), daemon=True).start()
-
-    def close(self) -> None:
-        self._listening.close()
 
 
 def discard(connection: socket.socket) -> None:
@@ -124,7 +104,7 @@ def test_a_side_that_ended_after_a_gigabyte_gets_a_gigabyte_all_the_same(first: 
                 sent = send_pieces(connection)
                 at_pod.put((digest_of(connection), sent))
 
-    server = Server(pod)
+    server = SocketServer(pod, backlog=4096)
     with splicing(server.port) as (port, process), connected(port) as client:
         before = memory(process)
         if first == "client":
@@ -317,7 +297,7 @@ def test_what_a_connection_that_waits_takes_beside_others(tmp_path: Path) -> Non
     missing = [name for name in ("socat", "haproxy") if shutil.which(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    server, count, found = Server(ignore), 1000, {}
+    server, count, found = SocketServer(ignore, backlog=4096), 1000, {}
     config, ports = tmp_path / "haproxy.cfg", {name: free_port() for name in ("socat", "haproxy")}
     config.write_text(QUEUE.format(port=ports["haproxy"], target=server.port))
     listen = f"TCP-LISTEN:{ports['socat']},bind=127.0.0.1,fork,reuseaddr,backlog=4096"
@@ -362,7 +342,7 @@ def test_as_fast_as_others(tmp_path: Path) -> None:
     missing = [name for name in ("socat", "haproxy") if shutil.which(name) is None]
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
-    server, size = Server(discard), 1024
+    server, size = SocketServer(discard, backlog=4096), 1024
     with contextlib.ExitStack() as stack:
         ours, _ = stack.enter_context(splicing(server.port))
         ports = {"activator": ours, "socat": free_port(), "haproxy": free_port()}

@@ -19,28 +19,25 @@ AUTHORITY = trustme.CA()
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
-class Server:
-    """Answers the nth request with the nth of `answers`, the last one from then on; keeps the requests."""
+class SocketServer:
+    """Listens on a loopback port, and hands each connection to `serve`, in a thread of its own."""
 
-    closes = False
-
-    def __init__(self, *answers: Answer | bytes, tls: ssl.SSLContext | bool = False, port: int = 0) -> None:
-        self.requests: list[bytes] = []
+    def __init__(
+        self, serve: Callable[[socket.socket], None], port: int = 0, *, address: str = "127.0.0.1", backlog: int = 128
+    ) -> None:
         self.connections = 0
-        self._answers = answers
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self._tls = tls if isinstance(tls, ssl.SSLContext) else None
-        if tls is True:
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            AUTHORITY.issue_cert("127.0.0.1", "localhost").configure_cert(self._tls)
+        self._serve_one = serve
+        self._listener = socket.create_server((address, port), backlog=backlog)
         self.port: int = self._listener.getsockname()[1]
-        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
         threading.Thread(target=self._accept, name="test", daemon=True).start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -50,25 +47,44 @@ class Server:
             while True:
                 client, _ = self._listener.accept()
                 self.connections += 1
-                threading.Thread(target=self._serve, args=(client,), name="test", daemon=True).start()
+                threading.Thread(target=self._handle, args=(client,), name="test", daemon=True).start()
+
+    def _handle(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError, ValueError), client:
+            self._serve_one(client)
+
+
+class Server(SocketServer):
+    """Answers the nth request with the nth of `answers`, the last one from then on; keeps the requests."""
+
+    closes = False
+
+    def __init__(self, *answers: Answer | bytes, tls: ssl.SSLContext | bool = False, port: int = 0) -> None:
+        self.requests: list[bytes] = []
+        self._answers = answers
+        self._tls = tls if isinstance(tls, ssl.SSLContext) else None
+        if tls is True:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            AUTHORITY.issue_cert("127.0.0.1", "localhost").configure_cert(self._tls)
+        super().__init__(self._serve, port)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
 
     def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError, ValueError), client:
-            opened = client if self._tls is None else self._tls.wrap_socket(client, server_side=True)
-            with opened, opened.makefile("rb") as stream:
-                while line := stream.readline():
-                    head = line
-                    while (line := stream.readline()).strip():
-                        head += line
-                    length = int(dict(headers_in(head)).get(b"content-length", 0))
-                    body = stream.read(length)
-                    if len(body) < length:
-                        return  # nothing that a server could act on
-                    self.requests.append(head + b"\r\n" + body)
-                    answer = self._answers[min(len(self.requests), len(self._answers)) - 1]
-                    opened.sendall(answer) if isinstance(answer, bytes) else answer(opened)
-                    if self.closes:
-                        return
+        opened = client if self._tls is None else self._tls.wrap_socket(client, server_side=True)
+        with opened, opened.makefile("rb") as stream:
+            while line := stream.readline():
+                head = line
+                while (line := stream.readline()).strip():
+                    head += line
+                length = int(dict(headers_in(head)).get(b"content-length", 0))
+                body = stream.read(length)
+                if len(body) < length:
+                    return  # nothing that a server could act on
+                self.requests.append(head + b"\r\n" + body)
+                answer = self._answers[min(len(self.requests), len(self._answers)) - 1]
+                opened.sendall(answer) if isinstance(answer, bytes) else answer(opened)
+                if self.closes:
+                    return
 
 
 def headers_in(head: bytes) -> Iterator[tuple[bytes, bytes]]:

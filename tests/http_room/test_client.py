@@ -39,7 +39,7 @@ from reconciler.http.errors import (
 )
 from reconciler.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
-from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, hang, headers_in
+from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, SocketServer, hang, headers_in
 from tests.fakes import FakeClock
 from tests.real.cluster import wait_until
 from tests.real.faults import gzipped_zeros
@@ -666,35 +666,26 @@ def test_a_proxy_where_nobody_listens() -> None:
         through("http://127.0.0.1:1", "https://localhost:1")
 
 
-class SocksServer:
+class SocksServer(SocketServer):
     """A SOCKS5 proxy for one connection after another; `target` is where it connects, whatever it is asked."""
 
     def __init__(self, target: int, *, user: bytes = b"", reply: int = 0, mute: bool = False) -> None:
         self.asked: list[bytes] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self._target, self._user, self._reply, self._mute = target, user, reply, mute
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+        super().__init__(self._serve)
 
     def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client:
-            offered = client.recv(100)
-            if self._mute:
-                client.recv(100)
-            client.sendall(b"\x05" + (b"\x02" if self._user else b"\x00"))
-            assert offered in (b"\x05\x01\x00", b"\x05\x01\x02")
-            if self._user:
-                given = client.recv(100)
-                client.sendall(b"\x01" + (b"\x00" if given == self._user else b"\x01"))
-            self.asked.append(client.recv(300))
-            client.sendall(b"\x05" + bytes([self._reply]) + b"\x00\x01" + bytes(6))
-            relay(client, self._target)
+        offered = client.recv(100)
+        if self._mute:
+            client.recv(100)
+        client.sendall(b"\x05" + (b"\x02" if self._user else b"\x00"))
+        assert offered in (b"\x05\x01\x00", b"\x05\x01\x02")
+        if self._user:
+            given = client.recv(100)
+            client.sendall(b"\x01" + (b"\x00" if given == self._user else b"\x01"))
+        self.asked.append(client.recv(300))
+        client.sendall(b"\x05" + bytes([self._reply]) + b"\x00\x01" + bytes(6))
+        relay(client, self._target)
 
 
 @pytest.mark.parametrize(
