@@ -16,7 +16,15 @@ import trustme
 
 Answer = Callable[[socket.socket], None]
 AUTHORITY = trustme.CA()
+BUNDLE = AUTHORITY.cert_pem.bytes().decode()
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def secured(*names: str) -> ssl.SSLContext:
+    """What a server has whose certificate, of AUTHORITY, is for `names`, by default for loopback."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    AUTHORITY.issue_cert(*(names or ("127.0.0.1", "localhost"))).configure_cert(context)
+    return context
 
 
 class SocketServer:
@@ -62,10 +70,7 @@ class Server(SocketServer):
     def __init__(self, *answers: Answer | bytes, tls: ssl.SSLContext | bool = False, port: int = 0) -> None:
         self.requests: list[bytes] = []
         self._answers = answers
-        self._tls = tls if isinstance(tls, ssl.SSLContext) else None
-        if tls is True:
-            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            AUTHORITY.issue_cert("127.0.0.1", "localhost").configure_cert(self._tls)
+        self._tls = secured() if tls is True else tls or None
         super().__init__(self._serve, port)
         self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
 

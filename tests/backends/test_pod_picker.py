@@ -24,7 +24,7 @@ from reconciler.http import resolver as http_resolver
 from reconciler.http.errors import TimedOutError
 from reconciler.time_limit import TimeLimit
 from tests import builders
-from tests.backends.servers import PickerServer, drip, raw, reply, says, silent
+from tests.backends.servers import BUNDLE, PickerServer, drip, raw, reply, says, secured, silent
 from tests.real.cluster import wait_until
 
 SECRET = "s3cr3t-T0ken"
@@ -416,30 +416,15 @@ def test_one_forbidden_address_among_others_is_enough(monkeypatch: pytest.Monkey
 # TLS
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-def serving(authority: trustme.CA, *names: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(*(names or ("127.0.0.1", "localhost"))).configure_cert(context)
-    return context
-
-
-def bundle(authority: trustme.CA) -> str:
-    return authority.cert_pem.bytes().decode()
-
-
 @pytest.fixture
-def secure(authority: trustme.CA) -> Iterator[PickerServer]:
-    with PickerServer(says(["web-1"]), tls=serving(authority)) as server:
+def secure() -> Iterator[PickerServer]:
+    with PickerServer(says(["web-1"]), tls=True) as server:
         yield server
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_https_with_a_bundle(authority: trustme.CA, secure: PickerServer, host: str) -> None:
-    picker = a_picker(secure, host=host, scheme="https", ca_bundle=bundle(authority), headers=(token(),))
+def test_https_with_a_bundle(secure: PickerServer, host: str) -> None:
+    picker = a_picker(secure, host=host, scheme="https", ca_bundle=BUNDLE, headers=(token(),))
     assert ask(picker).chosen == ("web-1",)
     assert secure.received[0].headers["authentication"] == SECRET
 
@@ -447,7 +432,7 @@ def test_https_with_a_bundle(authority: trustme.CA, secure: PickerServer, host: 
 @pytest.mark.parametrize(
     ("ca_bundle", "words"),
     [
-        pytest.param(bundle(trustme.CA()), "certificate is not valid", id="another authority"),
+        pytest.param(trustme.CA().cert_pem.bytes().decode(), "certificate is not valid", id="another authority"),
         pytest.param("no PEM", "caBundle cannot be read", id="no bundle"),
         pytest.param("", "caBundle is empty", id="an empty bundle"),
     ],
@@ -460,11 +445,11 @@ def test_certificates_are_verified_once(secure: PickerServer, ca_bundle: str | N
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_an_old_tls_is_refused(authority: trustme.CA) -> None:
-    context = serving(authority)
+def test_an_old_tls_is_refused() -> None:
+    context = secured()
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     with PickerServer(says(["web-1"]), tls=context) as server:
-        assert "TLS failed" in refusal(a_picker(server, scheme="https", ca_bundle=bundle(authority), max_retries=3))
+        assert "TLS failed" in refusal(a_picker(server, scheme="https", ca_bundle=BUNDLE, max_retries=3))
     assert (server.connections, server.received) == (1, [])

@@ -23,7 +23,7 @@ from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.model import QueryAnswer, RangeAnswer, Sample
 from reconciler.time_limit import TimeLimit
-from tests.backends.servers import PickerServer, drip, reply, silent
+from tests.backends.servers import AUTHORITY, PickerServer, drip, reply, secured, silent
 from tests.real.cluster import wait_until
 
 AT = datetime(2026, 11, 20, 15, 41, 23, tzinfo=UTC)
@@ -306,17 +306,6 @@ def test_the_token_is_read_when_it_is_needed_and_shows_nowhere(httpserver: HTTPS
     assert TOKEN not in repr(source)
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-def secured(authority: trustme.CA, name: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(name).configure_cert(context)
-    return context
-
-
 @pytest.mark.parametrize(
     ("name", "ca", "words"),
     [
@@ -327,12 +316,12 @@ def secured(authority: trustme.CA, name: str) -> ssl.SSLContext:
     ],
 )
 def test_a_certificate_that_nobody_vouches_for(
-    authority: trustme.CA, tmp_path: Path, token_file: str, name: str, ca: str | None, words: str
+    tmp_path: Path, token_file: str, name: str, ca: str | None, words: str
 ) -> None:
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
     (tmp_path / "text.pem").write_text("hello")
-    with PickerServer(reply("{}"), tls=secured(authority, name)) as server:
+    with PickerServer(reply("{}"), tls=secured(name)) as server:
         file = None if ca is None else str(tmp_path / ca)
         answer = a_source(f"https://localhost:{server.port}", ca_file=file, bearer_token_file=token_file).query("up")
         assert words in answer.error
@@ -355,14 +344,14 @@ def test_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_path: Path
     assert request.headers["X-Scope-OrgID"] == "team-a|team-b"
 
 
-def test_a_client_certificate_is_presented(authority: trustme.CA, tmp_path: Path) -> None:
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    own = authority.issue_cert("run.example")
+def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
+    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    own = AUTHORITY.issue_cert("run.example")
     own.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
     own.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
-    context = secured(authority, "localhost")
+    context = secured("localhost")
     context.verify_mode = ssl.CERT_REQUIRED
-    authority.configure_trust(context)
+    AUTHORITY.configure_trust(context)
     files = {"ca_file": str(tmp_path / "ca.pem"), "cert_file": str(tmp_path / "cert.pem")}
     with PickerServer(reply(json.dumps(a_vector())), tls=context) as server:
         url = f"https://localhost:{server.port}"

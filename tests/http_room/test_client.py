@@ -39,7 +39,7 @@ from reconciler.http.errors import (
 )
 from reconciler.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
-from tests.backends.servers import AUTHORITY, HELLO, Answer, Server, SocketServer, hang, headers_in
+from tests.backends.servers import BUNDLE, HELLO, Answer, Server, SocketServer, hang, headers_in
 from tests.fakes import FakeClock
 from tests.real.cluster import wait_until
 from tests.real.faults import gzipped_zeros
@@ -66,7 +66,7 @@ def an_answer(body: bytes, *headers: str) -> bytes:
 
 
 def a_client(**limits: Any) -> HttpClient:
-    return HttpClient(connections(tls=tls_context(ca_data=AUTHORITY.cert_pem.bytes().decode())), **limits)
+    return HttpClient(connections(tls=tls_context(ca_data=BUNDLE)), **limits)
 
 
 def asked(url: str, seconds: float = 10, method: str = "GET", **limits: Any) -> HttpResponse:
@@ -630,7 +630,7 @@ def relay(client: socket.socket, port: int) -> None:
 
 
 def through(proxy: str, url: str, seconds: float = 5) -> HttpResponse:
-    tls = tls_context(ca_data=AUTHORITY.cert_pem.bytes().decode())
+    tls = tls_context(ca_data=BUNDLE)
     return HttpClient(connections(tls=tls, proxy=proxy)).exchange(HttpRequest("GET", url), TimeLimit(seconds))
 
 
