@@ -1,4 +1,4 @@
-"""Fakes of what a run works with: the lock of a cluster, the clock, the pod picker, and a cluster that counts calls."""
+"""Fakes of what a run works with: the lock of a cluster, the clock, the pod picker, and clusters around another one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from reconciler.backends.protocols import Cluster
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.errors import PickerError
+from reconciler.model import Write
 from reconciler.time_limit import TimeLimit
 
 
@@ -58,6 +59,21 @@ class FakePicker:
         if isinstance(self.says, PickerError):
             raise self.says
         return self.says
+
+
+class Wrapped:
+    """A cluster that does what the one `inside` does; `before` is called with each write first, and may raise."""
+
+    def __init__(self, inside: Any, before: Callable[[Write], object] = lambda _: None) -> None:
+        self.inside = inside
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inside, name)
+
+    def write(self, write: Write) -> None:
+        self._before(write)
+        self.inside.write(write)
 
 
 class Killed(BaseException):

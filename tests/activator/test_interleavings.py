@@ -25,6 +25,7 @@ from reconciler.plan.json_patch import annotation_patch, write_of
 from reconciler.plan.model import Action
 from reconciler.policy.load import read_policies
 from reconciler.world import open_world
+from tests.fakes import Wrapped
 from tests.laws import tries
 from tests.pipeline.manifests import UNLIMITED, documents, fleet, idling
 from tests.real.objects import a_deployment, with_metadata
@@ -71,17 +72,10 @@ def objects() -> Iterator[dict[str, Any]]:
     }
 
 
-class View:
+class View(Wrapped):
     """The cluster as an activator has it; before each of its writes `before` is called."""
 
     name = CLUSTER
-
-    def __init__(self, cluster: Any, before: Callable[[], None]) -> None:
-        self._cluster = cluster
-        self._before = before
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
 
     def identity(self) -> str:
         return ""
@@ -90,11 +84,7 @@ class View:
         """Nothing is counted."""
 
     def list(self, resource: Any, **more: str) -> Any:
-        return () if resource in (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS) else self._cluster.list(resource, **more)
-
-    def write(self, write: Write) -> None:
-        self._before()
-        self._cluster.write(write)
+        return () if resource in (ENDPOINTS, EVENTS, CONFIG_MAPS, PODS) else self.inside.list(resource, **more)
 
 
 class InterruptedRun:
@@ -154,7 +144,7 @@ class InterruptedRun:
                 self.step()
 
         self.signal = self.now
-        Waker(cast(Any, View(self.cluster(), before)), "reconciler", lambda: self.now).wake("shop", {"web"})
+        Waker(cast(Any, View(self.cluster(), lambda _: before())), "reconciler", lambda: self.now).wake("shop", {"web"})
 
     def annotation(self) -> None:
         service = self.service()

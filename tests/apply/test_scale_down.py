@@ -18,7 +18,7 @@ from reconciler.plan.model import Action
 from reconciler.policy.types import Logarithm, ZoneBalanced
 from tests.builders import a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_pod_manifest, a_world
-from tests.fakes import Counted, FakeClock, FakePicker
+from tests.fakes import Counted, FakeClock, FakePicker, Wrapped
 from tests.laws import share_of
 
 KINDS_WITH_COSTS = ["Deployment", "ReplicaSet", "Rollout", "ReplicationController"]
@@ -305,23 +305,20 @@ def test_the_lock_lost_at_any_write_stops_all_writing(kind: str) -> None:
     assert outcome.status is OutcomeStatus.APPLIED
 
 
-class Losing:
+class Losing(Wrapped):
     """A cluster whose lock is lost after `last` writes; `writes` counts those that were done."""
 
     def __init__(self, world: World, last: int) -> None:
-        self._world = world
+        super().__init__(world.cluster, self._count)
+        self._lock = world.lock
         self._last = last
         self.writes = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._world.cluster, name)
-
-    def write(self, write: Write) -> None:
+    def _count(self, write: Write) -> None:
         if self.writes == self._last:
-            self._world.lock.lost = True
+            self._lock.lost = True
             raise LockLostError(write.ref)
         self.writes += 1
-        self._world.cluster.write(write)
 
 
 # Foreign costs
@@ -469,21 +466,15 @@ def test_a_controller_that_takes_others_is_told() -> None:
     assert world.clock.now >= world.policy.settle_seconds + world.policy.verify_seconds
 
 
-class Lagging:
+class Lagging(Wrapped):
     """A cluster whose status of the workload stays as it was."""
 
-    def __init__(self, inside: Any) -> None:
-        self._inside = inside
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inside, name)
-
     def get(self, resource: Any, namespace: str, name: str) -> Any:
-        found = self._inside.get(resource, namespace, name)
+        found = self.inside.get(resource, namespace, name)
         return replace(found, status_replicas=6) if resource.model_type is Workload else found
 
     def list(self, resource: Any, **options: Any) -> Any:
-        found = self._inside.list(resource, **options)
+        found = self.inside.list(resource, **options)
         return tuple(replace(one, status_replicas=6) if resource.model_type is Workload else one for one in found)
 
 
@@ -520,25 +511,21 @@ def test_what_an_earlier_run_left_is_put_right_first() -> None:
     assert_clean(world)
 
 
-class AnswerLost:
+class AnswerLost(Wrapped):
     """A cluster that loses the answer to the first write of replicas, which is `done` or not; or it is `late`."""
 
     def __init__(self, inside: Any, *, done: bool = False) -> None:
-        self._inside = inside
+        super().__init__(inside, self._lose)
         self._done = done
         self.late: Write | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inside, name)
-
-    def write(self, write: Write) -> None:
+    def _lose(self, write: Write) -> None:
         scales = any(operation.path == "/spec/replicas" and operation.op == "replace" for operation in write.patch)
         if not scales or self.late:
-            self._inside.write(write)
             return
         self.late = write
         if self._done:
-            self._inside.write(write)
+            self.inside.write(write)
         raise UnreachableError("east: no answer in 30 s, expected one")
 
 
@@ -588,16 +575,11 @@ def test_errors_at_any_call_leave_nothing_dead_and_no_costs(kind: str) -> None:
 def test_one_pod_that_takes_no_cost_undoes_the_others() -> None:
     world = a_world(pods=ZONED, to=3)
 
-    class Refusing:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(world.cluster, name)
+    def refuse(write: Write) -> None:
+        if write.ref.name == "web-3" and write.ref.kind == "Pod":
+            raise ClusterError("east/shop/Pod/web-3: no")
 
-        def write(self, write: Write) -> None:
-            if write.ref.name == "web-3" and write.ref.kind == "Pod":
-                raise ClusterError("east/shop/Pod/web-3: no")
-            world.cluster.write(write)
-
-    outcome = outcome_of(world, through=Refusing())
+    outcome = outcome_of(world, through=Wrapped(world.cluster, refuse))
     assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no", failure=Failure("ClusterError"))
     assert len(world.names()) == 6
     assert_clean(world)
@@ -611,16 +593,11 @@ def test_a_refusal_of_named_pods_is_told_in_the_words_of_whoever_refused() -> No
     [decision] = world.decided(a_run())
     world.cluster.write(Write("patch", decision.ref, decision.api_version, uid=decision.uid, patch=(strategy,)))
 
-    class Refusing:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(world.cluster, name)
+    def refuse(write: Write) -> None:
+        if write.patch[-1].path == "/spec/scaleStrategy/podsToDelete":
+            raise RefusedError("east: admission webhook quota denied the request: no")
 
-        def write(self, write: Write) -> None:
-            if write.patch[-1].path == "/spec/scaleStrategy/podsToDelete":
-                raise RefusedError("east: admission webhook quota denied the request: no")
-            world.cluster.write(write)
-
-    outcome = outcome_of(world, through=Refusing())
+    outcome = outcome_of(world, through=Wrapped(world.cluster, refuse))
     assert (outcome.status, outcome.message) == (
         OutcomeStatus.FAILED,
         "east: admission webhook quota denied the request: no",
@@ -632,20 +609,15 @@ def test_a_cost_written_over_just_before_it_is_taken_off() -> None:
     world = a_world(pods=ZONED, to=3)
     theirs = PatchOperation("replace", "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost", "5")
 
-    class Racing:
-        raced = False
+    raced: list[Write] = []
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(world.cluster, name)
-
-        def write(self, write: Write) -> None:
-            if not self.raced and any(operation.op == "remove" for operation in write.patch):
-                self.raced = True
-                world.patch_pod(write.ref.name, theirs)
-            world.cluster.write(write)
+    def race(write: Write) -> None:
+        if not raced and any(operation.op == "remove" for operation in write.patch):
+            raced.append(write)
+            world.patch_pod(write.ref.name, theirs)
 
     world.clock = FakeClock(while_asleep=lambda: world.patch_pod("web-0", *UNREADY))
-    outcome = outcome_of(world, through=Racing())
+    outcome = outcome_of(world, through=Wrapped(world.cluster, race))
     assert outcome.status is OutcomeStatus.DEFERRED
     assert list(world.costs().values()) == ["5"]
     assert_clean(world)

@@ -44,6 +44,7 @@ from reconciler.plan.order import numbered_actions
 from reconciler.pod_requests import Hours
 from tests.builders import NOW, a_fleet
 from tests.decide.downscale.world import controllers_order
+from tests.fakes import Wrapped
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import fleet
 from tests.pipeline.week import FLEET, a_week, at, rfc3339
@@ -321,23 +322,19 @@ def test_the_commit_is_read_without_git(tmp_path: Path, files: dict[str, str], e
     assert commit_of(tmp_path / "policies") == expected
 
 
-class Interrupted:
+class Interrupted(Wrapped):
     """A cluster in which another run writes its history just before each of our first `times` writes."""
 
     def __init__(self, cluster: SnapshotCluster, times: int) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, self._interrupt)
         self._left = times
         self.others: list[Change] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def write(self, write: Write) -> None:
+    def _interrupt(self, _: Write) -> None:
         if self._left:
             self._left -= 1
             self.others.append(Change(rfc3339(NOW), f"east/shop/Deployment/other-{self._left}", "idle", "reconciler"))
-            History(self._cluster, "reconciler").add(self.others[-1:], NOW.date())
-        self._cluster.write(write)
+            History(self.inside, "reconciler").add(self.others[-1:], NOW.date())
 
 
 @pytest.mark.parametrize("before", [(), ("kept",)], ids=["the first of the day", "beside others"])
@@ -366,22 +363,6 @@ def test_a_history_that_others_write_all_the_time_is_said_to_be_unwritten_and_lo
     assert History(access_of(tmp_path).cluster, "reconciler").kept()[0][NOW.date()].changes == tuple(both.others)
 
 
-class Unforgetting:
-    """A cluster that refuses each deletion."""
-
-    def __init__(self, cluster: SnapshotCluster, error: ClusterError) -> None:
-        self._cluster = cluster
-        self._error = error
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-    def write(self, write: Write) -> None:
-        if write.verb == "delete":
-            raise self._error
-        self._cluster.write(write)
-
-
 @pytest.mark.parametrize("error", [NotFoundError("gone"), ForbiddenError("forbidden")], ids=["gone", "forbidden"])
 def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofold_or_untold(
     tmp_path: Path, error: ClusterError
@@ -389,25 +370,25 @@ def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofol
     access = access_of(tmp_path)
     ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
     History(access.cluster, "reconciler").add(ours, NOW.date() - KEPT - timedelta(days=1))
-    refusing = replace(access, cluster=Unforgetting(access.cluster, error))
+
+    def refuse(write: Write) -> None:
+        if write.verb == "delete":
+            raise error
+
+    refusing = replace(access, cluster=Wrapped(access.cluster, refuse))
     run = Run(NOW, "run-1")
     assert record(ours, a_plan(run), {"east": refusing}, a_fleet(), run) == (tuple(ours), "")
     assert History(access.cluster, "reconciler").kept()[0][NOW.date()].changes == tuple(ours)
 
 
-class CountedReads:
+class CountedReads(Wrapped):
     """A cluster that counts the objects that are asked for one by one."""
 
-    def __init__(self, cluster: SnapshotCluster) -> None:
-        self._cluster = cluster
-        self.count = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
+    count = 0
 
     def get(self, *asked: Any) -> Any:
         self.count += 1
-        return self._cluster.get(*asked)
+        return self.inside.get(*asked)
 
 
 @pytest.mark.parametrize("back", [1, 20, 100], ids=["yesterday", "weeks ago", "too long ago"])

@@ -29,30 +29,28 @@ from tests.decide.downscale.world import (
     namespace,
     owner_reference,
 )
+from tests.fakes import Wrapped
 
 CLUSTERS = ("east", "west")
 NAMESPACES = ("dev", "shop")
 NAMES = ("api", "web")
 
 
-class Asked:
+class Asked(Wrapped):
     """A cluster; `pods` is what its pods were asked with, `met` is told of each such question."""
 
     def __init__(self, inside: SnapshotCluster) -> None:
-        self._inside = inside
+        super().__init__(inside)
         self.pods: list[tuple[str, str]] = []
         self.threads: set[int] = set()
         self.met: Any = lambda: None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inside, name)
 
     def list(self, resource: Any, *, namespace: str = "", labels: str = "") -> Any:
         if resource == PODS and namespace:
             self.threads.add(threading.get_ident())
             self.pods.append((namespace, labels))
             self.met()
-        return self._inside.list(resource, namespace=namespace, labels=labels)
+        return self.inside.list(resource, namespace=namespace, labels=labels)
 
 
 def ref(name: str, inside: str = "shop", cluster: str = "east") -> ObjectRef:

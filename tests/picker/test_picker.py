@@ -27,7 +27,7 @@ from reconciler.policy.types import Freeze, Logarithm
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_world
-from tests.fakes import Counted, FakePicker, Killed
+from tests.fakes import Counted, FakePicker, Killed, Wrapped
 from tests.laws import share_of
 from tests.picker.reviews import a_review
 
@@ -232,21 +232,18 @@ def test_too_late_writes_nothing() -> None:
     assert world.marked() == []
 
 
-class MarkedMeanwhile:
+class MarkedMeanwhile(Wrapped):
     """A cluster on which another review marks a pod once more as soon as its entry is taken off the journal."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.name = world, world.cluster.name
+        super().__init__(world.cluster)
+        self.world = world
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.world.cluster, name)
-
-    def write(self, write: Write) -> Any:
-        done = self.world.cluster.write(write)
+    def write(self, write: Write) -> None:
+        super().write(write)
         if write.ref.kind == "ConfigMap" and any(one.op == "remove" for one in write.patch):
             cost = PatchOperation("add", "/metadata/annotations", {COST: VICTIM_COST})
             self.world.patch_pod("web-0", cost, PatchOperation("add", "/metadata/labels", {"app": "web", LABEL: "a"}))
-        return done
 
 
 @pytest.mark.parametrize("foreign", ["Skip", "Override"])
