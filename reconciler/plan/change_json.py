@@ -86,13 +86,18 @@ class ReasonDocument(JsonObject, frozen=True):
 
 
 class ReasonedDocument(JsonObject, frozen=True, kw_only=True):
-    """Something that has reasons, after its own fields."""
+    """Something that has reasons, after its own fields. A plan of an earlier version has just their text, in `why`."""
 
-    reason_code: Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')]
+    reason_code: Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')] = ""
     reasons: Annotated[
         list[ReasonDocument],
         Meta(description="The reasons as data. reason is their text, for people: it may change in any release."),
-    ]
+    ] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        text = getattr(self, "why", "")
+        if text and not self.reasons:
+            force_setattr(self, "reasons", [ReasonDocument(code=ReasonCode.OTHER, values={"text": text})])
 
 
 class CauseDocument(ReasonedDocument, frozen=True):
@@ -110,6 +115,7 @@ class CauseDocument(ReasonedDocument, frozen=True):
     ]
 
     def __post_init__(self) -> None:
+        ReasonedDocument.__post_init__(self)
         force_setattr(self, "values", json_value(self.values))
 
 

@@ -23,7 +23,7 @@ WRITTEN = ("after", "manifest")
 """What the names of the fields of a change that is written begin with."""
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
-_NO_CAUSE = CauseDocument(policy="", at="", why="", values={}, reason_code="", reasons=[])
+_NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
 
 
 class _Difference(Struct, frozen=True):

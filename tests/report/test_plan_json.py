@@ -118,6 +118,13 @@ def test_a_reason_has_its_code_and_values_beside_its_text():
     check_round_trip(plan)
 
 
+def test_a_plan_saved_before_reasons_had_codes_is_read_with_their_text():
+    value = plan_to_dict(a_plan(an_idle(cause=Cause("p", "f:1", said("0 at most 0")))))
+    cause = value["actions"][0]["cause"]
+    assert (cause.pop("reasonCode"), len(cause.pop("reasons"))) == ("Other", 1)
+    assert plan_from_dict(value).actions[0].decision.cause.reasons == said("0 at most 0")
+
+
 def test_the_keys_are_in_a_fixed_order_and_the_file_ends_with_a_newline():
     text = plan_to_json(a_plan(an_idle()))
     assert text.startswith(
