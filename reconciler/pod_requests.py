@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from operator import add, sub
+from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 GIB = 2**30
 
@@ -28,7 +30,17 @@ def amount_of(text: str) -> Decimal | None:
     return Decimal(number).scaleb(power) if abs(power) < 100 else None
 
 
-class PodRequests(Struct, frozen=True):
+class Amounts(Struct, frozen=True):
+    """Numbers that are added and taken away field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(*map(sub, astuple(self), astuple(other)))
+
+
+class PodRequests(Amounts, frozen=True):
     """CPU in cores and memory in GiB."""
 
     cpu: float = 0.0
@@ -37,24 +49,15 @@ class PodRequests(Struct, frozen=True):
     def times(self, number: float) -> PodRequests:
         return PodRequests(self.cpu * number, self.memory * number)
 
-    def plus(self, other: PodRequests) -> PodRequests:
-        return PodRequests(self.cpu + other.cpu, self.memory + other.memory)
-
 
 NO_REQUESTS = PodRequests()
 
 
-class Hours(Struct, frozen=True):
+class Hours(Amounts, frozen=True):
     """Replica-hours, and core-hours and GiB-hours of what their pods request."""
 
     replicas: float = 0.0
     requests: PodRequests = NO_REQUESTS
-
-    def plus(self, other: Hours) -> Hours:
-        return Hours(self.replicas + other.replicas, self.requests.plus(other.requests))
-
-    def minus(self, other: Hours) -> Hours:
-        return self.plus(Hours(-other.replicas, other.requests.times(-1)))
 
 
 def requests_of(pod: Mapping[str, Any]) -> PodRequests:

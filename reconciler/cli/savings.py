@@ -90,10 +90,7 @@ class _RealisedSavings(Struct, frozen=True):
         return sorted(self.groups.items(), key=lambda pair: (-self._hours(pair[1]).replicas, pair[0]))
 
     def _hours(self, periods: Iterable[IdlePeriod]) -> Hours:
-        found = Hours()
-        for period in periods:
-            found = found.plus(period.saved(self.start, self.plan.made_at))
-        return found
+        return sum((period.saved(self.start, self.plan.made_at) for period in periods), Hours())
 
     def _row(self, name: str, periods: Sequence[IdlePeriod]) -> tuple[str, ...]:
         hours, workloads = self._hours(periods), len({period.object for period in periods})

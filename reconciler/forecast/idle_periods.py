@@ -17,6 +17,7 @@ from reconciler.backends.protocols import PODS, Cluster
 from reconciler.errors import ClusterError
 from reconciler.forecast.query_history import QueryHistory, average_step
 from reconciler.model import ObjectRef
+from reconciler.pod_requests import Amounts
 
 ASSUMED_START = timedelta(seconds=30)
 """How long pods take to be ready where nobody measured it."""
@@ -26,14 +27,11 @@ _HALF_A_DAY = timedelta(hours=12)
 _LONGEST_START = timedelta(hours=1)  # what took longer was ready before, and again
 
 
-class Arrivals(Struct, frozen=True):
+class Arrivals(Amounts, frozen=True):
     """How much arrived in a tick, and how long before the end of it that was measured, of all of it together."""
 
     number: float = 0.0
     earlier: timedelta = timedelta()
-
-    def plus(self, other: Arrivals) -> Arrivals:
-        return Arrivals(self.number + other.number, self.earlier + other.earlier)
 
 
 class Traffic(Struct, frozen=True):
@@ -106,7 +104,7 @@ class Waiting(Struct, frozen=True):
     total: timedelta = timedelta()
     longest: timedelta = timedelta()
 
-    def plus(self, other: Waiting) -> Waiting:
+    def __add__(self, other: Waiting) -> Waiting:
         longest = max(self.longest, other.longest)
         return Waiting(self.requests + other.requests, self.total + other.total, longest)
 
@@ -163,14 +161,14 @@ def waiting_of(period: ReplayedIdlePeriod, start: timedelta, tick: timedelta, de
         number = arrived.number * share
         if period.held:
             more = max(0.0, number - 1) * meanwhile
-            found = found.plus(Waiting(1 + more, start + more * start / 2, start))
+            found += Waiting(1 + more, start + more * start / 2, start)
         else:
             late = period.end - at
             total = number * (late + measured + start) + share * arrived.earlier
-            found = found.plus(Waiting(number, total, late + tick + 2 * delay + start))
+            found += Waiting(number, total, late + tick + 2 * delay + start)
     if not period.held and period.woken_by and found.requests:
         more = period.after * min(1.0, (start + delay) / tick)
-        found = found.plus(Waiting(more, more * (start + delay) / 2, start + 2 * delay))
+        found += Waiting(more, more * (start + delay) / 2, start + 2 * delay)
     return found
 
 
@@ -189,7 +187,7 @@ def policy_replay(
     waiting, wrong, nights = Waiting(), dict[date, set[ObjectRef]](), set[date]()
     for one in periods:
         nights |= set(_nights(one.start, one.end, zone))
-        waiting = waiting.plus(waiting_of(one, starts.get(one.ref, usual), tick, delay))
+        waiting += waiting_of(one, starts.get(one.ref, usual), tick, delay)
         for at, _ in one.arrived or ():
             wrong.setdefault(night_of(at, zone), set()).add(one.ref)
         if one.woken_by == "traffic":

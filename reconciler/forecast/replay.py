@@ -350,7 +350,7 @@ def _idle_periods(
         arrived: dict[int, Arrivals] = {}
         for some in traffic:
             for place, found in some.arrivals(first + 1, last + 2, history.step):
-                arrived[place] = found.plus(arrived.get(place, Arrivals()))
+                arrived[place] = found + arrived.get(place, Arrivals())
         after = arrived.pop(last + 1, Arrivals()).number
         came = tuple((history.start + place * history.step, arrived[place]) for place in sorted(arrived))
         silent = silent_times([some.values[first:last] for some in traffic])

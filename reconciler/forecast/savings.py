@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from msgspec import Struct
-
 from reconciler.errors import UsageError
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.messages import nearest
-from reconciler.pod_requests import Hours, PodRequests
+from reconciler.pod_requests import Amounts, Hours, PodRequests
 
 
-class Savings(Struct, frozen=True):
+class Savings(Amounts, frozen=True):
     """What runs `without` the policies, and what they save: for certain, and if metrics stay as they were recorded."""
 
     workloads: int = 0
@@ -21,29 +19,20 @@ class Savings(Struct, frozen=True):
     assumed: Hours = Hours()
     unstated: int = 0  # workloads whose pods request nothing
 
-    def plus(self, other: Savings) -> Savings:
-        return Savings(
-            self.workloads + other.workloads,
-            self.without.plus(other.without),
-            self.saved.plus(other.saved),
-            self.assumed.plus(other.assumed),
-            self.unstated + other.unstated,
-        )
-
     @property
     def possible(self) -> Hours:
         """What is saved if metrics stay as they were recorded."""
-        return self.saved.plus(self.assumed)
+        return self.saved + self.assumed
 
     @property
     def least(self) -> Hours:
         """What runs with the policies if all that is assumed comes true."""
-        return self.most.minus(self.assumed)
+        return self.most - self.assumed
 
     @property
     def most(self) -> Hours:
         """What runs with the policies if nothing that is assumed comes true."""
-        return self.without.minus(self.saved)
+        return self.without - self.saved
 
     def percent(self, hours: Hours) -> float:
         """Return how much `hours` are of what runs without the policies."""
@@ -52,10 +41,7 @@ class Savings(Struct, frozen=True):
 
 def savings_of(timelines: Iterable[WorkloadTimeline]) -> Savings:
     """Return the sums over `timelines`."""
-    result = Savings()
-    for timeline in timelines:
-        result = result.plus(_of_one(timeline))
-    return result
+    return sum(map(_of_one, timelines), Savings())
 
 
 def _of_one(timeline: WorkloadTimeline) -> Savings:
@@ -112,5 +98,5 @@ def grouped_savings(forecast: Forecast, by: str) -> tuple[tuple[str, Savings], .
     group = grouping(by)
     found: dict[str, Savings] = {}
     for timeline in forecast.selected:
-        found[group(timeline)] = found.get(group(timeline), Savings()).plus(_of_one(timeline))
+        found[group(timeline)] = found.get(group(timeline), Savings()) + _of_one(timeline)
     return tuple(sorted(found.items(), key=lambda pair: (-pair[1].possible.replicas, pair[0])))

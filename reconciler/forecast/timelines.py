@@ -258,7 +258,7 @@ class Recording:
         needed = PodRequests()
         for ref, pods in more.items():
             clusters[ref.cluster] += pods
-            needed = needed.plus(self._simulation.requests(ref).times(pods))
+            needed += self._simulation.requests(ref).times(pods)
         tiers = Counter(
             action.decision.order[0]
             for action in step.plan.actions
@@ -322,7 +322,7 @@ def total(wakes: Iterable[Wake], within: timedelta) -> Sequence[Wake]:
             last = joined[-1]
             clusters = dict(sorted((Counter(last.clusters) + Counter(wake.clusters)).items()))
             tiers = tuple(sorted((Counter(dict(last.tiers)) + Counter(dict(wake.tiers))).items()))
-            requests = last.requests.plus(wake.requests)
+            requests = last.requests + wake.requests
             joined[-1] = Wake(last.at, last.pods + wake.pods, requests, clusters, tiers)
         else:
             joined.append(wake)

@@ -78,7 +78,7 @@ class Day(Struct, frozen=True, omit_defaults=True):
         found = {(before.cluster, before.policy, before.tenant): before.hours for before in self.saved}
         for period in self.periods:
             key = (period.cluster, period.policy, period.tenant)
-            found[key] = found.get(key, Hours()).plus(period.saved(period.since, period.until))
+            found[key] = found.get(key, Hours()) + period.saved(period.since, period.until)
         return tuple(
             SavedBefore(cluster, policy, hours, tenant) for (cluster, policy, tenant), hours in sorted(found.items())
         )

@@ -185,7 +185,7 @@ def _saved(saved: Iterable[SavedBefore], known: Collection[str]) -> Iterator[Fam
     found: dict[tuple[str, str, str], Hours] = {}
     for before in saved:
         key = before.cluster, before.policy if before.policy in known else _NO_POLICY, before.tenant
-        found[key] = found.get(key, Hours()).plus(before.hours)
+        found[key] = found.get(key, Hours()) + before.hours
     labels = [{"cluster": cluster, "policy": policy, "tenant": tenant} for cluster, policy, tenant in found]
     for name, explained, values in (
         ("replica_hours", "Replica-hours that workloads did not run while idle.", [h.replicas for h in found.values()]),
