@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.backends.snapshot.manifest_files import entry_of, objects_in
 from reconciler.decide.annotations import parse_time
@@ -37,8 +38,7 @@ _CODES = [str(code) for code in ReasonCode]
 _CHECKS = ("replicas", "state", "never", "policy", "reason")
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(Struct, frozen=True):
     """What is expected, and until when; None: no end is expected. The run at the end is before `ended`."""
 
     place: Place
@@ -47,8 +47,7 @@ class Expectation:
     ended: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """A run at `start`, with `is_period` all runs before `end`. Otherwise runs go on for what has an end."""
 
     start: datetime
@@ -58,8 +57,7 @@ class Moment:
     expected: tuple[Expectation, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """`start` is when the runs before the first moment begin; None: there are none."""
 
     name: str
@@ -68,8 +66,7 @@ class Case:
     moments: tuple[Moment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CaseFile:
+class CaseFile(Struct, frozen=True):
     """Cases that share their clusters: those of the folder `snapshot`, or with "" those of `clusters`."""
 
     place: Place

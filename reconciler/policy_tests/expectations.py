@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
@@ -27,8 +29,7 @@ Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """What was not as expected: of which workload, when, and the reasons that the run gave."""
 
     place: Place
@@ -39,8 +40,7 @@ class Failure:
     reasons: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """A run by workload: what its policies say of it, what is planned for it, which policies may idle or lower it, and
     which are idle after it.
     """
@@ -232,8 +232,7 @@ _DECISIONS = {
 _SAME = {"move in": "scale up", "move out": "scale down", "create": "scale up"}
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyCoverage:
+class PolicyCoverage(Struct, frozen=True):
     """One policy: whether a workload that it selects was judged, and which decisions were seen and not seen there."""
 
     kind: str

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.protocols import MetricsSource
@@ -34,8 +33,7 @@ Answers = dict[tuple[str, str], tuple[Sample, ...]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class CaseResult:
+class CaseResult(Struct, frozen=True):
     """What came of a case: it passed where nothing failed. Its times are shown in `zone`."""
 
     case: Case
@@ -146,8 +144,7 @@ def _sample(fields: SampleFields) -> Sample:
     return Sample(dict(fields.labels), float(fields.value))
 
 
-@dataclass(frozen=True)
-class _GivenMetrics:
+class _GivenMetrics(Struct, frozen=True):
     """The metrics source of one cluster: what is not given was recorded."""
 
     cluster: str

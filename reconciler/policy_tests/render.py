@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 from xml.etree import ElementTree
+
+from msgspec import Struct
 
 from reconciler.decide.annotations import format_time
 from reconciler.messages import counted
@@ -17,8 +18,7 @@ from reconciler.untrusted_text import escaped
 from reconciler.version import OUTPUT_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """`covered` is None where nobody asked for it."""
 
     cases: Sequence[CaseResult]
