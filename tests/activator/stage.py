@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,6 +93,32 @@ def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
             stage.one._threads.shutdown(wait=True)
 
     asyncio.run(told())
+
+
+Story = Callable[..., Awaitable[None]]
+
+
+def stories(play: Callable[..., None]) -> Callable[..., Callable[[Story], Callable[..., None]]]:
+    """Return a decorator for tests that are stories, which `play` plays, with what the decorator is given. Their first
+    parameter is what `play` gives them; the others are those of any test.
+    """
+
+    def played(**limits: Any) -> Callable[[Story], Callable[..., None]]:
+        def decorated(story: Story) -> Callable[..., None]:
+            @wraps(story)
+            def test(**given: Any) -> None:
+                play(partial(story, **given), **limits)
+
+            signature = inspect.signature(story)
+            vars(test)["__signature__"] = signature.replace(parameters=[*signature.parameters.values()][1:])
+            return test
+
+        return decorated
+
+    return played
+
+
+played = stories(play)
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -18,7 +18,7 @@ from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
 from reconciler.report.metrics import open_metrics_text
 from tests.activator.services import IDLE, a_watched_service
-from tests.activator.stage import LIMIT, until
+from tests.activator.stage import LIMIT, stories, until
 
 NEVER = 3600.0
 POD = "web-7b9c-x1"
@@ -123,36 +123,33 @@ def play(story: Callable[[Stage], Awaitable[None]], **limits: Any) -> None:
     asyncio.run(told())
 
 
-def test_nobody_waits_before_the_first_traffic_however_short_the_node_is_up() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        assert not stage.activation.has_traffic
-
-    play(story, hold_timeout=1e9)
+played = stories(play)
 
 
-def test_the_first_byte_is_traffic_and_a_bare_connection_is_none() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        (await stage.connect()).close()
-        await until(lambda: stage.activation.held == 0)
-        assert stage.signals == 0
-        await stage.connect(b"hello\n")
-        await until(lambda: stage.signals == 1)
-        await stage.connect(b"hello\n")
-        await until(lambda: stage.activation.held == 2)
-        assert stage.signals == 1  # one wake is under way
-
-    play(story)
+@played(hold_timeout=1e9)
+async def test_nobody_waits_before_the_first_traffic_however_short_the_node_is_up(stage: Stage) -> None:
+    stage.observe()
+    assert not stage.activation.has_traffic
 
 
-def test_a_connection_that_stays_open_is_traffic_where_the_server_speaks_first() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        await stage.connect()
-        await until(lambda: stage.signals == 1)
+@played()
+async def test_the_first_byte_is_traffic_and_a_bare_connection_is_none(stage: Stage) -> None:
+    stage.observe()
+    (await stage.connect()).close()
+    await until(lambda: stage.activation.held == 0)
+    assert stage.signals == 0
+    await stage.connect(b"hello\n")
+    await until(lambda: stage.signals == 1)
+    await stage.connect(b"hello\n")
+    await until(lambda: stage.activation.held == 2)
+    assert stage.signals == 1  # one wake is under way
 
-    play(story, silent=0.01)
+
+@played(silent=0.01)
+async def test_a_connection_that_stays_open_is_traffic_where_the_server_speaks_first(stage: Stage) -> None:
+    stage.observe()
+    await stage.connect()
+    await until(lambda: stage.signals == 1)
 
 
 @pytest.mark.parametrize(
@@ -164,249 +161,213 @@ def test_a_connection_that_stays_open_is_traffic_where_the_server_speaks_first()
         pytest.param({"reconciler/wake-ports": "9090"}, 0, 0, id="and then only there"),
     ],
 )
-def test_only_some_ports_wake(annotations: dict[str, str], port: int, signals: int) -> None:
+@played()
+async def test_only_some_ports_wake(stage: Stage, annotations: dict[str, str], port: int, signals: int) -> None:
     spec = {"ports": [{"name": "http", "port": 80}, {"name": "web-metrics", "port": 9090}]}
-
-    async def story(stage: Stage) -> None:
-        stage.observe(annotations={**IDLE, **annotations}, spec=spec)
-        client = await stage.connect(b"hello\n", port)
-        stage.observe(annotations={**IDLE, **annotations}, spec=spec, backends=await stage.pod())
-        await asyncio.get_running_loop().sock_recv(client, 1)
-        assert stage.signals == signals
-
-    play(story)
+    stage.observe(annotations={**IDLE, **annotations}, spec=spec)
+    client = await stage.connect(b"hello\n", port)
+    stage.observe(annotations={**IDLE, **annotations}, spec=spec, backends=await stage.pod())
+    await asyncio.get_running_loop().sock_recv(client, 1)
+    assert stage.signals == signals
 
 
-def test_a_datagram_is_traffic() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe(spec={"ports": [{"port": 53, "protocol": "UDP"}]})
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-            client.sendto(b"hello", ("127.0.0.1", stage.ports[0]))
-            await until(lambda: stage.signals == 1)
-        assert stage.metrics.counters["datagrams"] == 1
-
-    play(story)
+@played()
+async def test_a_datagram_is_traffic(stage: Stage) -> None:
+    stage.observe(spec={"ports": [{"port": 53, "protocol": "UDP"}]})
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.sendto(b"hello", ("127.0.0.1", stage.ports[0]))
+        await until(lambda: stage.signals == 1)
+    assert stage.metrics.counters["datagrams"] == 1
 
 
-def test_what_is_held_is_joined_with_a_pod_as_soon_as_one_is_ready() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        clients = [await stage.connect(b"hello %d\n" % number) for number in range(20)]
-        await until(lambda: stage.activation.held == 20)
-        stage.observe(backends=await stage.pod())
-        assert [await received(client) for client in clients] == [b"HELLO %d\n" % number for number in range(20)]
-        assert (stage.activation.held, stage.activation.spliced) == (0, 20)
-        for client in clients:
-            client.shutdown(socket.SHUT_WR)
-        await until(lambda: stage.activation.spliced == 0)
-        assert "first_byte_seconds_count 20" in open_metrics_text(stage.metrics.families())
-
-    play(story)
+@played()
+async def test_what_is_held_is_joined_with_a_pod_as_soon_as_one_is_ready(stage: Stage) -> None:
+    stage.observe()
+    clients = [await stage.connect(b"hello %d\n" % number) for number in range(20)]
+    await until(lambda: stage.activation.held == 20)
+    stage.observe(backends=await stage.pod())
+    assert [await received(client) for client in clients] == [b"HELLO %d\n" % number for number in range(20)]
+    assert (stage.activation.held, stage.activation.spliced) == (0, 20)
+    for client in clients:
+        client.shutdown(socket.SHUT_WR)
+    await until(lambda: stage.activation.spliced == 0)
+    assert "first_byte_seconds_count 20" in open_metrics_text(stage.metrics.families())
 
 
-def test_ready_comes_before_listening_without_a_probe() -> None:
+@played()
+async def test_ready_comes_before_listening_without_a_probe(stage: Stage) -> None:
     """A connect that fails is tried again, and meanwhile the slices stay."""
-
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        client = await stage.connect(b"hello\n")
-        with socket.socket() as reserved:
-            reserved.bind(("127.0.0.1", 0))
-            nobody = reserved.getsockname()[1]
-            stage.observe(backends=at(nobody))
-            for _ in range(10):
-                await asyncio.sleep(0)
-            assert stage.activation.wants_slices
-        stage.observe(backends=await stage.pod())
-        assert await received(client) == b"HELLO\n"
-        assert not stage.activation.wants_slices
-
-    play(story)
+    stage.observe()
+    client = await stage.connect(b"hello\n")
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        nobody = reserved.getsockname()[1]
+        stage.observe(backends=at(nobody))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert stage.activation.wants_slices
+    stage.observe(backends=await stage.pod())
+    assert await received(client) == b"HELLO\n"
+    assert not stage.activation.wants_slices
 
 
-def test_pods_that_accept_nothing_are_taken_to_answer_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+@played()
+async def test_pods_that_accept_nothing_are_taken_to_answer_after_a_while(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("reconciler.activator.activation._ANSWERS_AT_LATEST", 0.05)
-
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        with socket.socket() as reserved:
-            reserved.bind(("127.0.0.1", 0))
-            stage.observe(backends=at(reserved.getsockname()[1]))
-            assert stage.activation.wants_slices
-            await until(lambda: not stage.activation.wants_slices)
-
-    play(story)
-
-
-def test_pods_that_are_ready_no_more_are_not_taken_to_answer() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        backends = await stage.pod()
-        stage.observe(backends=backends)
-        stage.observe()  # before anybody connected to one
-        await asyncio.sleep(0.05)
-        assert (stage.accepted, stage.activation.wants_slices) == (0, True)
-        stage.observe(backends=backends)
+    stage.observe()
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        stage.observe(backends=at(reserved.getsockname()[1]))
+        assert stage.activation.wants_slices
         await until(lambda: not stage.activation.wants_slices)
 
-    play(story)
+
+@played()
+async def test_pods_that_are_ready_no_more_are_not_taken_to_answer(stage: Stage) -> None:
+    stage.observe()
+    backends = await stage.pod()
+    stage.observe(backends=backends)
+    stage.observe()  # before anybody connected to one
+    await asyncio.sleep(0.05)
+    assert (stage.accepted, stage.activation.wants_slices) == (0, True)
+    stage.observe(backends=backends)
+    await until(lambda: not stage.activation.wants_slices)
 
 
-def test_the_oldest_connection_gives_way() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        first, *_ = [await stage.connect(b"hello\n") for _ in range(3)]
-        with pytest.raises(ConnectionResetError):
-            await received(first)
-        assert stage.activation.held == 2
-        assert stage.metrics.refused["limit"] == 1
-
-    play(story, held_per_service=2)
+@played(held_per_service=2)
+async def test_the_oldest_connection_gives_way(stage: Stage) -> None:
+    stage.observe()
+    first, *_ = [await stage.connect(b"hello\n") for _ in range(3)]
+    with pytest.raises(ConnectionResetError):
+        await received(first)
+    assert stage.activation.held == 2
+    assert stage.metrics.refused["limit"] == 1
 
 
-def test_a_hold_ends_with_a_reset() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        with pytest.raises(ConnectionResetError):
-            await received(await stage.connect(b"hello\n"))
-        assert (stage.activation.held, stage.metrics.refused["timeout"]) == (0, 1)
-
-    play(story, hold_timeout=0.01)
+@played(hold_timeout=0.01)
+async def test_a_hold_ends_with_a_reset(stage: Stage) -> None:
+    stage.observe()
+    with pytest.raises(ConnectionResetError):
+        await received(await stage.connect(b"hello\n"))
+    assert (stage.activation.held, stage.metrics.refused["timeout"]) == (0, 1)
 
 
-def test_a_client_that_resets_is_forgotten() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        reset(await stage.connect())
-        await until(lambda: stage.activation.held == 0)
-        assert stage.signals == 0
-
-    play(story)
+@played()
+async def test_a_client_that_resets_is_forgotten(stage: Stage) -> None:
+    stage.observe()
+    reset(await stage.connect())
+    await until(lambda: stage.activation.held == 0)
+    assert stage.signals == 0
 
 
-def test_a_client_that_resets_before_a_pod_is_told_of_it_is_not_one_that_was_refused() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        client = await stage.connect(b"hello\n")
-        await until(lambda: stage.signals == 1)
-        reset(client)
-        stage.observe(backends=await stage.pod())
-        await until(lambda: stage.activation.held == 0)
-        assert not stage.metrics.refused.total()
-
-    play(story, proxy_protocol=True)
+@played(proxy_protocol=True)
+async def test_a_client_that_resets_before_a_pod_is_told_of_it_is_not_one_that_was_refused(stage: Stage) -> None:
+    stage.observe()
+    client = await stage.connect(b"hello\n")
+    await until(lambda: stage.signals == 1)
+    reset(client)
+    stage.observe(backends=await stage.pod())
+    await until(lambda: stage.activation.held == 0)
+    assert not stage.metrics.refused.total()
 
 
-def test_where_a_network_policy_may_select_the_pods_nothing_is_spliced() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe(restricted=True)
-        client = await stage.connect(b"hello\n")
-        await until(lambda: stage.signals == 1)
-        stage.observe(backends=await stage.pod(), restricted=True)
-        assert not stage.activation.published
-        with pytest.raises(ConnectionResetError):
-            await received(client)
-        assert stage.metrics.refused["network-policy"] == 1
-
-    play(story)
+@played()
+async def test_where_a_network_policy_may_select_the_pods_nothing_is_spliced(stage: Stage) -> None:
+    stage.observe(restricted=True)
+    client = await stage.connect(b"hello\n")
+    await until(lambda: stage.signals == 1)
+    stage.observe(backends=await stage.pod(), restricted=True)
+    assert not stage.activation.published
+    with pytest.raises(ConnectionResetError):
+        await received(client)
+    assert stage.metrics.refused["network-policy"] == 1
 
 
-def test_what_is_no_pod_of_the_namespace_is_never_connected_to() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        client = await stage.connect(b"hello\n")
-        there = await stage.pod()
-        accepted = stage.accepted
-        stranger = ServiceEndpoints({key: (replace(one, pod="of-others"),) for key, (one,) in there.ready.items()}, {})
-        stage.observe(backends=stranger)
-        await until(lambda: stage.refused_backends >= 10)  # those who wait, and who looks whether pods answer
-        assert (stage.accepted, stage.activation.spliced, stage.activation.held) == (accepted, 0, 1)
-        assert stage.activation.wants_slices
-        stage.observe(backends=there)
-        assert await received(client) == b"HELLO\n"
-
-    play(story)
+@played()
+async def test_what_is_no_pod_of_the_namespace_is_never_connected_to(stage: Stage) -> None:
+    stage.observe()
+    client = await stage.connect(b"hello\n")
+    there = await stage.pod()
+    accepted = stage.accepted
+    stranger = ServiceEndpoints({key: (replace(one, pod="of-others"),) for key, (one,) in there.ready.items()}, {})
+    stage.observe(backends=stranger)
+    await until(lambda: stage.refused_backends >= 10)  # those who wait, and who looks whether pods answer
+    assert (stage.accepted, stage.activation.spliced, stage.activation.held) == (accepted, 0, 1)
+    assert stage.activation.wants_slices
+    stage.observe(backends=there)
+    assert await received(client) == b"HELLO\n"
 
 
-def test_where_pods_answer_what_may_not_be_spliced_is_reset_once_it_spoke() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe(backends=await stage.pod(), restricted=True)  # marked, and not scaled yet
-        client = await stage.connect(b"hello\n")
-        with pytest.raises(ConnectionResetError):
-            await received(client)
-        assert (stage.signals, stage.metrics.refused["network-policy"]) == (1, 1)
-        assert stage.activation.wants_slices
-
-    play(story)
+@played()
+async def test_where_pods_answer_what_may_not_be_spliced_is_reset_once_it_spoke(stage: Stage) -> None:
+    stage.observe(backends=await stage.pod(), restricted=True)  # marked, and not scaled yet
+    client = await stage.connect(b"hello\n")
+    with pytest.raises(ConnectionResetError):
+        await received(client)
+    assert (stage.signals, stage.metrics.refused["network-policy"]) == (1, 1)
+    assert stage.activation.wants_slices
 
 
-def test_what_is_idle_again_soon_after_it_was_woken_resets_at_once_too() -> None:
-    async def story(stage: Stage) -> None:
-        there = await stage.pod()
-        stage.observe(restricted=True)
-        stage.observe(annotations={}, backends=there, restricted=True)
-        assert not stage.activation.published
-        stage.observe(annotations=IDLE_LATER, backends=there, restricted=True)
-        client = await stage.connect(b"hello\n")
-        with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(received(client), 10)  # it is not held
-
-    play(story)
+@played()
+async def test_what_is_idle_again_soon_after_it_was_woken_resets_at_once_too(stage: Stage) -> None:
+    there = await stage.pod()
+    stage.observe(restricted=True)
+    stage.observe(annotations={}, backends=there, restricted=True)
+    assert not stage.activation.published
+    stage.observe(annotations=IDLE_LATER, backends=there, restricted=True)
+    client = await stage.connect(b"hello\n")
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(received(client), 10)  # it is not held
 
 
-def test_beyond_the_limit_of_joined_connections_one_is_reset_when_it_is_its_turn() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        both = [await stage.connect(b"hello"), await stage.connect(b"hello")]  # no end of line: no answer yet
-        stage.observe(backends=await stage.pod())
-        await until(lambda: stage.metrics.refused["limit"] == 1)
-        await until(lambda: stage.activation.spliced == 1)
-        assert stage.activation.held == 0
-        ends = []
-        for client in both:
-            with suppress(OSError):
-                await asyncio.get_running_loop().sock_sendall(client, b"\n")
-                client.shutdown(socket.SHUT_WR)
-                ends.append(await received(client))
-        assert ends == [b"HELLO\n"]
-        await until(lambda: stage.activation.spliced == 0)
-
-    play(story, spliced=1)
+@played(spliced=1)
+async def test_beyond_the_limit_of_joined_connections_one_is_reset_when_it_is_its_turn(stage: Stage) -> None:
+    stage.observe()
+    both = [await stage.connect(b"hello"), await stage.connect(b"hello")]  # no end of line: no answer yet
+    stage.observe(backends=await stage.pod())
+    await until(lambda: stage.metrics.refused["limit"] == 1)
+    await until(lambda: stage.activation.spliced == 1)
+    assert stage.activation.held == 0
+    ends = []
+    for client in both:
+        with suppress(OSError):
+            await asyncio.get_running_loop().sock_sendall(client, b"\n")
+            client.shutdown(socket.SHUT_WR)
+            ends.append(await received(client))
+    assert ends == [b"HELLO\n"]
+    await until(lambda: stage.activation.spliced == 0)
 
 
 @pytest.mark.parametrize("seconds", [0.0, NEVER])
-def test_a_mark_that_stays_although_pods_answer_has_slices_only_as_long_as_a_run_may_scale(
-    seconds: float, monkeypatch: pytest.MonkeyPatch
+@played()
+async def test_a_mark_that_stays_although_pods_answer_has_slices_only_as_long_as_a_run_may_scale(
+    stage: Stage, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reconciler.activator.activation._LEADS_AT_LATEST", seconds)
-
-    async def story(stage: Stage) -> None:
-        stage.observe(backends=await stage.pod())
-        await until(lambda: asyncio.get_running_loop().time() > stage.activation._record_changed_at)
-        assert stage.activation.wants_slices is bool(seconds)
-
-    play(story)
+    stage.observe(backends=await stage.pod())
+    await until(lambda: asyncio.get_running_loop().time() > stage.activation._record_changed_at)
+    assert stage.activation.wants_slices is bool(seconds)
 
 
-def test_slices_stay_from_the_mark_until_pods_answer_again() -> None:
-    async def story(stage: Stage) -> None:
-        backends = await stage.pod()
-        stage.observe(annotations={}, backends=backends)
-        assert not stage.activation.wants_slices
-        stage.observe(backends=backends)  # marked, and not scaled yet: both are there
-        assert stage.activation.wants_slices
-        stage.observe()
-        assert stage.activation.wants_slices
-        stage.observe(annotations={})  # woken, and no pod is ready
-        assert stage.activation.wants_slices
-        stage.observe(annotations={}, backends=backends)
-        await until(lambda: not stage.activation.wants_slices)
-        stage.observe(annotations=IDLE_LATER, backends=backends)
-        assert stage.activation.wants_slices
-        stage.observe(annotations={}, backends=backends)  # woken before a run scaled it
-        assert not stage.activation.wants_slices
-
-    play(story)
+@played()
+async def test_slices_stay_from_the_mark_until_pods_answer_again(stage: Stage) -> None:
+    backends = await stage.pod()
+    stage.observe(annotations={}, backends=backends)
+    assert not stage.activation.wants_slices
+    stage.observe(backends=backends)  # marked, and not scaled yet: both are there
+    assert stage.activation.wants_slices
+    stage.observe()
+    assert stage.activation.wants_slices
+    stage.observe(annotations={})  # woken, and no pod is ready
+    assert stage.activation.wants_slices
+    stage.observe(annotations={}, backends=backends)
+    await until(lambda: not stage.activation.wants_slices)
+    stage.observe(annotations=IDLE_LATER, backends=backends)
+    assert stage.activation.wants_slices
+    stage.observe(annotations={}, backends=backends)  # woken before a run scaled it
+    assert not stage.activation.wants_slices
 
 
 def test_traffic_of_ipv6() -> None:
@@ -431,45 +392,38 @@ def test_traffic_of_ipv6() -> None:
     asyncio.run(asyncio.wait_for(story(), LIMIT))
 
 
-def test_slices_go_with_the_service() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe()
-        assert stage.activation.published
-        stage.activation.observe(ObservedService(None))
-        assert not stage.activation.published
-
-    play(story)
+@played()
+async def test_slices_go_with_the_service(stage: Stage) -> None:
+    stage.observe()
+    assert stage.activation.published
+    stage.activation.observe(ObservedService(None))
+    assert not stage.activation.published
 
 
-def test_a_port_that_is_taken_is_passed_over() -> None:
-    async def story(stage: Stage) -> None:
-        stage.observe(spec={"ports": [{"name": "a", "port": 80}]})
-        [taken] = stage.ports
-        other = Stage(ActivatorSettings(ports=range(taken, taken + 100)))
-        try:
-            other.observe(spec={"ports": [{"name": "a", "port": 80}]})
-            assert taken < other.ports[0] < taken + 100
-        finally:
-            other.activation.close()
-
-    play(story)
+@played()
+async def test_a_port_that_is_taken_is_passed_over(stage: Stage) -> None:
+    stage.observe(spec={"ports": [{"name": "a", "port": 80}]})
+    [taken] = stage.ports
+    other = Stage(ActivatorSettings(ports=range(taken, taken + 100)))
+    try:
+        other.observe(spec={"ports": [{"name": "a", "port": 80}]})
+        assert taken < other.ports[0] < taken + 100
+    finally:
+        other.activation.close()
 
 
-def test_where_the_ports_are_too_few_what_has_a_listener_is_handed_over_and_given_up() -> None:
+@played()
+async def test_where_the_ports_are_too_few_what_has_a_listener_is_handed_over_and_given_up(stage: Stage) -> None:
     two = {"ports": [{"name": "http", "port": 80}, {"name": "web-metrics", "port": 81}]}
-
-    async def story(stage: Stage) -> None:
-        stage.observe(spec={"ports": two["ports"][:1]})
-        stage.range._ports = range(0)
-        with pytest.raises(PortsTakenError):
-            stage.observe(spec=two)
-        backends = await stage.pod()
-        client = await stage.connect(b"hello\n")
-        with pytest.raises(PortsTakenError):
-            stage.observe(spec=two, backends=backends)
-        assert await received(client) == b"HELLO\n"
-        with pytest.raises(PortsTakenError):
-            stage.observe(spec=two, backends=backends, annotations={})
-        assert not stage.activation.wants_slices
-
-    play(story)
+    stage.observe(spec={"ports": two["ports"][:1]})
+    stage.range._ports = range(0)
+    with pytest.raises(PortsTakenError):
+        stage.observe(spec=two)
+    backends = await stage.pod()
+    client = await stage.connect(b"hello\n")
+    with pytest.raises(PortsTakenError):
+        stage.observe(spec=two, backends=backends)
+    assert await received(client) == b"HELLO\n"
+    with pytest.raises(PortsTakenError):
+        stage.observe(spec=two, backends=backends, annotations={})
+    assert not stage.activation.wants_slices

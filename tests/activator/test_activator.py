@@ -20,44 +20,41 @@ from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.backends.decode.values import decoded_json
 from reconciler.errors import ForbiddenError
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
-from tests.activator.stage import LIMIT, WEB, Stage, Written, play, until
+from tests.activator.stage import LIMIT, WEB, Stage, Written, play, played, until
 
 OURS = "web-activator-activator-0-ipv4"
 API = ("shop", "api")
 
 
-def test_a_slice_whose_answer_was_lost_is_withdrawn() -> None:
-    async def story(stage: Stage) -> None:
-        stage.written.loses_answers = True
-        stage.idle()
-        await until(lambda: OURS in stage.written.there)
-        assert OURS in stage.activation.published
-        stage.one._object_changed(stage.one._services, WEB, None)
-        await until(lambda: not stage.written.there)
-
-    play(story)
+@played()
+async def test_a_slice_whose_answer_was_lost_is_withdrawn(stage: Stage) -> None:
+    stage.written.loses_answers = True
+    stage.idle()
+    await until(lambda: OURS in stage.written.there)
+    assert OURS in stage.activation.published
+    stage.one._object_changed(stage.one._services, WEB, None)
+    await until(lambda: not stage.written.there)
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(is_known: bool) -> None:
-    async def story(stage: Stage) -> None:
-        if is_known:
-            stage.one._activations[WEB] = Activation(WEB, stage.one._context)
-        stage.written.there = {OURS: {}, "others": {}}
-        stage.one._object_changed(
-            stage.one._slices, ("shop", OURS), a_slice(OURS, [("127.0.0.1", True, True)], activator="uid-0")
-        )
-        stage.one._object_changed(
-            stage.one._slices, ("shop", "others"), a_slice("others", [("127.0.0.2", True, True)], activator="uid-1")
-        )
-        await stage.one._review_activations()
-        await until(lambda: set(stage.written.there) == {"others"})
-
-    play(story)
+@played()
+async def test_a_slice_of_ours_that_nobody_wants_is_withdrawn(stage: Stage, is_known: bool) -> None:
+    if is_known:
+        stage.one._activations[WEB] = Activation(WEB, stage.one._context)
+    stage.written.there = {OURS: {}, "others": {}}
+    stage.one._object_changed(
+        stage.one._slices, ("shop", OURS), a_slice(OURS, [("127.0.0.1", True, True)], activator="uid-0")
+    )
+    stage.one._object_changed(
+        stage.one._slices, ("shop", "others"), a_slice("others", [("127.0.0.2", True, True)], activator="uid-1")
+    )
+    await stage.one._review_activations()
+    await until(lambda: set(stage.written.there) == {"others"})
 
 
-def test_a_slice_that_another_activator_deletes_while_others_are_written_is_published_again(
-    monkeypatch: pytest.MonkeyPatch,
+@played()
+async def test_a_slice_that_another_activator_deletes_while_others_are_written_is_published_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the clients of one address family are refused until the next list of all slices."""
     names, second, answered = ("web-ipv4", "web-ipv6"), threading.Event(), threading.Event()
@@ -71,61 +68,52 @@ def test_a_slice_that_another_activator_deletes_while_others_are_written_is_publ
                 second.set()
                 answered.wait(LIMIT)
 
-    async def story(stage: Stage) -> None:
-        written = stage.one._publisher._publication = cast(Any, Slow())
-        wanted = {name: {"metadata": {"name": name, "namespace": "shop"}} for name in names}
-        monkeypatch.setattr(Activation, "manifests", lambda _: wanted)
-        stage.one._activations[WEB] = Activation(WEB, stage.one._context)
-        stage.one._publisher.publish(stage.activation)
-        await until(second.is_set)
-        found = a_slice(names[0], [("127.0.0.1", True, True)], activator="uid-0")
-        stage.one._object_changed(stage.one._slices, ("shop", names[0]), found)
-        del written.there[names[0]]
-        stage.one._object_changed(stage.one._slices, ("shop", names[0]), None)
-        answered.set()
-        await until(lambda: not stage.one._tasks.running)
-        assert set(written.there) == set(stage.activation.published) == set(names)
-
-    play(story)
+    written = stage.one._publisher._publication = cast(Any, Slow())
+    wanted = {name: {"metadata": {"name": name, "namespace": "shop"}} for name in names}
+    monkeypatch.setattr(Activation, "manifests", lambda _: wanted)
+    stage.one._activations[WEB] = Activation(WEB, stage.one._context)
+    stage.one._publisher.publish(stage.activation)
+    await until(second.is_set)
+    found = a_slice(names[0], [("127.0.0.1", True, True)], activator="uid-0")
+    stage.one._object_changed(stage.one._slices, ("shop", names[0]), found)
+    del written.there[names[0]]
+    stage.one._object_changed(stage.one._slices, ("shop", names[0]), None)
+    answered.set()
+    await until(lambda: not stage.one._tasks.running)
+    assert set(written.there) == set(stage.activation.published) == set(names)
 
 
-def test_a_slice_that_went_while_the_watch_was_cut_is_published_again() -> None:
-    async def story(stage: Stage) -> None:
-        stage.idle()
-        await until(lambda: OURS in stage.activation.published and not stage.one._tasks.running)
-        stage.written.there.clear()
-        stage.one._objects_listed(stage.one._slices, [])
-        await until(lambda: OURS in stage.written.there)
-
-    play(story)
+@played()
+async def test_a_slice_that_went_while_the_watch_was_cut_is_published_again(stage: Stage) -> None:
+    stage.idle()
+    await until(lambda: OURS in stage.activation.published and not stage.one._tasks.running)
+    stage.written.there.clear()
+    stage.one._objects_listed(stage.one._slices, [])
+    await until(lambda: OURS in stage.written.there)
 
 
 @pytest.mark.parametrize("may_judge", [True, False])
-def test_others_are_judged_only_by_one_that_may(may_judge: bool) -> None:
-    async def story(stage: Stage) -> None:
-        found = a_slice("x", [("127.0.0.2", True, True)], activator="uid-1")
-        stage.one._object_changed(stage.one._slices, ("shop", "x"), found)
-        stage.written.may_judge = may_judge
-        stage.one._sweep()
-        assert stage.written.swept == ([frozenset({"uid-1"})] if may_judge else [])
-
-    play(story)
+@played()
+async def test_others_are_judged_only_by_one_that_may(stage: Stage, may_judge: bool) -> None:
+    found = a_slice("x", [("127.0.0.2", True, True)], activator="uid-1")
+    stage.one._object_changed(stage.one._slices, ("shop", "x"), found)
+    stage.written.may_judge = may_judge
+    stage.one._sweep()
+    assert stage.written.swept == ([frozenset({"uid-1"})] if may_judge else [])
 
 
-def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
-    async def story(stage: Stage) -> None:
-        one = stage.one
-        stage.written.breaks, stage.written.is_fresh = 2, False
-        renew = partial(one._in_thread, stage.written.renew, one._renewals)
-        one._tasks.start("renew", partial(one._tasks.again, "Lease", 0.001, renew))
-        assert one.health() == (503, "sweep has ended; look has ended\n")
-        await until(lambda: stage.written.is_fresh)
-        assert ["a bug" in line for line in stage.told] == [True]
-        one._tasks.start("sweep", partial(asyncio.sleep, LIMIT))
-        one._tasks.start("look", partial(asyncio.sleep, LIMIT))
-        assert one.health() == (200, "ok\n")
-
-    play(story)
+@played()
+async def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended(stage: Stage) -> None:
+    one = stage.one
+    stage.written.breaks, stage.written.is_fresh = 2, False
+    renew = partial(one._in_thread, stage.written.renew, one._renewals)
+    one._tasks.start("renew", partial(one._tasks.again, "Lease", 0.001, renew))
+    assert one.health() == (503, "sweep has ended; look has ended\n")
+    await until(lambda: stage.written.is_fresh)
+    assert ["a bug" in line for line in stage.told] == [True]
+    one._tasks.start("sweep", partial(asyncio.sleep, LIMIT))
+    one._tasks.start("look", partial(asyncio.sleep, LIMIT))
+    assert one.health() == (200, "ok\n")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +123,10 @@ def test_a_loop_goes_on_after_a_bug_and_health_says_where_one_ended() -> None:
         pytest.param(1, 1, id="nothing can be written at first"),
     ],
 )
-def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(lease_fails: int, end_fails: int) -> None:
+@played(grace=5.0)
+async def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(
+    stage: Stage, lease_fails: int, end_fails: int
+) -> None:
     class Failing(Written):
         def __init__(self) -> None:
             super().__init__()
@@ -153,85 +144,74 @@ def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(lease_fails: int
             if self.left[what] >= 0:
                 raise ForbiddenError(f"{what}: refused")
 
-    async def story(stage: Stage) -> None:
-        written = Failing()
-        stage.one._publication = stage.one._publisher._publication = cast(Any, written)
-        stage.idle()
-        await until(lambda: OURS in written.there)
-        await stage.one._end()
-        assert not written.there
-        assert stage.told == []
-
-    play(story, grace=5.0)
+    written = Failing()
+    stage.one._publication = stage.one._publisher._publication = cast(Any, written)
+    stage.idle()
+    await until(lambda: OURS in written.there)
+    await stage.one._end()
+    assert not written.there
+    assert stage.told == []
 
 
-def test_the_end_is_orderly_where_there_is_no_thread_to_delete_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+@played(grace=1.0)
+async def test_the_end_is_orderly_where_there_is_no_thread_to_delete_the_slices(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    async def story(stage: Stage) -> None:
-        stage.idle()
-        await until(lambda: OURS in stage.written.there)
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", none)
-            await stage.one._end()
-        [line] = stage.told
-        assert "the slices could not be deleted: " in line
-
-    play(story, grace=1.0)
+    stage.idle()
+    await until(lambda: OURS in stage.written.there)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none)
+        await stage.one._end()
+    [line] = stage.told
+    assert "the slices could not be deleted: " in line
 
 
-def test_what_failed_is_tried_again_sooner_than_what_went_well() -> None:
+@played()
+async def test_what_failed_is_tried_again_sooner_than_what_went_well(stage: Stage) -> None:
     """After an outage of the API server the Lease is to be fresh at once: a run may judge it."""
-
-    async def story(stage: Stage) -> None:
-        stage.written.breaks, stage.written.is_fresh = 1, False
-        renew = partial(stage.one._in_thread, stage.written.renew, stage.one._renewals)
-        hourly = partial(stage.one._tasks.again, "Lease", 3600.0, renew)
-        stage.one._tasks.start("renew", hourly)
-        await until(lambda: stage.written.is_fresh)
-
-    play(story)
+    stage.written.breaks, stage.written.is_fresh = 1, False
+    renew = partial(stage.one._in_thread, stage.written.renew, stage.one._renewals)
+    hourly = partial(stage.one._tasks.again, "Lease", 3600.0, renew)
+    stage.one._tasks.start("renew", hourly)
+    await until(lambda: stage.written.is_fresh)
 
 
-def test_without_a_lease_all_is_watched_and_nothing_published_and_readiness_says_why(
-    monkeypatch: pytest.MonkeyPatch,
+@played()
+async def test_without_a_lease_all_is_watched_and_nothing_published_and_readiness_says_why(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others delete what one without a Lease publishes. A restart would not help: it is alive, and not ready."""
-
-    async def story(stage: Stage) -> None:
-        one, written = stage.one, stage.written
-        stage.idle()
-        await until(lambda: OURS in written.there and not one._tasks.running)
-        monkeypatch.setattr(one, "_watch", lambda objects: watched.append(objects.resource.plural))
-        watched: list[str] = []
-        written.breaks, written.is_fresh = 1_000_000, False
-        await one._begin()
-        assert watched == ["services", "endpointslices", "networkpolicies"]
-        await until(lambda: "Lease" in one._tasks.problems)
-        assert one.health() == (200, "ok\n")
-        status, why = one.readiness()
-        assert (status, why.partition(";")[0]) == (503, "the Lease is not fresh")
-        assert "a bug" in why
-        written.there.clear()
-        one._objects_listed(one._slices, [])
-        await one._review_activations()
-        assert ("slices", WEB) not in one._tasks.running
-        written.breaks = 0
-        await until(lambda: OURS in written.there)
-
-    play(story)
+    one, written = stage.one, stage.written
+    stage.idle()
+    await until(lambda: OURS in written.there and not one._tasks.running)
+    monkeypatch.setattr(one, "_watch", lambda objects: watched.append(objects.resource.plural))
+    watched: list[str] = []
+    written.breaks, written.is_fresh = 1_000_000, False
+    await one._begin()
+    assert watched == ["services", "endpointslices", "networkpolicies"]
+    await until(lambda: "Lease" in one._tasks.problems)
+    assert one.health() == (200, "ok\n")
+    status, why = one.readiness()
+    assert (status, why.partition(";")[0]) == (503, "the Lease is not fresh")
+    assert "a bug" in why
+    written.there.clear()
+    one._objects_listed(one._slices, [])
+    await one._review_activations()
+    assert ("slices", WEB) not in one._tasks.running
+    written.breaks = 0
+    await until(lambda: OURS in written.there)
 
 
-def test_without_a_lease_slices_that_are_there_go_when_nothing_needs_them() -> None:
-    async def story(stage: Stage) -> None:
-        stage.idle()
-        await until(lambda: OURS in stage.written.there)
-        stage.written.is_fresh = False
-        stage.one._object_changed(stage.one._services, WEB, None)
-        await until(lambda: not stage.written.there)
-
-    play(story)
+@played()
+async def test_without_a_lease_slices_that_are_there_go_when_nothing_needs_them(stage: Stage) -> None:
+    stage.idle()
+    await until(lambda: OURS in stage.written.there)
+    stage.written.is_fresh = False
+    stage.one._object_changed(stage.one._services, WEB, None)
+    await until(lambda: not stage.written.there)
 
 
 def test_work_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind() -> None:
@@ -248,42 +228,41 @@ def test_work_that_is_cancelled_before_it_begins_leaves_no_coroutine_behind() ->
     assert [str(one.message) for one in found] == []
 
 
-def test_without_descriptors_a_service_is_held_once_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+@played()
+async def test_without_descriptors_a_service_is_held_once_there_are_some(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def none(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
-    async def story(stage: Stage) -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(socket, "socket", none)
-            assert await connected(("127.0.0.1", 1)) is None
-            stage.idle()
-            assert not stage.activation.wants_slices
-        assert "Too many open files" in stage.told[0]
-        await stage.one._review_activations()
-        assert stage.activation.wants_slices
-
-    play(story)
-
-
-def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_none() -> None:
-    async def story(stage: Stage) -> None:
-        ports = stage.one._context.ports
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "socket", none)
+        assert await connected(("127.0.0.1", 1)) is None
         stage.idle()
-        ports._ports = range(0)
-        stage.idle("api")
-        assert "no port of --port-range is free" in stage.told[0]
-        ports._ports = stage.one._settings.ports
-        await stage.one._review_activations()
-        assert not stage.one._activations[API].wants_slices  # as long as no port came back
-        stage.one._object_changed(stage.one._services, WEB, None)
-        await stage.one._review_activations()
-        assert stage.one._activations[API].wants_slices
+        assert not stage.activation.wants_slices
+    assert "Too many open files" in stage.told[0]
+    await stage.one._review_activations()
+    assert stage.activation.wants_slices
 
-    play(story)
+
+@played()
+async def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_needs_none(stage: Stage) -> None:
+    ports = stage.one._context.ports
+    stage.idle()
+    ports._ports = range(0)
+    stage.idle("api")
+    assert "no port of --port-range is free" in stage.told[0]
+    ports._ports = stage.one._settings.ports
+    await stage.one._review_activations()
+    assert not stage.one._activations[API].wants_slices  # as long as no port came back
+    stage.one._object_changed(stage.one._services, WEB, None)
+    await stage.one._review_activations()
+    assert stage.one._activations[API].wants_slices
 
 
 @pytest.mark.parametrize(("read_only", "woken"), [(False, 1), (True, 0)])
-def test_what_is_only_told_is_not_counted_as_woken(read_only: bool, woken: int) -> None:
+@played()
+async def test_what_is_only_told_is_not_counted_as_woken(stage: Stage, read_only: bool, woken: int) -> None:
     class Telling:
         """A waker with which nothing goes wrong."""
 
@@ -293,18 +272,16 @@ def test_what_is_only_told_is_not_counted_as_woken(read_only: bool, woken: int) 
         def wake(self, _: str, names: Collection[str]) -> dict[str, str]:
             return dict.fromkeys(names, "")
 
-    async def story(stage: Stage) -> None:
-        stage.one._wakes._waker = cast(Any, Telling())
-        stage.idle()
-        stage.one._wakes.add(stage.activation.name)
-        await until(lambda: ("wake", "shop") not in stage.one._tasks.running)
-        assert stage.one.metrics.counters["woken"] == woken
-
-    play(story)
+    stage.one._wakes._waker = cast(Any, Telling())
+    stage.idle()
+    stage.one._wakes.add(stage.activation.name)
+    await until(lambda: ("wake", "shop") not in stage.one._tasks.running)
+    assert stage.one.metrics.counters["woken"] == woken
 
 
-def test_what_cannot_be_woken_keeps_no_other_service_waiting_and_is_tried_after_its_own_pause(
-    monkeypatch: pytest.MonkeyPatch,
+@played()
+async def test_what_cannot_be_woken_keeps_no_other_service_waiting_and_is_tried_after_its_own_pause(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wake, "pauses", lambda: iter((0.0, 0.0, 1e6)))
     tried: list[list[str]] = []
@@ -316,22 +293,20 @@ def test_what_cannot_be_woken_keeps_no_other_service_waiting_and_is_tried_after_
             tried.append(sorted(names))
             return {name: "forbidden" if name == "web" else "" for name in names}
 
-    async def story(stage: Stage) -> None:
-        stage.one._wakes._waker = cast(Any, Refused())
-        monkeypatch.setattr(Activation, "has_traffic", True)
-        stage.idle()
-        stage.idle("api")
-        stage.one._wakes.add(WEB)
-        await until(lambda: WEB in stage.one._wakes._paused and len(tried) == 3)
-        stage.one._wakes.add(WEB)
-        stage.one._wakes.add(API)
-        await until(lambda: ["api"] in tried)
-        assert tried == [["web"], ["web"], ["web"], ["api"]]
-
-    play(story)
+    stage.one._wakes._waker = cast(Any, Refused())
+    monkeypatch.setattr(Activation, "has_traffic", True)
+    stage.idle()
+    stage.idle("api")
+    stage.one._wakes.add(WEB)
+    await until(lambda: WEB in stage.one._wakes._paused and len(tried) == 3)
+    stage.one._wakes.add(WEB)
+    stage.one._wakes.add(API)
+    await until(lambda: ["api"] in tried)
+    assert tried == [["web"], ["web"], ["web"], ["api"]]
 
 
-def test_a_relist_looks_at_the_network_policies_of_a_services_own_namespace_only() -> None:
+@played()
+async def test_a_relist_looks_at_the_network_policies_of_a_services_own_namespace_only(stage: Stage) -> None:
     """The product of all Services and all NetworkPolicies of a large cluster keeps everybody waiting for minutes."""
 
     class Counted(str):
@@ -345,25 +320,22 @@ def test_a_relist_looks_at_the_network_policies_of_a_services_own_namespace_only
     def in_namespace(number: int, spec: Mapping[str, Any]) -> dict[str, Any]:
         return {"metadata": {"name": "one", "namespace": f"team-{number}"}, "spec": spec}
 
-    async def story(stage: Stage) -> None:
-        found = [
-            decoded_json(WatchedNetworkPolicy, encoded(in_namespace(number, {"podSelector": {}})))
-            for number in range(60)
-        ]
-        for one in found:
-            one.metadata.namespace = Counted(one.metadata.namespace or "")
-        stage.one._objects_listed(stage.one._policies, found)
-        for number in range(60):
-            service = a_watched_service(f"web-{number}", annotations=IDLE)
-            service.metadata.namespace = f"team-{number}"
-            stage.one._object_changed(stage.one._services, service.name, service)
-        assert all(one._observed.restricted for one in stage.one._activations.values())
-        assert Counted.compared <= 3 * 60
-
-    play(story)
+    found = [
+        decoded_json(WatchedNetworkPolicy, encoded(in_namespace(number, {"podSelector": {}}))) for number in range(60)
+    ]
+    for one in found:
+        one.metadata.namespace = Counted(one.metadata.namespace or "")
+    stage.one._objects_listed(stage.one._policies, found)
+    for number in range(60):
+        service = a_watched_service(f"web-{number}", annotations=IDLE)
+        service.metadata.namespace = f"team-{number}"
+        stage.one._object_changed(stage.one._services, service.name, service)
+    assert all(one._observed.restricted for one in stage.one._activations.values())
+    assert Counted.compared <= 3 * 60
 
 
-def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
+@played()
+async def test_a_wake_does_not_wait_for_slices_that_hang(stage: Stage) -> None:
     hangs = threading.Event()
 
     class Hanging(Written):
@@ -376,15 +348,12 @@ def test_a_wake_does_not_wait_for_slices_that_hang() -> None:
         def wake(self, _: str, names: Collection[str]) -> dict[str, str]:
             return dict.fromkeys(names, "")
 
-    async def story(stage: Stage) -> None:
-        stage.one._publication = stage.one._publisher._publication = cast(Any, Hanging())
-        stage.one._wakes._waker = cast(Any, Telling())
-        try:
-            for number in range(100):
-                stage.idle(f"web-{number}")
-            stage.one._wakes.add(stage.one._activations["shop", "web-99"].name)
-            await until(lambda: stage.one.metrics.counters["woken"] == 1)
-        finally:
-            hangs.set()
-
-    play(story)
+    stage.one._publication = stage.one._publisher._publication = cast(Any, Hanging())
+    stage.one._wakes._waker = cast(Any, Telling())
+    try:
+        for number in range(100):
+            stage.idle(f"web-{number}")
+        stage.one._wakes.add(stage.one._activations["shop", "web-99"].name)
+        await until(lambda: stage.one.metrics.counters["woken"] == 1)
+    finally:
+        hangs.set()

@@ -15,7 +15,7 @@ from reconciler.activator.context import SharedLimit
 from reconciler.activator.held_connection import BUFFER, SMALL_PIECE, Splice
 from reconciler.activator.objects import EndpointAddress
 from tests.activator.services import a_slice
-from tests.activator.stage import Stage, play, until
+from tests.activator.stage import Stage, played, until
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 
@@ -100,67 +100,61 @@ def close(clients: list[socket.socket]) -> None:
         client.close()
 
 
-def test_many_idle_services_of_one_namespace_reset_no_waiting_connection_of_another() -> None:
-    async def story(stage: Stage) -> None:
-        quiet = stage.idle("quiet", "small")
-        clients = await connect(quiet, 2)
-        for number in range(5):
-            clients += await connect(stage.idle(f"loud-{number}", "large"), 2)
-        assert (quiet.held, len(stage.one._context.held)) == (2, 6)
-        assert stage.one.metrics.refused["limit"] == 6
-        close(clients)
-
-    play(story, held=6, held_per_service=2)
+@played(held=6, held_per_service=2)
+async def test_many_idle_services_of_one_namespace_reset_no_waiting_connection_of_another(stage: Stage) -> None:
+    quiet = stage.idle("quiet", "small")
+    clients = await connect(quiet, 2)
+    for number in range(5):
+        clients += await connect(stage.idle(f"loud-{number}", "large"), 2)
+    assert (quiet.held, len(stage.one._context.held)) == (2, 6)
+    assert stage.one.metrics.refused["limit"] == 6
+    close(clients)
 
 
-def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way() -> None:
-    async def story(stage: Stage) -> None:
-        pod = await asyncio.start_server(until_its_end, "127.0.0.1", 0)
-        port = pod.sockets[0].getsockname()[1]
-        stage.one._context.is_pods = is_pods
-        loud, quiet = stage.idle("loud", "large"), stage.idle("quiet", "small")
+@played(spliced=4)
+async def test_joined_connections_of_a_namespace_that_has_all_of_them_give_way(stage: Stage) -> None:
+    pod = await asyncio.start_server(until_its_end, "127.0.0.1", 0)
+    port = pod.sockets[0].getsockname()[1]
+    stage.one._context.is_pods = is_pods
+    loud, quiet = stage.idle("loud", "large"), stage.idle("quiet", "small")
 
-        def ready(activation: Activation) -> None:
-            namespace, name = activation.name
-            found = a_slice(f"{name}-1", [("127.0.0.1", True, True)], [{"port": port, "name": ""}])
-            found.metadata.namespace = namespace
-            found.metadata.labels = {"kubernetes.io/service-name": name}
-            stage.one._object_changed(stage.one._slices, (namespace, f"{name}-1"), found)
+    def ready(activation: Activation) -> None:
+        namespace, name = activation.name
+        found = a_slice(f"{name}-1", [("127.0.0.1", True, True)], [{"port": port, "name": ""}])
+        found.metadata.namespace = namespace
+        found.metadata.labels = {"kubernetes.io/service-name": name}
+        stage.one._object_changed(stage.one._slices, (namespace, f"{name}-1"), found)
 
-        clients = await connect(loud, 6)
-        ready(loud)
-        await until(lambda: loud.spliced == 4)
-        await until(lambda: loud.held == 0)
-        assert stage.one.metrics.refused["limit"] == 2  # more than there are: of its own namespace the next are reset
-        clients += await connect(quiet, 3)
-        ready(quiet)
-        await until(lambda: quiet.held == 0)
-        assert (loud.spliced, quiet.spliced) == (2, 2)
-        close(clients)
-        await until(lambda: len(stage.one._context.spliced) == 0)
-        pod.close()
-
-    play(story, spliced=4)
+    clients = await connect(loud, 6)
+    ready(loud)
+    await until(lambda: loud.spliced == 4)
+    await until(lambda: loud.held == 0)
+    assert stage.one.metrics.refused["limit"] == 2  # more than there are: of its own namespace the next are reset
+    clients += await connect(quiet, 3)
+    ready(quiet)
+    await until(lambda: quiet.held == 0)
+    assert (loud.spliced, quiet.spliced) == (2, 2)
+    close(clients)
+    await until(lambda: len(stage.one._context.spliced) == 0)
+    pod.close()
 
 
-def test_a_service_with_as_many_ports_as_there_are_gives_them_up_for_other_namespaces() -> None:
-    async def story(stage: Stage) -> None:
-        greedy = stage.idle("greedy", "large", 40)
-        assert greedy.wants_slices
-        await until(lambda: "greedy-activator-activator-0-ipv4" in stage.written.there)
-        modest = stage.idle("modest", "small", 3)
-        assert (modest.wants_slices, greedy.wants_slices) == (True, False)
-        await until(lambda: set(stage.written.there) == {"modest-activator-activator-0-ipv4"})
-        for _ in range(3):  # it is tried again all the time, and takes nothing from who has less
-            await stage.one._review_activations()
-        assert modest.wants_slices
-        assert [line for line in stage.told if "large/greedy: it is not held" in line] != []
-        assert len([line for line in stage.told if "large/greedy" in line]) == 1
-        stage.one._object_changed(stage.one._services, modest.name, None)
+@played(listeners=40)
+async def test_a_service_with_as_many_ports_as_there_are_gives_them_up_for_other_namespaces(stage: Stage) -> None:
+    greedy = stage.idle("greedy", "large", 40)
+    assert greedy.wants_slices
+    await until(lambda: "greedy-activator-activator-0-ipv4" in stage.written.there)
+    modest = stage.idle("modest", "small", 3)
+    assert (modest.wants_slices, greedy.wants_slices) == (True, False)
+    await until(lambda: set(stage.written.there) == {"modest-activator-activator-0-ipv4"})
+    for _ in range(3):  # it is tried again all the time, and takes nothing from who has less
         await stage.one._review_activations()
-        await until(lambda: set(stage.written.there) == {"greedy-activator-activator-0-ipv4"})
-
-    play(story, listeners=40)
+    assert modest.wants_slices
+    assert [line for line in stage.told if "large/greedy: it is not held" in line] != []
+    assert len([line for line in stage.told if "large/greedy" in line]) == 1
+    stage.one._object_changed(stage.one._services, modest.name, None)
+    await stage.one._review_activations()
+    await until(lambda: set(stage.written.there) == {"greedy-activator-activator-0-ipv4"})
 
 
 def test_where_slow_receivers_keep_all_there_is_only_their_namespace_reads_in_small_pieces() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.activator.context import SharedLimit
 from reconciler.activator.held_connection import BUFFER, Splice, proxy_header
+from tests.activator.stage import stories
 
 SIZE = 16 << 20
 _LIMIT = 60
@@ -46,6 +47,9 @@ def play(story: Callable[[Ends], Awaitable[None]]) -> None:
     asyncio.run(told())
 
 
+played = stories(play)
+
+
 async def digest_of_all(source: socket.socket) -> tuple[int, str]:
     """How many bytes came until the end, and their digest."""
     loop, digest, count = asyncio.get_running_loop(), hashlib.sha256(), 0
@@ -60,82 +64,70 @@ async def send_all(target: socket.socket, data: bytes) -> None:
     target.shutdown(socket.SHUT_WR)
 
 
-def test_bytes_are_equal_in_both_directions() -> None:
+@played()
+async def test_bytes_are_equal_in_both_directions(ends: Ends) -> None:
     up, down = (random.Random(seed).randbytes(SIZE) for seed in (1, 2))
-
-    async def story(ends: Ends) -> None:
-        ends.splice.start()
-        _, _, at_pod, at_client = await asyncio.gather(
-            send_all(ends.client, up), send_all(ends.pod, down), digest_of_all(ends.pod), digest_of_all(ends.client)
-        )
-        assert at_pod == (SIZE, hashlib.sha256(up).hexdigest())
-        assert at_client == (SIZE, hashlib.sha256(down).hexdigest())
-        await ends.ended.wait()
-        assert ends.answers == 1
-
-    play(story)
+    ends.splice.start()
+    _, _, at_pod, at_client = await asyncio.gather(
+        send_all(ends.client, up), send_all(ends.pod, down), digest_of_all(ends.pod), digest_of_all(ends.client)
+    )
+    assert at_pod == (SIZE, hashlib.sha256(up).hexdigest())
+    assert at_client == (SIZE, hashlib.sha256(down).hexdigest())
+    await ends.ended.wait()
+    assert ends.answers == 1
 
 
 @pytest.mark.parametrize("first", ["client", "pod"])
-def test_one_side_may_end_before_the_other(first: str) -> None:
-    async def story(ends: Ends) -> None:
-        ends.splice.start()
-        early, late = (ends.client, ends.pod) if first == "client" else (ends.pod, ends.client)
-        loop = asyncio.get_running_loop()
-        await send_all(early, b"question")
-        assert await digest_of_all(late) == (8, hashlib.sha256(b"question").hexdigest())
-        assert not ends.ended.is_set()
-        await loop.sock_sendall(late, b"answer")
-        late.shutdown(socket.SHUT_WR)
-        assert await digest_of_all(early) == (6, hashlib.sha256(b"answer").hexdigest())
-        await ends.ended.wait()
-
-    play(story)
+@played()
+async def test_one_side_may_end_before_the_other(ends: Ends, first: str) -> None:
+    ends.splice.start()
+    early, late = (ends.client, ends.pod) if first == "client" else (ends.pod, ends.client)
+    loop = asyncio.get_running_loop()
+    await send_all(early, b"question")
+    assert await digest_of_all(late) == (8, hashlib.sha256(b"question").hexdigest())
+    assert not ends.ended.is_set()
+    await loop.sock_sendall(late, b"answer")
+    late.shutdown(socket.SHUT_WR)
+    assert await digest_of_all(early) == (6, hashlib.sha256(b"answer").hexdigest())
+    await ends.ended.wait()
 
 
-def test_a_slow_reader_takes_bounded_memory() -> None:
+@played()
+async def test_a_slow_reader_takes_bounded_memory(ends: Ends) -> None:
     """The sender is stopped by the receiver: what was read and not sent is one buffer at most."""
-
-    async def story(ends: Ends) -> None:
-        ends.splice.start()
-        sending = asyncio.ensure_future(send_all(ends.client, bytes(SIZE)))
-        # The pod reads nothing: what can be sent is what the kernel's buffers and one of ours hold.
-        up = ends.splice._up
-        while not up._kept:
-            await asyncio.sleep(0)
-        for _ in range(1000):
-            await asyncio.sleep(0)
-        assert len(up._kept) <= BUFFER
-        assert up.received < SIZE
-        assert not sending.done()
-        assert (await digest_of_all(ends.pod))[0] == SIZE
-        await sending
-
-    play(story)
+    ends.splice.start()
+    sending = asyncio.ensure_future(send_all(ends.client, bytes(SIZE)))
+    # The pod reads nothing: what can be sent is what the kernel's buffers and one of ours hold.
+    up = ends.splice._up
+    while not up._kept:
+        await asyncio.sleep(0)
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert len(up._kept) <= BUFFER
+    assert up.received < SIZE
+    assert not sending.done()
+    assert (await digest_of_all(ends.pod))[0] == SIZE
+    await sending
 
 
-def test_a_reset_on_one_side_is_one_on_the_other() -> None:
-    async def story(ends: Ends) -> None:
-        ends.splice.start()
-        ends.pod.close()
-        while not ends.ended.is_set():
-            with suppress(OSError):  # a broken pipe or a reset, as the kernel likes
-                await asyncio.get_running_loop().sock_sendall(ends.client, bytes(1000))
-            await asyncio.sleep(0)
-        with pytest.raises(OSError):  # noqa: PT011
-            ends.client.send(b"more")
-
-    play(story)
+@played()
+async def test_a_reset_on_one_side_is_one_on_the_other(ends: Ends) -> None:
+    ends.splice.start()
+    ends.pod.close()
+    while not ends.ended.is_set():
+        with suppress(OSError):  # a broken pipe or a reset, as the kernel likes
+            await asyncio.get_running_loop().sock_sendall(ends.client, bytes(1000))
+        await asyncio.sleep(0)
+    with pytest.raises(OSError):  # noqa: PT011
+        ends.client.send(b"more")
 
 
-def test_what_is_said_first_comes_before_what_the_client_sends() -> None:
-    async def story(ends: Ends) -> None:
-        await asyncio.get_running_loop().sock_sendall(ends.client, b"second")
-        ends.client.shutdown(socket.SHUT_WR)
-        ends.splice.start(b"first ")
-        assert await digest_of_all(ends.pod) == (12, hashlib.sha256(b"first second").hexdigest())
-
-    play(story)
+@played()
+async def test_what_is_said_first_comes_before_what_the_client_sends(ends: Ends) -> None:
+    await asyncio.get_running_loop().sock_sendall(ends.client, b"second")
+    ends.client.shutdown(socket.SHUT_WR)
+    ends.splice.start(b"first ")
+    assert await digest_of_all(ends.pod) == (12, hashlib.sha256(b"first second").hexdigest())
 
 
 def test_both_sides_notice_a_peer_that_vanished() -> None:
