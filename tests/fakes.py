@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.apply.access import Access
+from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import Cluster
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.errors import PickerError
-from reconciler.model import Write
+from reconciler.model import JOURNAL, Write
 from reconciler.time_limit import TimeLimit
 
 
@@ -74,6 +76,13 @@ class Wrapped:
     def write(self, write: Write) -> None:
         self._before(write)
         self.inside.write(write)
+
+
+def an_access(cluster: Any, **fields: Any) -> Access:
+    """What a run has of `cluster`, with these fakes."""
+    store = ConfigMapStore(cluster, "reconciler", JOURNAL)
+    defaults = {"lock": FakeLock(), "picker": FakePicker(), "limit": TimeLimit(clock=FakeClock())}
+    return Access(cluster, store, **(defaults | fields))
 
 
 class Killed(BaseException):

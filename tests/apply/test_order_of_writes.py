@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
@@ -21,7 +20,7 @@ from reconciler.plan.order import in_order, numbered_actions
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
-from tests.fakes import FakeClock, FakeLock, FakePicker
+from tests.fakes import an_access
 from tests.laws import tries
 from tests.plans import a_decision
 
@@ -68,6 +67,7 @@ class Server:
     """What takes the writes of one cluster."""
 
     writes: Writes
+    name: str = "east"
 
     def write(self, write: Any) -> None:
         if write.ref.kind != "Event":
@@ -80,7 +80,7 @@ class Server:
 def apply(
     actions: Sequence[Action], writes: Writes, pool: WorkerPool, limit: TimeLimit | None = None
 ) -> tuple[Outcome, ...]:
-    access: Any = Access(Server(writes), None, FakeLock(), FakePicker(), TimeLimit(clock=FakeClock()))  # type: ignore[arg-type]
+    access: Any = an_access(Server(writes))
     accesses = dict.fromkeys(CLUSTERS, access)
     return ActionRuns(actions, accesses, a_run(), "reconciler", limit or TimeLimit(), pool=pool).carry_out()
 
@@ -203,7 +203,7 @@ def test_what_cannot_be_shown_ends_the_run(threads: int) -> None:
     def shown(_: Action, __: Outcome) -> None:
         raise BrokenPipeError
 
-    access: Any = Access(Server(Writes()), None, FakeLock(), FakePicker(), TimeLimit(clock=FakeClock()))  # type: ignore[arg-type]
+    access: Any = an_access(Server(Writes()))
     actions = numbered_actions(in_order(WORLD))
     runs = ActionRuns(
         actions, dict.fromkeys(CLUSTERS, access), a_run(), "reconciler", TimeLimit(), shown, pool=WorkerPool(threads)

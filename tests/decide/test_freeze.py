@@ -10,8 +10,6 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.access import Access
-from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.run import BATCH, FreezeCheck
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Phase
@@ -32,6 +30,7 @@ from tests.builders import (
     a_workload,
 )
 from tests.decide.idling.idling_policies import NIGHT, a_policy
+from tests.fakes import an_access
 from tests.plans import a_decision
 
 SOON = NOW + timedelta(hours=4)
@@ -157,8 +156,7 @@ class Counting:
 
 
 def check(cluster: Counting) -> FreezeCheck:
-    access = Access(cluster, ConfigMapStore(cluster, "reconciler", "j"), None, None, None)  # type: ignore[arg-type]
-    return FreezeCheck({"east": access}, "reconciler", NOW)
+    return FreezeCheck({"east": an_access(cluster)}, "reconciler", NOW)
 
 
 def test_a_freeze_stops_the_next_batch_of_a_run_that_goes_on():

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from reconciler.apply.access import Access
-from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.backend import Backend
 from reconciler.backends.snapshot.memory import MemoryCluster
@@ -21,7 +19,6 @@ from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
 from reconciler.errors import NotFoundError, RefusedError, UnreachableError
 from reconciler.model import (
-    JOURNAL,
     ObjectRef,
     ObservedState,
     PatchOperation,
@@ -39,7 +36,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool
 from reconciler.world import World, victim_order
-from tests.fakes import FakeLock, FakePicker
+from tests.fakes import an_access
 from tests.real import objects
 from tests.real.api import Object
 
@@ -218,14 +215,10 @@ class LoopWorld:
         guarded = {name: Guarded(self, name) for name in CLUSTERS}
         self._world = World(
             {name: Backend(name, one, Requests(self)) for name, one in guarded.items()},
-            {name: self._access(one) for name, one in guarded.items()},
+            {name: an_access(one, limit=TimeLimit(clock=SettledClock()), pool=_HERE) for name, one in guarded.items()},
             "snapshot",
             Readers(_HERE),
         )
-
-    def _access(self, one: Any) -> Access:
-        store = ConfigMapStore(one, "reconciler", JOURNAL)
-        return Access(one, store, FakeLock(), FakePicker(), TimeLimit(clock=SettledClock()), pool=_HERE)
 
     # our runs
 

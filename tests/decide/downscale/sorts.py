@@ -1,9 +1,8 @@
-"""Sorts as others do them, over any relation "goes before", also one that is not transitive."""
+"""The sorts that Go's pdqsort is made of, over any relation "goes before", also one that is not transitive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cmp_to_key
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -60,18 +59,4 @@ def _sift_down(heap: list[T], root: int, end: int, before: Before[T]) -> None:
         root = child
 
 
-def merge_sort(items: Sequence[T], before: Before[T]) -> list[T]:
-    if len(items) < 2:
-        return list(items)
-    left, right = (merge_sort(half, before) for half in (items[: len(items) // 2], items[len(items) // 2 :]))
-    result: list[T] = []
-    while left and right:
-        result.append(right.pop(0) if before(right[0], left[0]) else left.pop(0))
-    return [*result, *left, *right]
-
-
-def python_sort(items: Sequence[T], before: Before[T]) -> list[T]:
-    return sorted(items, key=cmp_to_key(lambda one, other: before(other, one) - before(one, other)))
-
-
-ALL = (insertion_sort, quick_sort, heap_sort, merge_sort, python_sort)
+ALL = (insertion_sort, quick_sort, heap_sort)

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.decide.downscale.deletion_order import RankingRules, compare, rank_victims
-from tests.decide.downscale.vectors import cases, load, pods_of
+from reconciler.model import Pod
 
-VECTORS = load("downscale.json")
-PODS = pods_of(VECTORS)
+VECTORS: dict[str, Any] = json.loads(
+    (Path(__file__).parents[2] / "data" / "downscale.json").read_text(encoding="utf-8")
+)
+
+
+def cases(kind: str) -> list[Any]:
+    """The reference implementation's own cases of a kind, as parameters."""
+    return [pytest.param(case, id=case["id"]) for case in VECTORS["cases"] if case["kind"] == kind]
+
+
+def _pod(fields: dict[str, Any]) -> Pod:
+    return Pod(
+        name=fields["name"],
+        uid=fields["uid"],
+        node=fields["node"],
+        phase=fields["phase"],
+        ready=fields["ready"],
+        ready_since_ns=fields["readySince"],
+        created_ns=fields["created"],
+        restarts=fields["restarts"],
+        sidecar_restarts=fields["sidecarRestarts"],
+        deletion_cost=fields["deletionCost"],
+        terminating=fields["terminating"],
+    )
+
+
+PODS = {key: _pod(fields) for key, fields in VECTORS["pods"].items()}
 
 
 def rules_of(case: dict[str, Any]) -> RankingRules:
@@ -21,7 +48,7 @@ def rules_of(case: dict[str, Any]) -> RankingRules:
     )
 
 
-@pytest.mark.parametrize("case", cases(VECTORS, "less"))
+@pytest.mark.parametrize("case", cases("less"))
 def test_one_pod_before_another(case: dict[str, Any]) -> None:
     ranks = (case["rankA"], case["rankB"])
     there = compare(PODS[case["a"]], PODS[case["b"]], ranks=ranks, now_ns=VECTORS["now"], rules=rules_of(case))
@@ -29,13 +56,13 @@ def test_one_pod_before_another(case: dict[str, Any]) -> None:
     assert (there.sign, back.sign) == {"equal": (0, 0), "a_before_b": (-1, 1)}[case["expect"]]
 
 
-@pytest.mark.parametrize("case", cases(VECTORS, "filter_active"))
+@pytest.mark.parametrize("case", cases("filter_active"))
 def test_active_pods(case: dict[str, Any]) -> None:
     ranking = rank_victims([PODS[key] for key in case["pods"]], 99, now_ns=VECTORS["now"])
     assert ranking.victims == tuple(PODS[key] for key in case["expectActive"])
 
 
-@pytest.mark.parametrize("case", cases(VECTORS, "get_pods_to_delete"))
+@pytest.mark.parametrize("case", cases("get_pods_to_delete"))
 def test_pods_to_delete(case: dict[str, Any]) -> None:
     pods = [PODS[key] for key in case["pods"]]
     siblings = Counter(PODS[key] for key in case["related"] or case["pods"]) - Counter(pods)

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 from reconciler.apply.access import Access
-from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome
 from reconciler.apply.run import ActionRuns
 from reconciler.backends.backend import Backend
@@ -35,7 +34,7 @@ from reconciler.policy.types import (
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, NOW_NS, a_fleet, a_picker, a_run
 from tests.builders import a_downscale_policy as downscale_policy
-from tests.fakes import FakeClock, FakeLock, FakePicker
+from tests.fakes import FakeClock, FakeLock, FakePicker, an_access
 from tests.real import objects
 from tests.real.api import Object
 from tests.real.objects import an_object, with_metadata
@@ -93,9 +92,8 @@ class World:
         return forecast.decisions
 
     def access(self, cluster: Any = None) -> Access:
-        cluster = cluster or self.cluster
-        store = ConfigMapStore(cluster, "reconciler", JOURNAL)
-        return Access(cluster, store, self.lock, self.picker, self.limit.within(clock=self.clock))
+        limit = self.limit.within(clock=self.clock)
+        return an_access(cluster or self.cluster, lock=self.lock, picker=self.picker, limit=limit)
 
     def pods(self) -> tuple[Pod, ...]:
         listed: tuple[Pod, ...] = self.cluster.list(PODS, namespace="shop")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tests.builders import a_ref, a_service, a_workload
-from tests.decide.idling.idling_policies import (
-    NIGHT,
-)
+from tests.decide.idling.idling_policies import NIGHT
 from tests.decide.idling.world import World, a_world
 
 WEB = a_ref("web")

@@ -13,7 +13,6 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.apply.waits import POLL_SECONDS, Tier
@@ -21,14 +20,13 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import RefusedError
-from reconciler.model import JOURNAL
 from reconciler.plan.model import Action
 from reconciler.plan.order import numbered_actions
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
 from tests.decide.downscale.world import a_workload_manifest, controllers_order, namespace
-from tests.fakes import FakeClock, FakeLock, FakePicker
+from tests.fakes import FakeClock, an_access
 from tests.plans import a_decision
 
 MANY = 30
@@ -71,9 +69,7 @@ def write(folder: Path, replicas: int, ready: int) -> None:
 
 def access(folder: Path, clock: FakeClock) -> tuple[Asked, Access]:
     cluster: Any = Asked(SnapshotCluster(Store(folder, "east"), victim_order=controllers_order))
-    return cluster, Access(
-        cluster, ConfigMapStore(cluster, "reconciler", JOURNAL), FakeLock(), FakePicker(), TimeLimit(clock=clock)
-    )
+    return cluster, an_access(cluster, limit=TimeLimit(clock=clock))
 
 
 def wakes(tier: str, after: str = "") -> list[Any]:

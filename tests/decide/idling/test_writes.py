@@ -341,6 +341,7 @@ SCENARIOS: Mapping[str, Callable[[], Sequence[Decision]]] = {
     "a schedule that is over, and no traffic": lambda: wanted(at(measured(idle()), MONDAY), EITHER),
     "a schedule that is over, of one of two": lambda: wanted(at(measured(idle()), MONDAY), EITHER, QUIET),
     "another policy": lambda: wanted(idle(), OTHER),
+    "another policy, and its record names none": lambda: wanted(texts(idle(), WEB, owner="production"), OTHER),
     "another policy after other idleReplicas": lambda: wanted(
         at(ran(idle(of=[AT_ONE_REPLICA]), a_policy(idle_replicas=2)), NIGHT + 2 * MINUTE),
         a_policy("other", idle_replicas=2),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import UserDict
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -12,14 +14,15 @@ from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.decide.placement.rounding import tie_hashes, tie_order
 from reconciler.errors import PolicyError
 
-from .planner_vectors import planner_cases
+PLANNER = json.loads((Path(__file__).parents[2] / "data" / "planner.json").read_text(encoding="utf-8"))
+"""Inputs and exact results of the federation planner."""
 
 
 def spread(entries, total, fleet, rebalance=True, **known):
     return allocate_replicas({"rebalance": rebalance, "clusters": entries}, total, fleet, **known)
 
 
-@pytest.mark.parametrize("case", planner_cases())
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in PLANNER["cases"]])
 def test_kubefed_rounding_is_the_federation_planner(case):
     preferences = {key: value for key, value in case["preferences"].items() if key != "totalReplicas"}
     found = allocate_replicas(

@@ -285,7 +285,7 @@ def test_a_cluster_that_does_not_answer_since_nobody_can_know_when():
 
 
 def test_what_was_refused_is_tried_again_when_its_time_has_come():
-    maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=10))),)
+    maps = (replace(a_memory("east"), data=refusals("west", 3, ago(minutes=5))),)
     desired = place(settled("east", 3, config_maps=maps), a_cluster("west"))
     assert rows(desired)["west"] == ((3, 3, 0, 0, None, 0), "weight 1 of 2, refused 3 times in a row: exceeded quota")
     assert statuses(desired)["west"] == (0, 0, "")  # the status says what is there: it may be refused again
