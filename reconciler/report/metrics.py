@@ -177,7 +177,7 @@ def _families(measured: Measured) -> Iterator[Family]:
         yield from _saved(measured.saved, _known_policies(measured.plan))
         yield _picker_failures(measured.plan, measured.outcomes)
         yield _forbidden_to_tenants(measured.plan, measured.outcomes)
-        yield from _of_plan(measured.plan, _applied(measured.plan, measured.outcomes))
+        yield from _of_plan(measured.plan, measured.outcomes)
 
 
 def _saved(saved: Iterable[SavedBefore], known: Collection[str]) -> Iterator[Family]:
@@ -219,12 +219,10 @@ def _forbidden_to_tenants(plan: Plan, outcomes: Iterable[Outcome]) -> Family:
     )
 
 
-def _applied(plan: Plan, outcomes: Iterable[Outcome]) -> list[Action]:
-    done = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
-    return [action for action in plan.actions if action.id in done]
-
-
-def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Family]:
+def _of_plan(plan: Plan, outcomes: Iterable[Outcome]) -> Iterator[Family]:
+    done = {outcome.action: outcome.status is OutcomeStatus.APPLIED for outcome in outcomes}
+    applied = [action for action in plan.actions if done.get(action.id)]
+    not_done = [action for action in plan.actions if done.get(action.id) is False]
     yield Family(
         "reconciler_replicas",
         "Replicas of federated ReplicaSets: desired by policy, in spec after this run, current and running before it.",
@@ -247,7 +245,12 @@ def _of_plan(plan: Plan, applied: Sequence[Action]) -> Iterator[Family]:
         "Sets of policies that select the same workloads with equal priority.",
         [({}, len(_subjects(plan, "equalPriorities")))],
     )
-    yield Family("reconciler_overdue_wakes", "Workloads that should be awake and are held.", _told(plan, "overdueWake"))
+    asleep = {str(action.ref) for action in not_done if effect_of(action.decision) is Effect.WAKE}
+    yield Family(
+        "reconciler_overdue_wakes",
+        "Workloads that should be awake and are not.",
+        _by_cluster(plan, asleep | _subjects(plan, "overdueWake")),
+    )
     yield Family("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
     yield Family(
         "reconciler_object_faults",

@@ -159,9 +159,12 @@ def test_overdue_and_contested_are_counted_by_object_and_zero_elsewhere() -> Non
         Notice("contested", "west/dev-a/Deployment/b", ""),
         Notice("foreignRecord", "west/dev-a/Deployment/c", ""),
     )
-    text = render_metrics(Measured(a_plan(clusters={"eu-west": "1", "west": "2"}, notices=notices)))
+    plan = a_plan(a_wake("a"), a_wake("b"), an_idle("c"), clusters={"eu-west": "1", "west": "2"}, notices=notices)
+    text = render_metrics(Measured(plan))
     assert of(text, "reconciler_overdue_wakes") == {("eu-west",): 1, ("west",): 0}
     assert of(text, "reconciler_contested") == {("eu-west",): 0, ("west",): 1}
+    refused = render_metrics(Measured(plan, [Outcome(action.id, OutcomeStatus.FAILED) for action in plan.actions]))
+    assert of(refused, "reconciler_overdue_wakes") == {("eu-west",): 2, ("west",): 0}
 
 
 def test_how_long_clusters_have_been_unknown() -> None:
