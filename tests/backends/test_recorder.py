@@ -85,7 +85,7 @@ def test_what_was_not_read_is_unknown(tmp_path: Path, read: str, namespace: str,
     if known:
         assert east.list(PODS, namespace=namespace, labels=labels) == ()
     else:
-        with pytest.raises(MalformedAnswerError, match="was not recorded in the snapshot, expected it; record it anew"):
+        with pytest.raises(MalformedAnswerError, match="was not recorded in the snapshot, expected it; a recording"):
             east.list(PODS, namespace=namespace, labels=labels)
 
 

@@ -318,7 +318,8 @@ def test_what_was_not_recorded_is_unknown_to_other_policies(cli: Folder) -> None
     cli.write("policies/all.yaml", text)
     said = cli.call("plan", "--now", NOW, "--snapshot", "recorded", "-o", "json")
     assert json.loads(said.out)["unknown"]["east/nodes"] == (
-        "east: nodes was not recorded in the snapshot, expected it; record it anew"
+        "east: nodes was not recorded in the snapshot, expected it; "
+        "a recording has what a plan of its policies reads, and no history"
     )
 
 

@@ -87,7 +87,8 @@ class SnapshotRecording(Struct, frozen=True):
             raise error
         if found is None or error is not None:
             raise MalformedAnswerError(
-                f"{self.cluster}: {asked} was not recorded in the snapshot, expected it; record it anew"
+                f"{self.cluster}: {asked} was not recorded in the snapshot, expected it; "
+                "a recording has what a plan of its policies reads, and no history"
             )
 
     def check_get(self, asked: ReadKey) -> None:
