@@ -97,6 +97,11 @@ class WorkloadKind(Struct, frozen=True):
         return joined_version(self.group, self.version)
 
     @property
+    def names(self) -> tuple[str, str]:
+        """What a policy may call it, in lower case: alone, or with its group as kubectl writes it."""
+        return self.kind.lower(), f"{self.kind}.{self.group}".lower()
+
+    @property
     def served(self) -> dict[str, str | tuple[str, ...]]:
         """What a cluster says of it."""
         names = ("group", "version", "kind", "plural", "replicas_path", "status_path")

@@ -83,9 +83,11 @@ def rbac_command(options: _RbacOptions) -> None:
     """
     policies, writes = _chosen(read_policies(options.path), options.cluster)
     served = [*BY_KIND.values(), *policies.fleet.switch_kinds, *options.kinds]
-    unknown = sorted(policies.kinds - {kind.kind for kind in served})
+    names = {name for kind in served for name in kind.names}
+    unknown = sorted(kind for kind in policies.kinds if kind.lower() not in names)
     if unknown:
-        flags = " ".join(f"--kind {kind}=PLURAL.GROUP" for kind in unknown)
+        parts = (kind.partition(".") for kind in unknown)
+        flags = " ".join(f"--kind {kind}=PLURAL.{group or 'GROUP'}" for kind, _, group in parts)
         raise UsageError(f"--kind: policies name {', '.join(unknown)}, expected {flags}")
     rights = needed_rights(policies, served, keda=not options.no_keda, activator=options.activator)
     found = roles(policies, rights, writes=writes, own_token=options.own_token)
@@ -184,7 +186,8 @@ def needed_rights(
     """Return what a plan and an apply need with `policies` where `served` are the kinds with a scale: of custom ones
     only those that policies name. `keda`: ScaledObjects are served; `activator`: one runs there.
     """
-    custom = custom_rights(kind for kind in served if kind.kind in policies.kinds)
+    named = {kind.lower() for kind in policies.kinds}
+    custom = custom_rights(kind for kind in served if not named.isdisjoint(kind.names))
     uses = {
         "": True,
         "custom": bool(custom),

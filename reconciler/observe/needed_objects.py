@@ -51,7 +51,7 @@ class NeededObjects(Struct, frozen=True):
     nodes: bool
     scope: Scope
     placed: frozenset[tuple[str, str]]
-    kinds: frozenset[str] = frozenset()  # that policies name
+    kinds: frozenset[str] = frozenset()  # that policies name, in lower case
     tenant: Tenant | None = None  # only what is in its namespaces, so that rights there are enough
     decides: Callable[[str], bool] | None = None  # only what is in these namespaces; None: in all
     namespaces: tuple[str, ...] | None = None  # the only ones of which anything is read
@@ -64,7 +64,7 @@ class NeededObjects(Struct, frozen=True):
     def forgoes(self, kind: WorkloadKind) -> bool:
         """Return whether a run does without `kind` where it may not read that: no policy can select it."""
         built_in = (kind.group, kind.kind) in SCALABLE_KINDS
-        return not built_in and kind.kind != EVERY_KIND and kind.kind not in self.kinds
+        return not built_in and kind.kind != EVERY_KIND and self.kinds.isdisjoint(kind.names)
 
     def reduced(self, workload: Workload) -> Workload:
         """Return `workload` without its pod template where nothing compares that."""
@@ -87,7 +87,7 @@ def needed_objects(
         zones,
         scope,
         placed,
-        policies.kinds,
+        frozenset(map(str.lower, policies.kinds)),
         policies.only,
         of_deployments=scope.whole or _decides_beyond_deployments(policies),
     )

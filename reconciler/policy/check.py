@@ -15,7 +15,7 @@ from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.selector import kind_fault
 from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
 from reconciler.policy.types import FederatedReplicaSet, Fleet, IdlingPolicy, Selector, Tenant
-from reconciler.workload_kinds import SWITCHES, WorkloadKind
+from reconciler.workload_kinds import SWITCHES
 from reconciler.yaml.documents import Document
 
 
@@ -154,19 +154,14 @@ def _warn_without_switch(document: PolicyDocument, fleet: Fleet) -> None:
     """Add a warning for each kind whose switch is known and that the Fleet does not name. One of the same name may have
     /scale.
     """
-    named = {name for kind in fleet.switch_kinds for name in _names(kind)}
+    named = {name for kind in fleet.switch_kinds for name in kind.names}
     workloads = document.policy.selector.workloads
     for position, written in enumerate(() if workloads is None else workloads.kinds):
-        known = [kind for kind in SWITCHES.values() if written.lower() in _names(kind)]
+        known = [kind for kind in SWITCHES.values() if written.lower() in kind.names]
         if known and written.lower() not in named:
             expected = f"expected {known[0].kind}.{known[0].group} in spec.switches of the Fleet"
             words = f"is {shown(written)}, {expected}; without it such a kind is idled only where it has /scale"
             document.warn(("spec", "selector", "workloads", "kinds", position), words)
-
-
-def _names(kind: WorkloadKind) -> tuple[str, str]:
-    """Return what a policy may call it."""
-    return kind.kind.lower(), f"{kind.kind}.{kind.group}".lower()
 
 
 def _cluster_paths(document: PolicyDocument) -> Iterator[Path]:

@@ -152,13 +152,11 @@ class PolicySet(Struct, frozen=True):
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds that policies name ("CloneSet"), without their group. A custom kind that is not among them is never
-        selected.
+        """The kinds that policies name, as they are written ("CloneSet", "Job.batch.volcano.sh"). A custom kind that is
+        not among them is never selected.
         """
         selectors = [*(policy.selector for policy in self.idling), *(policy.selector for policy in self.downscale)]
-        selected = {
-            kind.partition(".")[0] for one in selectors if one.workloads is not None for kind in one.workloads.kinds
-        }
+        selected = {kind for one in selectors if one.workloads is not None for kind in one.workloads.kinds}
         return frozenset(selected | {one.target.kind for one in self.federated if one.target is not None})
 
     def on(self, cluster: FleetCluster) -> PolicySet:

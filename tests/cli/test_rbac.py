@@ -87,6 +87,7 @@ def test_the_bindings_are_those_of_deploy(tmp_path: Path) -> None:
             {"patch clonesets.apps.kruise.io/scale", "get customresourcedefinitions.apiextensions.k8s.io"},
             {"list rollouts.argoproj.io"},
         ),
+        ([IDLING.replace("KINDS", "cloneset")], (), {"patch clonesets.apps.kruise.io/scale"}, set()),
         ([PLAIN], (), set(), {"list clonesets.apps.kruise.io", "get customresourcedefinitions.apiextensions.k8s.io"}),
         ([PLAIN], (), set(), {"delete endpointslices.discovery.k8s.io", "list leases.coordination.k8s.io of our own"}),
         (
@@ -143,16 +144,18 @@ def test_what_something_else_makes_is_not_made(tmp_path: Path) -> None:
 
 
 def test_a_custom_kind_is_served_where_the_flag_says(tmp_path: Path) -> None:
-    web_apps = IDLING.replace("KINDS", "WebApp, Job1")
+    web_apps = IDLING.replace("KINDS", "WebApp, Job1, StatefulSet.apps.kruise.io")
 
     missing = printed(tmp_path, FLEET, web_apps)
     assert (missing.code, missing.out) == (64, "")
     assert missing.err == (
-        "error: --kind: policies name Job1, WebApp, expected --kind Job1=PLURAL.GROUP --kind WebApp=PLURAL.GROUP\n"
+        "error: --kind: policies name Job1, StatefulSet.apps.kruise.io, WebApp, expected --kind Job1=PLURAL.GROUP "
+        "--kind StatefulSet=PLURAL.apps.kruise.io --kind WebApp=PLURAL.GROUP\n"
     )
 
-    flags = ("--kind", "WebApp=webapps.example.com", "--kind", "Job1=jobs1.example.com", "--kind", "No=nos.example.com")
-    found = granted(tmp_path, FLEET, web_apps, arguments=flags)
+    served = ("WebApp=webapps", "Job1=jobs1", "No=nos")
+    flags = [part for one in served for part in ("--kind", f"{one}.example.com")]
+    found = granted(tmp_path, FLEET, web_apps, arguments=(*flags, "--kind", "StatefulSet=statefulsets.apps.kruise.io"))
     assert {"list webapps.example.com", "patch webapps.example.com/scale", "patch jobs1.example.com"} <= found
     assert "list nos.example.com" not in found
 
