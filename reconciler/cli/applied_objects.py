@@ -27,11 +27,10 @@ _PLURALS = {
 Manifest = Mapping[str, Any]
 
 
-class Manifests:
+class Manifests(msgspec.Struct, frozen=True):
     """The objects of one cluster, asked through `client`."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self.client = client
+    client: ApiClient
 
     def find(self, wanted: Manifest) -> dict[str, Any] | None:
         """Return the object of the kind, namespace and name of `wanted`, None where there is none.

@@ -162,7 +162,6 @@ class Comments(Struct, frozen=True):
     written: tuple[str, str]  # the method that changes one, and the path in front of its id
 
     def own(self, marker: str) -> Comment | None:
-        """Return our comment with `marker`."""
         return next((comment for comment in self.ours() if comment.body.startswith(marker)), None)
 
     def create(self, body: str) -> None:

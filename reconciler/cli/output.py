@@ -163,7 +163,6 @@ def as_text(value: object, output: str) -> str:
 
 
 def document(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` as a document of `kind`."""
     return {"schemaVersion": OUTPUT_VERSION, "kind": kind, **values}
 
 

@@ -75,7 +75,6 @@ class Progress:
         return {**self._seconds, self._stage: so_far}
 
     def reading(self, step: ReadStep) -> None:
-        """Note one step of the reading."""
         with self._lock:
             found = self._read.pop(step.cluster, _ClusterRead(step.cluster))
             found = replace(found, seconds=time.monotonic() - self._since, over=not step.what, error=step.error)

@@ -285,7 +285,6 @@ def _scales(fleet: Fleet, state: ObservedState, restoration: Restoration, polici
 
 
 def restoration_of(options: _RestoreOptions) -> Restoration:
-    """Return what is to be restored."""
     narrowed = Restoration() if options.subject is None else Restoration(objects=object_name(options.subject).matches)
     return replace(
         narrowed,

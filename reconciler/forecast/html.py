@@ -34,7 +34,6 @@ _HEIGHTS = {"all": 10, "some": 5, "none": 1, "perhaps": 10}
 
 
 def render_html(forecast: Forecast, style: ForecastStyle) -> str:
-    """Return the forecast as a page."""
     head, *body = table_rows(forecast, style)
     first, *rest = summary(forecast, style.prices)
     return page_template("forecast", "forecast.html.j2").render(

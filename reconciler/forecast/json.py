@@ -64,7 +64,6 @@ def _savings(found: Savings, prices: Prices) -> dict[str, Any]:
 
 
 def hours_values(hours: Hours) -> dict[str, float]:
-    """Return `hours` as JSON values."""
     return {
         "replicaHours": round(hours.replicas, 4),
         "cpuHours": round(hours.requests.cpu, 4),

@@ -42,17 +42,16 @@ _MINUTE = timedelta(minutes=1)
 _Value = float | Literal["nan", "inf", "-inf", "NaN", "Inf", "+Inf", "-Inf"] | None
 
 
-class QueryHistory:
+class QueryHistory(msgspec.Struct, frozen=True, dict=True):
     """The answers to rendered queries, with white space folded, at `count` times from `start` on, `step` apart.
 
     Values have six significant digits.
     """
 
-    def __init__(self, start: datetime, step: timedelta, count: int, answers: Mapping[str, RangeAnswer]) -> None:
-        self.start = start
-        self.step = step
-        self.count = count
-        self.answers = answers
+    start: datetime
+    step: timedelta
+    count: int
+    answers: Mapping[str, RangeAnswer]
 
     @property
     def end(self) -> datetime:

@@ -268,7 +268,6 @@ def _pictures(
 
 
 def render_text(review: Review) -> str:
-    """Return the review as text."""
     blocks = [[TITLE], *([escaped(line) for line in block] for part in review_parts(review) for block in _text(part))]
     return "\n".join("\n".join(block) + "\n" for block in blocks)
 

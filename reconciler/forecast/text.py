@@ -44,11 +44,9 @@ class LineList(Struct, frozen=True):
     wrapped: bool = False
 
     def text(self) -> list[str]:
-        """Return it as text."""
         return [*([self.words] if self.words else []), *(f"  {line}" for line in self.lines)]
 
     def markdown(self) -> list[str]:
-        """Return it as Markdown."""
         words = [f"**{prose(self.words)}**", ""] if self.words else []
         if self.wrapped:
             return [*words, *(f"- {prose(line)}" for line in self.lines)]
@@ -65,7 +63,6 @@ class ForecastStyle(Struct, frozen=True):
 
 
 def render_text(forecast: Forecast, style: ForecastStyle) -> str:
-    """Return the forecast as text."""
     blocks = [
         [title(forecast), *summary(forecast, style.prices)],
         _table(forecast, style),

@@ -272,7 +272,6 @@ class Recording:
         return workload is None or workload.kind.counts
 
     def result(self, start: datetime) -> Forecast:
-        """Return all of it."""
         first, last = self._first, self._last
         assert first is not None
         assert last is not None

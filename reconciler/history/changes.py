@@ -66,7 +66,6 @@ class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", 
 
     @property
     def time(self) -> datetime:
-        """When it was."""
         return parse_time(self.at) or datetime.fromtimestamp(0, UTC)
 
 

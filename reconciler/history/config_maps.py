@@ -70,7 +70,6 @@ class Day(Struct, frozen=True, omit_defaults=True):
 
     @property
     def periods(self) -> tuple[IdlePeriod, ...]:
-        """The idle periods that ended on it."""
         return tuple(ended_periods(self.changes))
 
     def saved_in_all(self) -> tuple[SavedBefore, ...]:

@@ -83,7 +83,6 @@ class PolicyGroup(Struct, frozen=True):
 
 
 def updates_of(number: int) -> str:
-    """Return "1 metadata update"."""
     return counted(number, "metadata update")
 
 

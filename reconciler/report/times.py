@@ -76,11 +76,9 @@ class ReasonWords(Struct, frozen=True):
         return f"{weekday_and_time(at, self.zone)} {self.zone}" if self.names_zone else weekday_and_time(at, self.zone)
 
     def reason(self, reasons: Iterable[Reason]) -> str:
-        """Return `reasons` as one phrase."""
         return ", ".join(map(self.part, phrase_parts(reasons)))
 
     def part(self, part: Reasons) -> str:
-        """Return one part of a phrase."""
         return one_line(" ".join(map(self._filled, part)))
 
     def change_if(self, found: ChangeIf) -> str:
