@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import ValidationError, convert
+
+T = TypeVar("T")
 
 
 class KubeconfigError(Exception):
@@ -14,10 +18,12 @@ class CredentialError(Exception):
 
 
 class ConfigNode:
-    """A mapping of a kubeconfig: `name` is its place, `folder` that of its file, which relative paths start from.
+    """A mapping of a kubeconfig: `name` is its place, `folder` that of its file, which relative paths start from. What
+    is absent, or null, counts as empty.
 
     Raises:
-        KubeconfigError: `value` is no mapping.
+        KubeconfigError: `value` is no mapping; and so do all methods where a key has something else, or lacks what has
+        to be there.
     """
 
     def __init__(self, name: str, value: Any, folder: str = "") -> None:
@@ -38,74 +44,31 @@ class ConfigNode:
         return found
 
     def is_set(self, key: str) -> bool:
-        """Return whether `key` is true; False where it is absent.
-
-        Raises:
-            KubeconfigError: it is something else.
-        """
-        found = self.value.get(key, False)
-        if not isinstance(found, bool):
-            raise KubeconfigError(f"{key} of {self.name} is neither true nor false")
-        return found
+        """Return whether `key` is true."""
+        return self._read(key, bool, "neither true nor false")
 
     def text(self, key: str) -> str:
-        """Return the text that `key` has, "" for none.
-
-        Raises:
-            KubeconfigError: it is something else.
-        """
-        found = self.value.get(key)
-        if found is None:
-            return ""
-        if not isinstance(found, str):
-            raise KubeconfigError(f"{key} of {self.name} is no text")
-        return found
+        return self._read(key, str, "no text")
 
     def required_text(self, key: str) -> str:
-        """Return the text that `key` has.
-
-        Raises:
-            KubeconfigError: there is none.
-        """
+        """Return the text that `key` has to have."""
         _ = self[key]
         return self.text(key)
 
     def texts(self, key: str) -> list[str]:
-        """Return the texts in the list that `key` has, none where it is missing.
-
-        Raises:
-            KubeconfigError: it is something else.
-        """
-        return texts_in(self.get(key), f"{key} of {self.name}")
+        return self._read(key, list[str], "no list of texts")
 
     def node(self, key: str) -> ConfigNode:
-        """Return the mapping that `key` has.
-
-        Raises:
-            KubeconfigError: there is none.
-        """
+        """Return the mapping that `key` has to have."""
         return ConfigNode(f"{self.name}/{key}", self[key], self.folder)
 
     def nodes(self, key: str) -> list[ConfigNode]:
-        """Return the mappings in the list that `key` has, none where it is missing.
+        """Return the mappings in the list that `key` has."""
+        found = enumerate(self._read(key, list[Any], "no list"))
+        return [ConfigNode(f"{self.name}/{key}[{index}]", value, self.folder) for index, value in found]
 
-        Raises:
-            KubeconfigError: it is something else.
-        """
-        found = self.value.get(key) or []
-        if not isinstance(found, list):
-            raise KubeconfigError(f"{key} of {self.name} is no list")
-        return [ConfigNode(f"{self.name}/{key}[{index}]", value, self.folder) for index, value in enumerate(found)]
-
-
-def texts_in(values: Any, where: str) -> list[str]:
-    """Return `values`, a list of texts, none for None; `where` names it in errors.
-
-    Raises:
-        KubeconfigError: it is something else.
-    """
-    if values is None:
-        return []
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise KubeconfigError(f"{where} is no list of texts")
-    return values
+    def _read(self, key: str, shape: type[T], words: str) -> T:
+        try:
+            return shape() if self.get(key) is None else convert(self.get(key), shape)
+        except ValidationError:
+            raise KubeconfigError(f"{key} of {self.name} is {words}") from None

@@ -21,7 +21,7 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.credentials.config_node import ConfigNode, CredentialError, KubeconfigError, texts_in
+from reconciler.backends.credentials.config_node import ConfigNode, CredentialError, KubeconfigError
 from reconciler.http.errors import alone
 from reconciler.time_limit import TimeLimit
 from reconciler.yaml.reader import PARSER
@@ -376,15 +376,14 @@ def impersonation(user: ConfigNode) -> Impersonation:
 
     Source: kubernetes/client-go transport/round_trippers.go, NewImpersonatingRoundTripper.
     """
-    name, uid, groups, extra = (user.get(key) for key in ("as", "as-uid", "as-groups", "as-user-extra"))
+    name, uid, groups = user.get("as"), user.get("as-uid"), user.texts("as-groups")
+    extra = user.node("as-user-extra") if user.get("as-user-extra") else None
     if not name and (uid or groups or extra):
         raise KubeconfigError("as-uid, as-groups and as-user-extra say more of a user, but as names none")
     found = [("Impersonate-User", name)] if name else []
     found += [("Impersonate-Uid", uid)] if uid else []
-    found += [("Impersonate-Group", group) for group in texts_in(groups, "as-groups")]
-    if not isinstance(extra, dict | None):
-        raise KubeconfigError("as-user-extra is no mapping")
-    for key, values in (extra or {}).items():
-        header = f"Impersonate-Extra-{quote(str(key), safe=_TOKEN)}"
-        found += [(header, value) for value in texts_in(values, "as-user-extra")]
+    found += [("Impersonate-Group", group) for group in groups]
+    if extra is not None:
+        names = {key: f"Impersonate-Extra-{quote(str(key), safe=_TOKEN)}" for key in extra.value}
+        found += [(header, value) for key, header in names.items() for value in extra.texts(key)]
     return tuple((header, str(value).encode().decode("latin-1")) for header, value in found)
