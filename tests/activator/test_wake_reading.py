@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -14,18 +14,9 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.http.client import HttpResponse
 from reconciler.time_limit import TimeLimit
+from tests.real.objects import discovery
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-KINDS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "ReplicaSet": "replicasets"}
-
-
-def served() -> dict[str, Any]:
-    resources = [
-        {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list"]}
-        for kind, plural in KINDS.items()
-    ]
-    versions = [{"version": "v1", "resources": resources}]
-    return {"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "apps"}, "versions": versions}]}
 
 
 class PagedServer:
@@ -43,7 +34,7 @@ class PagedServer:
 
     def send(self, request: ApiRequest) -> HttpResponse:
         if request.path in ("/apis", "/api"):
-            return HttpResponse(200, {}, json.dumps(served()).encode())
+            return HttpResponse(200, {}, json.dumps(discovery()).encode())
         number = int(request.query.get("continue", "1"))
         more = request.path.rsplit("/", 1)[-1] in self._long and number < self._pages
         metadata = {"resourceVersion": "1", "continue": str(number + 1) if more else ""}

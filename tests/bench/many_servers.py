@@ -14,7 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from reconciler.backends.protocols import BUILT_IN_SCALES
+from reconciler.backends.patched_values import patched
+from reconciler.errors import RefusedError, StaleError
+from reconciler.model import PatchOperation
+from tests.real.objects import discovery
 
 PODS_OF_EACH = 10
 DEV_SHARE = 50  # every so many workloads are in the namespace that a policy idles
@@ -85,18 +88,6 @@ def fragments(plural: str, count: int) -> tuple[bytes, ...]:
 @cache
 def shared_page(plural: str, count: int, start: int, limit: int) -> bytes:
     return b",".join(fragments(plural, count)[start : start + limit])
-
-
-def discovery() -> dict[str, Any]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for one in BUILT_IN_SCALES:
-        resource = {"resource": one.plural, "responseKind": {"kind": one.kind}, "scope": "Namespaced"}
-        groups.setdefault(one.group, []).append({**resource, "verbs": ["list"], "subresources": []})
-    items = [
-        {"metadata": {"name": name}, "versions": [{"version": "v1", "resources": found}]}
-        for name, found in groups.items()
-    ]
-    return {"kind": "APIGroupDiscoveryList", "items": items}
 
 
 class Server:
@@ -214,7 +205,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         server, path, _ = self._where()
-        operations = self._body()
+        operations = [PatchOperation(one["op"], one["path"], one.get("value")) for one in self._body()]
         *_, above, last = path.split("/")
         with server.lock:
             COUNTS["writes"] += 1
@@ -223,8 +214,8 @@ class Handler(BaseHTTPRequestHandler):
             if found is None:
                 return self._fails(404, "NotFound")
             try:
-                made = self._stamped(server, patched(json.loads(json.dumps(found)), operations))
-            except (KeyError, ValueError) as error:
+                made = self._stamped(server, {**patched(found, operations, path)})
+            except (RefusedError, StaleError) as error:
                 return self._fails(422, f"the test failed: {error}")
             if number >= 0:
                 made = {"apiVersion": "apps/v1", "kind": "Deployment", **made}
@@ -240,26 +231,6 @@ class Handler(BaseHTTPRequestHandler):
             COUNTS["writes"] += 1
             found = server.kept.pop(path, None)
         return self._fails(404, "NotFound") if found is None else self._answer(200, found)
-
-
-def patched(value: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return `value` after a JSON Patch.
-
-    Raises:
-        KeyError, ValueError: a test fails.
-    """
-    for one in operations:
-        *way, last = (step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:])
-        inside = value
-        for step in way:
-            inside = inside[step]
-        if one["op"] == "test" and inside.get(last) != one.get("value"):
-            raise ValueError(one["path"])
-        if one["op"] == "remove":
-            del inside[last]
-        elif one["op"] in ("add", "replace"):
-            inside[last] = one["value"]
-    return value
 
 
 class Servers(ThreadingHTTPServer):

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from reconciler.backends.protocols import BUILT_IN_SCALES
 from tests.real.api import Object
 
 
@@ -153,3 +154,15 @@ def manifests(*files: Path) -> list[Object]:
     """All objects of YAML files; lists are taken apart."""
     documents = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
     return [item for document in documents for item in document.get("items", [document])]
+
+
+def discovery(*custom: tuple[str, str, str]) -> Object:
+    """What an API server says that it serves: built-in kinds, and `custom` ones with a scale, (group, kind, plural)."""
+    groups: dict[str, list[Object]] = {}
+    for group, kind, plural in (*((one.group, one.kind, one.plural) for one in BUILT_IN_SCALES), *custom):
+        resource = {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list"]}
+        scale = [{"subresource": "scale"}] if (group, kind, plural) in custom else []
+        groups.setdefault(group, []).append({**resource, "subresources": scale})
+    versions = {name: [{"version": "v1", "resources": served}] for name, served in groups.items()}
+    items = [{"metadata": {"name": name}, "versions": listed} for name, listed in versions.items()]
+    return {"kind": "APIGroupDiscoveryList", "items": items}

@@ -28,24 +28,14 @@ from reconciler.model import EVERY_KIND
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.kubernetes.live import requests_to
 from tests.backends.kubernetes.sized_server import SizedServer
+from tests.real.objects import discovery
 
 JSON = "application/json"
 
 
 def served(kinds: int = 0) -> dict[str, Any]:
-    """What aggregated discovery says: the built-in kinds, and so many custom ones with a scale."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    found = [(one.group, one.kind, one.plural) for one in BUILT_IN_SCALES]
-    found += [("many.example", f"Kind{number}", f"kind{number}s") for number in range(kinds)]
-    for group, kind, plural in found:
-        scale = [{"subresource": "scale"}] if group == "many.example" else []
-        resource = {"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced", "verbs": ["list"]}
-        groups.setdefault(group, []).append({**resource, "subresources": scale})
-    items = [
-        {"metadata": {"name": name}, "versions": [{"version": "v1", "resources": all_of}]}
-        for name, all_of in groups.items()
-    ]
-    return {"kind": "APIGroupDiscoveryList", "items": items}
+    """So many custom kinds with a scale."""
+    return discovery(*(("many.example", f"Kind{number}", f"kind{number}s") for number in range(kinds)))
 
 
 def a_cluster(
@@ -264,17 +254,8 @@ HOSTILE = [
 
 
 def hostile_discovery() -> dict[str, Any]:
-    said = served(1)
-    for group, plural in HOSTILE:
-        resource = {
-            "resource": plural,
-            "responseKind": {"kind": "Widget"},
-            "scope": "Namespaced",
-            "verbs": ["list"],
-            "subresources": [{"subresource": "scale"}],
-        }
-        said["items"].append({"metadata": {"name": group}, "versions": [{"version": "v1", "resources": [resource]}]})
-    return said
+    widgets = ((group, "Widget", plural) for group, plural in HOSTILE)
+    return discovery(("many.example", "Kind0", "kind0s"), *widgets)
 
 
 def definition(group: str, plural: str, replicas: str, status: str = ".status.replicas") -> dict[str, Any]:
