@@ -34,25 +34,17 @@ def why_unusable(answer: QueryAnswer | None, now: datetime) -> Reason | None:
 # The samples of one answer, by Service.
 
 
-class Series(Struct, frozen=True):
-    """The values of one answer by (namespace, service); `problem` set: nothing in it can be used."""
-
-    values: Mapping[tuple[str, str], tuple[float, ...]] = NOTHING
-    problem: Reason | None = None
-
-
-def series_of(answer: QueryAnswer | None, now: datetime) -> Series:
-    problem = why_unusable(answer, now)
-    return Series(NOTHING if answer is None or problem is not None else answer.by_service, problem)
+Series = Mapping[tuple[str, str], tuple[float, ...]] | Reason
+"""The values of one answer by (namespace, service), or why nothing in it can be used."""
 
 
 def value_for(series: Series, namespace: str, service: str | None) -> float | Reason | None:
     """Return the one finite value for the Service, None where there is no series, else why it is unknown."""
     if service is None:
         return reason(ReasonCode.NO_SERVICE)
-    if series.problem is not None:
-        return series.problem
-    found = series.values.get((namespace, service), ())
+    if isinstance(series, Reason):
+        return series
+    found = series.get((namespace, service), ())
     if len(found) > 1:
         return reason(ReasonCode.SEVERAL_SERIES, count=len(found))
     if found and not math.isfinite(found[0]):
@@ -83,7 +75,8 @@ class Answers(Struct, frozen=True):
                 yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
 
     def series(self, template: str, window: str) -> Series:
-        return series_of(self._answer(template, window), self.now)
+        answer = self._answer(template, window)
+        return why_unusable(answer, self.now) or (NOTHING if answer is None else answer.by_service)
 
     def _answer(self, template: str, window: str) -> QueryAnswer | None:
         return self.said.get(QueryKey(self.cluster, self.policy, template, window))

@@ -24,12 +24,8 @@ from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
-
-class ServiceBackends(Struct, frozen=True):
-    """A Service that some policy selects, and the scalables behind it, sorted by name."""
-
-    service: ServiceState
-    refs: list[ObjectRef]
+_Backends = tuple[ServiceState, list[ObjectRef]]
+"""A Service that some policy selects, and the scalables behind it, sorted by name."""
 
 
 def idled_together(
@@ -51,26 +47,28 @@ def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]
     services = _services(choices.values())
     result = dict(choices)
     for name, find in ((IdlingCondition.SERVICE_RUNS, _running), (IdlingCondition.PODS_UNREAD, _not_known)):
-        found = {ref: held for ref, backends in services.items() if (held := find(backends, result)) is not None}
+        found = {ref: held for ref, backends in services.items() if (held := find(*backends, result)) is not None}
         _spread(name, found, services, result)
     return result
 
 
-def _services(choices: Collection[Choice]) -> dict[ObjectRef, ServiceBackends]:
+def _services(choices: Collection[Choice]) -> dict[ObjectRef, _Backends]:
     """Return the Services behind which something goes idle."""
     idled = (choice for choice in choices if choice.action in GOES_IDLE)
-    found = {service.ref: ServiceBackends(service, []) for choice in idled for service in choice.subject.behind}
+    found: dict[ObjectRef, _Backends] = {
+        service.ref: (service, []) for choice in idled for service in choice.subject.behind
+    }
     for choice in choices if found else ():
         for service in choice.subject.behind:
             if service.ref in found:
-                found[service.ref].refs.append(choice.ref)
+                found[service.ref][1].append(choice.ref)
     return {ref: found[ref] for ref in sorted(found)}
 
 
 def _spread(
     name: IdlingCondition,
     reasons: dict[ObjectRef, Fact],
-    services: Mapping[ObjectRef, ServiceBackends],
+    services: Mapping[ObjectRef, _Backends],
     choices: dict[ObjectRef, Choice],
 ) -> None:
     """Add the condition `name` of each Service in `reasons` to all that goes idle behind it and those that share it."""
@@ -78,7 +76,7 @@ def _spread(
     while waiting:
         current = waiting.popleft()
         found = reasons[current]
-        behind = (choices[ref] for ref in services[current].refs)
+        behind = (choices[ref] for ref in services[current][1])
         for choice in [one for one in behind if one.action in GOES_IDLE and one.subject.scale.stops]:
             choices[choice.ref] = choice.with_condition(name, found)
             others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
@@ -86,20 +84,20 @@ def _spread(
             waiting.extend(others)
 
 
-def _running(service: ServiceBackends, choices: Mapping[ObjectRef, Choice]) -> Fact | None:
+def _running(service: ServiceState, refs: Iterable[ObjectRef], choices: Mapping[ObjectRef, Choice]) -> Fact | None:
     """Return why nothing behind `service` may go idle: its first target that stays up, None where none does."""
-    up = next((choices[ref] for ref in service.refs if choices[ref].holds_others_up), None)
+    up = next((choices[ref] for ref in refs if choices[ref].holds_others_up), None)
     if up is None:
         return None
     code = ReasonCode.SERVICE_WAKES if up.action is IdleAction.WAKE else ReasonCode.SERVICE_RUNS
-    why = reason(code, object=up.subject.name, service=service.service.ref.name)
+    why = reason(code, object=up.subject.name, service=service.ref.name)
     because = up.subject.verdict.excluded if up.action is IdleAction.OBSERVE else up.reasons
     return Fact((why, *because), neighbours=(up.ref,))
 
 
-def _not_known(service: ServiceBackends, _choices: Mapping[ObjectRef, Choice]) -> Fact | None:
-    is_known, name = service.service.found.question is None, service.service.ref.name
-    return None if is_known else fact(ReasonCode.PODS_UNREAD, service=name)
+def _not_known(service: ServiceState, *_of_targets: object) -> Fact | None:
+    is_known = service.found.question is None
+    return None if is_known else fact(ReasonCode.PODS_UNREAD, service=service.ref.name)
 
 
 def pods_to_read(choices: Mapping[ObjectRef, Choice], clusters: Iterable[IdlingCluster]) -> tuple[PodsQuestion, ...]:

@@ -18,11 +18,11 @@ from reconciler.decide.autoscalers import (
 )
 from reconciler.decide.change_codes import ChangeIfCode, change_if
 from reconciler.decide.idling.records import (
-    Evidence,
     awake_since,
-    evidence_on,
+    is_written_by_us,
     lost_records,
     most_by_owner,
+    most_recorded,
     read_record,
 )
 from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
@@ -197,8 +197,8 @@ class _Observer:
         if workload is None or service.record is None:
             return False
         scale, reading = self._scale(workload), self._readings.get(ref)
-        evidence = evidence_on(scale.written, self._copied, self._fleets)
-        ours = (reading is not None and reading.ours) or evidence.is_proved
+        is_recorded = most_recorded(scale.written, self._copied, self._fleets) > 0
+        ours = (reading is not None and reading.ours) or (is_recorded and is_written_by_us(scale.written))
         return ours and scale.is_at_or_below(service.record.idled_to)
 
     def _scales(self, services: Iterable[ServiceState], behind: _Behind) -> dict[ObjectRef, Scale]:
@@ -308,7 +308,7 @@ class _Observer:
             protected=self._protected(scale.ref.namespace),
             listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind) or _NOTHING_LISTED,
             lost=self._lost.get(scale.ref),
-            evidence=evidence_on(scale.written, self._copied, self._fleets) if services else Evidence(),
+            most_recorded=most_recorded(scale.written, self._copied, self._fleets) if services else 0,
             production=self._production(scale),
             direct=direct,
             on_target=on_target if is_shared else None,

@@ -286,32 +286,19 @@ def awake_since(workload: Workload) -> datetime | None:
 # further than the scalable itself and what it owns bear them out.
 
 
-class Evidence(Struct, frozen=True):
-    """`idled_by_us`: our field manager wrote its replicas last, so what stands there is our idle.
-
-    `most` is the highest number of replicas that a record of ours has: on the scalable itself, or on a ReplicaSet
-    of it, where the Deployment controller copied it; 0 where there is none, since 0 is never recorded.
+def most_recorded(workload: Workload, copied: Mapping[OwnerKey, int], fleets: frozenset[str]) -> int:
+    """Return the highest number of replicas that a record of ours has: on `workload` itself, or on a ReplicaSet of it,
+    where the Deployment controller copied it, as `copied` says; 0 where there is none, since 0 is never recorded.
 
     Source: kubernetes pkg/controller/deployment/util, copyDeploymentAnnotationsToReplicaSet (it never takes one off).
     """
-
-    idled_by_us: bool = False
-    most: int = 0
-
-    @property
-    def is_proved(self) -> bool:
-        """Whether we idled it with a record that still lists it."""
-        return self.idled_by_us and self.most > 0
+    return max(_recorded_replicas(workload, fleets), copied.get(own_key(workload), 0))
 
 
-_NO_EVIDENCE = Evidence()
-
-
-def evidence_on(workload: Workload, copied: Mapping[OwnerKey, int], fleets: frozenset[str]) -> Evidence:
-    """Return the evidence on `workload` and on what it owns, of which `copied` gives the most replicas."""
-    most = max(_recorded_replicas(workload, fleets), copied.get(own_key(workload), 0))
-    idled_by_us = _is_written_by_us(workload)
-    return Evidence(idled_by_us, most) if idled_by_us or most else _NO_EVIDENCE
+def is_written_by_us(workload: Workload) -> bool:
+    """Return whether our field manager wrote its replicas last, so that what stands there is our idle."""
+    writer = workload.replicas_writer
+    return writer is not None and writer.manager == FIELD_MANAGER
 
 
 def most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict[OwnerKey, int]:
@@ -341,7 +328,7 @@ def _recorded_replicas(workload: Workload, fleets: frozenset[str]) -> int:
 def may_lack_record(workload: Workload) -> bool:
     """Return whether `workload` may stand at zero by our idle, and not say so any more."""
     is_down = workload.spec_replicas == 0 and workload.kind.pods == "ReplicaSets"
-    return is_down and IDLED_AT not in workload.annotations and _is_written_by_us(workload)
+    return is_down and IDLED_AT not in workload.annotations and is_written_by_us(workload)
 
 
 def lost_records(
@@ -358,7 +345,7 @@ def lost_records(
         if owner is not None:
             owned.setdefault(owner, []).append(workload)
     found: dict[ObjectRef, Record] = {}
-    for workload in filter(_is_written_by_us, workloads if owned else ()):
+    for workload in filter(is_written_by_us, workloads if owned else ()):
         copies = [] if _our_record(workload, readings) is not None else owned.get(own_key(workload), [])
         records = [record for copy in copies if (record := _our_record(copy, readings)) is not None]
         newest = max(records, key=lambda record: record.idled_at, default=None)
@@ -373,8 +360,3 @@ def lost_records(
 def _our_record(workload: Workload, readings: Mapping[ObjectRef, Reading[Record]]) -> Record | None:
     reading = readings.get(workload.ref)
     return reading.record if reading is not None and reading.ours else None
-
-
-def _is_written_by_us(workload: Workload) -> bool:
-    writer = workload.replicas_writer
-    return writer is not None and writer.manager == FIELD_MANAGER

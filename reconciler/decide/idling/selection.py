@@ -60,8 +60,8 @@ class ClusterVerdicts:
         self._selecting = SelectingPolicies(policies or (), fleet_cluster, cluster)
         self._reaching = self._selecting.reaching
         self._excludes = any(policy.exclude for policy in self._reaching)
-        # What these say names the Service, or is about that one; all else is said alike of all that they select.
-        self._by_service = {policy.name for policy in self._reaching if policy.mode == "Observe" or any(policy.queries)}
+        # What these say is about one Service; all else is said alike of all that they select.
+        self._by_service = {policy.name for policy in self._reaching if any(policy.queries)}
         self._labels = namespace_labels(cluster)
         self._evaluators: dict[str, Evaluator] = {}
         self._evaluated: dict[tuple[str, str, str | None], PolicyVerdict] = {}

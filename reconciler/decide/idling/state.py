@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import AUTOSCALER, contest_of, is_restored_by_others
-from reconciler.decide.idling.records import Record, reason_of_others
+from reconciler.decide.idling.records import Record, is_written_by_us, reason_of_others
 from reconciler.decide.idling.service_records import record_of
 from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject
 
@@ -38,8 +38,8 @@ def classify(subject: Subject) -> Classified:
 def _listed(subject: Subject, newest: Record) -> Classified:
     """Return the state of what has no record that can be read, is listed by our record, and stands at its idled count.
 
-    The list speaks for what we idled, and its number no further than that is borne out (see `evidence`). `newest` is
-    what the list says as it stands there.
+    The list speaks for what we idled, and its number no further than other records bear it out. `newest` is what the
+    list says as it stands there.
     """
     behind = _newest_listed([listing for listing in _live_listings(subject) if listing.is_behind])
     record = None if behind is None else _proved(behind, subject)
@@ -60,12 +60,14 @@ def _proved(listed: Record, subject: Subject) -> Record | None:
     writer, autoscaler = subject.scale.written.replicas_writer, subject.autoscaler
     is_held = autoscaler is not None and autoscaler.is_pinned and not autoscaler.problem
     is_by_autoscaler = writer is not None and writer.manager == AUTOSCALER
-    return _bounded(listed, subject) if subject.evidence.idled_by_us or (is_held and is_by_autoscaler) else None
+    return (
+        _bounded(listed, subject) if is_written_by_us(subject.scale.written) or (is_held and is_by_autoscaler) else None
+    )
 
 
 def _bounded(record: Record, subject: Subject) -> Record:
     """Return a record from a Service's list with no more replicas than the scalable bears out, and at least one."""
-    return replace(record, replicas=min(record.replicas, max(1, subject.evidence.most)))
+    return replace(record, replicas=min(record.replicas, max(1, subject.most_recorded)))
 
 
 def _foreign(subject: Subject) -> Classified | None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.idling.records import Evidence, Reading, Record, awake_since
+from reconciler.decide.idling.records import Reading, Record, awake_since
 from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.idling.service_targets import DiscoveredTargets
@@ -166,7 +166,7 @@ class Subject(Struct, frozen=True):
     unknown: str = ""
     protected: Reason | None = None
     listed_only: frozenset[ObjectRef] = frozenset()
-    evidence: Evidence = Evidence()
+    most_recorded: int = 0
     lost: Record | None = None
     direct: frozenset[str] = frozenset()
     production: str = ""

@@ -67,8 +67,7 @@ class PolicyVerdict(Struct, frozen=True):
 
     `until` is when the schedules that make it idle end, None where none does. `threshold` is that of a metric, which is
     idle at or below it. `parts` are the criteria that are joined, () for one: idle where all of them are, or with
-    `is_any` where one is. `service` names the Service it is said of; None: of a scalable itself, or alike of all that
-    the policy selects in a namespace.
+    `is_any` where one is.
     """
 
     policy: IdlingPolicy
@@ -78,7 +77,6 @@ class PolicyVerdict(Struct, frozen=True):
     threshold: float | None = None
     parts: tuple[PolicyVerdict, ...] = ()
     is_any: bool = False
-    service: str | None = None
     wake_when: WakeWhen = WakeWhen()
 
     @property
@@ -131,12 +129,13 @@ Evaluator = Callable[[str, str | None], PolicyVerdict]
 def evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
     """Return how `policy` judges whether a Service is idle, and whether its `wakeWhen` holds."""
     evaluate = _criterion_evaluator(policy, policy.idle_when, answers)
+    if not policy.wake_when:
+        return evaluate
     series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
 
     def judge(namespace: str, service: str | None) -> PolicyVerdict:
-        verdict = evaluate(namespace, service)
         values = [(metric, value_for(said, namespace, service)) for metric, said in series]
-        return replace(verdict, service=service, wake_when=_wake_when(values) if values else verdict.wake_when)
+        return replace(evaluate(namespace, service), wake_when=_wake_when(values))
 
     return judge
 
@@ -184,14 +183,14 @@ def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until:
 
 def _metric_evaluator(policy: IdlingPolicy, criterion: MetricCriterion, answers: Answers) -> Evaluator:
     series = answers.series(criterion.query, criterion.window)
-    coverage = answers.series(criterion.coverage, criterion.window) if criterion.coverage else Series()
+    coverage = answers.series(criterion.coverage, criterion.window) if criterion.coverage else None
 
     @cache
     def absent() -> float | Reason:
         return _absent(series, answers) if criterion.no_series == "Zero" else reason(ReasonCode.NO_SERIES)
 
     def evaluate(namespace: str, service: str | None) -> PolicyVerdict:
-        gap = _gap(criterion, value_for(coverage, namespace, service)) if criterion.coverage else None
+        gap = None if coverage is None else _gap(criterion, value_for(coverage, namespace, service))
         value = value_for(series, namespace, service)
         return _metric_verdict(policy, criterion, gap or (absent() if value is None else value))
 
@@ -205,7 +204,7 @@ def _absent(series: Series, answers: Answers) -> float | Reason:
     (`exported_namespace`), and the traffic of every Service would be taken for zero.
     """
     # An empty answer is zero traffic; series of other names only are a query with the wrong labels.
-    if not series.values or any(answers.selects(*named) for named in series.values):
+    if isinstance(series, Reason) or not series or any(answers.selects(*named) for named in series):
         return 0.0
     return reason(ReasonCode.OTHER_LABELS)
 

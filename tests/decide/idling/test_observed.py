@@ -151,10 +151,6 @@ def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
     assert (other.verdict.won, other.verdict.lost, other.behind) == ((), (), ())
 
 
-def names(verdicts: Any) -> list[tuple[str, str]]:
-    return [(verdict.policy.name, "Deployment" if verdict.service is None else "Service") for verdict in verdicts]
-
-
 @pytest.mark.parametrize(
     ("fleet", "code"),
     [
@@ -193,7 +189,7 @@ class TestSharedVerdicts:
         ("criterion", "mode", "values"),
         [
             pytest.param(a_schedule(), "Enforce", 1, id="a schedule"),
-            pytest.param(a_schedule(), "Observe", 3, id="named in what is said"),
+            pytest.param(a_schedule(), "Observe", 1, id="a schedule of one that observes"),
             pytest.param(a_metric(), "Enforce", 3, id="a metric of each"),
         ],
     )

@@ -9,9 +9,10 @@ import pytest
 
 from reconciler.decide.idling.records import (
     Record,
-    evidence_on,
+    is_written_by_us,
     lost_records,
     most_by_owner,
+    most_recorded,
     read_record,
     readable_part,
     reason_of_others,
@@ -259,27 +260,24 @@ def a_copy(previous: str | None, owner: str = OURS_OWNER, *, owned: bool = True)
 @pytest.mark.parametrize(
     ("writer", "own", "copies", "expected"),
     [
-        pytest.param("reconciler", {}, (), (True, 0, False), id="our write alone"),
-        pytest.param("reconciler", {}, (a_copy("1"),), (True, 1, True), id="a copy that says one"),
-        pytest.param("reconciler", {}, (a_copy("4"), a_copy("2")), (True, 4, True), id="of two copies the higher"),
-        pytest.param("reconciler", OWN, (), (True, 3, True), id="its own"),
-        pytest.param("reconciler", OWN, (a_copy("2"),), (True, 3, True), id="its own, higher than a copy"),
-        pytest.param("reconciler", OWN, (a_copy("5"),), (True, 5, True), id="a copy, higher than its own"),
-        pytest.param(
-            "reconciler", {}, (a_copy("4", "staging/IdlingPolicy/x"),), (True, 0, False), id="another Fleet's"
-        ),
-        pytest.param("reconciler", {}, (a_copy("4", "somebody"),), (True, 0, False), id="of no owner"),
-        pytest.param("reconciler", {}, (a_copy("many"),), (True, 0, False), id="no number"),
-        pytest.param("reconciler", {}, (a_copy(None),), (True, 0, False), id="an owner without a number"),
-        pytest.param("reconciler", {}, (a_copy("4", owned=False),), (True, 0, False), id="of nobody"),
-        pytest.param("kubectl", OWN, (a_copy("5"),), (False, 5, False), id="somebody else's write"),
-        pytest.param(None, OWN, (), (False, 3, False), id="a write of nobody"),
+        pytest.param("reconciler", {}, (), (True, 0), id="our write alone"),
+        pytest.param("reconciler", {}, (a_copy("1"),), (True, 1), id="a copy that says one"),
+        pytest.param("reconciler", {}, (a_copy("4"), a_copy("2")), (True, 4), id="of two copies the higher"),
+        pytest.param("reconciler", OWN, (), (True, 3), id="its own"),
+        pytest.param("reconciler", OWN, (a_copy("2"),), (True, 3), id="its own, higher than a copy"),
+        pytest.param("reconciler", OWN, (a_copy("5"),), (True, 5), id="a copy, higher than its own"),
+        pytest.param("reconciler", {}, (a_copy("4", "staging/IdlingPolicy/x"),), (True, 0), id="another Fleet's"),
+        pytest.param("reconciler", {}, (a_copy("4", "somebody"),), (True, 0), id="of no owner"),
+        pytest.param("reconciler", {}, (a_copy("many"),), (True, 0), id="no number"),
+        pytest.param("reconciler", {}, (a_copy(None),), (True, 0), id="an owner without a number"),
+        pytest.param("reconciler", {}, (a_copy("4", owned=False),), (True, 0), id="of nobody"),
+        pytest.param("kubectl", OWN, (a_copy("5"),), (False, 5), id="somebody else's write"),
+        pytest.param(None, OWN, (), (False, 3), id="a write of nobody"),
     ],
 )
 def test_what_proves_that_we_idled_it(writer, own, copies, expected):
     web = a_workload(annotations=own, replicas_writer=None if writer is None else FieldWriter(writer, NIGHT))
-    found = evidence_on(web, most_by_owner((web, *copies), OURS), OURS)
-    assert (found.idled_by_us, found.most, found.is_proved) == expected
+    assert (is_written_by_us(web), most_recorded(web, most_by_owner((web, *copies), OURS), OURS)) == expected
 
 
 def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
