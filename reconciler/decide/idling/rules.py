@@ -112,7 +112,8 @@ RULES: tuple[Rule, ...] = (
     Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE, why=ReasonCode.TAKEN_OVER),
     Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, why=ReasonCode.HPA_CHANGED),
-    # what is idle is woken by the first of these
+    # what is idle is woken by the first of these, unless it is being deleted
+    Rule((IdleState.IDLE,), IdleAction.KEEP, (IdlingCondition.TERMINATING,)),
     Rule((IdleState.WAKE_IN_PROGRESS,), IdleAction.WAKE, why=ReasonCode.WAKE_IN_PROGRESS),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.REQUESTED, IdlingCondition.EXCLUDED)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.DUE,), _NOT_IDLE),

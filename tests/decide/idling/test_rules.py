@@ -60,6 +60,7 @@ CASES = [
     ("idle, and busy", IdleState.IDLE, BUSY, (Condition.BUSY,), "wake"),
     ("idle, and asked for", IdleState.IDLE, IDLE, (Condition.REQUESTED,), "wake"),
     ("idle, and excluded", IdleState.IDLE, IDLE, (Condition.EXCLUDED,), "wake"),
+    ("idle, asked for, and being deleted", IdleState.IDLE, IDLE, (ASKED, Condition.TERMINATING), "keep"),
     ("idle, and its wake is due", IdleState.IDLE, UNKNOWN, (Condition.DUE,), "wake"),
     ("idle, its wake is due, and the next downtime began", IdleState.IDLE, IDLE, (Condition.DUE,), "keep"),
     ("idle, production, its wake is due in downtime", IdleState.IDLE, IDLE, (Condition.PRODUCTION_DUE,), "wake"),
