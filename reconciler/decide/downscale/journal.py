@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL, compact, format_time, parse_time
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL, annotated_time, compact, format_time
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -24,6 +24,7 @@ from reconciler.decide.decisions import (
     FieldChange,
     Notice,
     Phase,
+    PlanNumber,
     PolicyExplanation,
     Verb,
     group_name,
@@ -92,22 +93,28 @@ class JournalEntry(Struct, frozen=True):
         return {pod.uid: pod.cost for pod in self.pods}
 
 
+class _Document(Struct, frozen=True, rename={"before": "from", "after": "to"}):
+    """An entry as it is kept."""
+
+    at: str
+    before: PlanNumber
+    after: PlanNumber
+    group: str
+    kind: str
+    name: str
+    namespace: str
+    pods: tuple[JournalPod, ...]
+    policy: str
+    run: str
+    uid: str
+
+
 def entry_text(entry: JournalEntry) -> str:
     """Return `entry` as it is kept."""
-    value = {
-        "at": format_time(entry.at),
-        "from": entry.before,
-        "group": entry.workload.group,
-        "kind": entry.workload.kind,
-        "name": entry.workload.name,
-        "namespace": entry.workload.namespace,
-        "pods": [{"cost": pod.cost, "name": pod.name, "uid": pod.uid} for pod in entry.pods],
-        "policy": entry.policy,
-        "run": entry.run,
-        "to": entry.after,
-        "uid": entry.uid,
-    }
-    return compact(value)
+    ref, at = entry.workload, format_time(entry.at)
+    names = (ref.group, ref.kind, ref.name, ref.namespace)
+    document = _Document(at, entry.before, entry.after, *names, entry.pods, entry.policy, entry.run, entry.uid)
+    return compact(msgspec.to_builtins(document))
 
 
 def read_entry(text: str, cluster: str) -> JournalEntry:
@@ -117,19 +124,12 @@ def read_entry(text: str, cluster: str) -> JournalEntry:
         AnnotationError: it cannot be read; the message says what is wrong with it.
     """
     try:
-        value = parse_json(text)
-        return JournalEntry(
-            workload=ObjectRef(cluster, *(_text(value[key]) for key in ("namespace", "kind", "name", "group"))),
-            uid=_text(value["uid"]),
-            before=_count(value["from"]),
-            after=_count(value["to"]),
-            pods=tuple(_journal_pod(pod) for pod in value["pods"]),
-            at=_time(value["at"]),
-            run=_text(value["run"]),
-            policy=_text(value["policy"]),
-        )
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise AnnotationError(f"the journal entry cannot be read: {type(error).__name__} {error}") from error
+        found = msgspec.json.decode(text, type=_Document)
+        at = annotated_time(found.at, "at")
+    except (msgspec.MsgspecError, AnnotationError, ValueError, RecursionError) as error:
+        raise AnnotationError(f"the journal entry cannot be read: {error}") from error
+    ref = ObjectRef(cluster, found.namespace, found.kind, found.name, found.group)
+    return JournalEntry(ref, found.uid, found.before, found.after, found.pods, at, found.run, found.policy)
 
 
 def is_of_another(text: str) -> bool:
@@ -139,31 +139,6 @@ def is_of_another(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and "pods" not in value
-
-
-def _journal_pod(value: Mapping[str, Any]) -> JournalPod:
-    return JournalPod(
-        _text(value["name"]), _text(value["uid"]), None if value["cost"] is None else _text(value["cost"])
-    )
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is no number of replicas")
-    return value
-
-
-def _time(value: Any) -> datetime:
-    at = parse_time(_text(value))
-    if at is None:
-        raise ValueError(f"{value!r} is no time")
-    return at
 
 
 def is_victim(pod: Pod, run: str) -> bool:
