@@ -93,7 +93,7 @@ ACTIVATOR = "reconciler/activator"  # "Splice": also where NetworkPolicies may s
 WAKE_PORTS = "reconciler/wake-ports"  # names or numbers of the ports whose traffic wakes, separated by commas
 
 IDLED = "Idled"
-OWNING_KIND = "IdlingPolicy"
+_OWNING_KIND = "IdlingPolicy"
 PLACING_KIND = "FederatedReplicaSet"
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 
@@ -105,7 +105,7 @@ def fleet_names(fleet: Fleet) -> frozenset[str]:
 
 def idling_owner_text(fleet: str, policy: str) -> str:
     """Return the text of the owner annotation of an IdlingPolicy."""
-    return f"{fleet}/{OWNING_KIND}/{policy}"
+    return f"{fleet}/{_OWNING_KIND}/{policy}"
 
 
 def idling_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
@@ -114,14 +114,14 @@ def idling_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
         if key in annotations:
             fleet, _, rest = annotations[key].partition("/")
             kind, named, policy = rest.partition("/")
-            if kind == OWNING_KIND and named:
+            if kind == _OWNING_KIND and named:
                 return fleet, policy
     return None
 
 
 def idling_owner_key(annotations: Mapping[str, str]) -> str:
     """Return the annotation that our owner goes into: a local ReplicaSet keeps the one that placement wrote."""
-    taken = OWNER in annotations and f"/{OWNING_KIND}/" not in annotations[OWNER]
+    taken = OWNER in annotations and f"/{_OWNING_KIND}/" not in annotations[OWNER]
     return IDLING_OWNER if taken else OWNER
 
 

@@ -30,7 +30,7 @@ _MOST = 8
 _METRIC = "metric"
 
 
-class LastIdled(Struct, frozen=True):
+class _LastIdled(Struct, frozen=True):
     """The annotation of a workload: the `policy` that idled it last, when it was idled last on each of the `hours`,
     by their digest, and when it was idled for the first time of those that count in limits, None for never.
     """
@@ -40,17 +40,17 @@ class LastIdled(Struct, frozen=True):
     first: datetime | None = None
 
 
-def last_idled(annotations: Mapping[str, str]) -> LastIdled:
+def last_idled(annotations: Mapping[str, str]) -> _LastIdled:
     """Return what the annotations of a workload say; what cannot be read is left out."""
     return _read(annotations.get(LAST_IDLED))
 
 
 @lru_cache(128)  # the same stands on all that was idled together, and is asked for several times
-def _read(text: str | None) -> LastIdled:
+def _read(text: str | None) -> _LastIdled:
     found = json_object(text)
     policy, hours = found.get("policy"), found.get("hours")
     times = {key: read_time(at) for key, at in hours.items()} if isinstance(hours, dict) else {}
-    return LastIdled(
+    return _LastIdled(
         policy if isinstance(policy, str) else "",
         {key: at for key, at in times.items() if at is not None},
         read_time(found.get("first")),
@@ -62,7 +62,7 @@ def is_known(hours: str, annotations: Mapping[str, str], now: datetime) -> bool:
     return LAST_IDLED in annotations and _is_known(hours, last_idled(annotations), annotations.get(AWAKE_SINCE), now)
 
 
-def _is_known(hours: str, before: LastIdled, woken: str | None, now: datetime) -> bool:
+def _is_known(hours: str, before: _LastIdled, woken: str | None, now: datetime) -> bool:
     times = [before.hours.get(hours)]
     if times[0] is not None and times[0] == max(before.hours.values()):
         times.append(read_time(woken))

@@ -41,7 +41,7 @@ from reconciler.policy.types import (
 )
 
 FLEET_DEFAULT = "fleet default"  # the names of pools that no policy can have: no policy has a space in its name
-TENANT = "tenant "
+_TENANT = "tenant "
 _TENANT_SHARE = 0.25
 _LEAST_REPLICAS = 10  # of a default, whatever the Fleet states
 _TENANT_LEAST = {"workloads": 3, "replicas": _LEAST_REPLICAS}
@@ -174,7 +174,7 @@ class RunLimits(Struct, frozen=True):
                 number = self._share(_TENANT_SHARE, inside, least)
                 if stated is not None:
                     number = self._part(stated, self._weights_of(tenant))
-                pool = LimitPool(f"{TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
+                pool = LimitPool(f"{_TENANT}{tenant.name}", unit, number, inside, tenant=tenant.name)
                 yield pool if stated is None else replace(pool, base=0, stated=True)
 
     def _share(self, share: float, base: int, least: int, whole: bool = False) -> int:
@@ -328,7 +328,7 @@ def _exceeds(
     named = [use for use in uses if not use.cluster][-1:] or uses
     least, most = min(use.allowed for use in named), max(use.allowed for use in named)
     spent = sum(counted.spent_by(owner, unit, cluster) for cluster in {use.cluster for use in named})
-    where = f" of {named[0].name}" if named[0].name.startswith(TENANT) else ""
+    where = f" of {named[0].name}" if named[0].name.startswith(_TENANT) else ""
     if named[0].cluster:
         where = " per cluster" if len(named) > 1 else f" in {named[0].cluster}"
         own = [decision for decision in own if decision.ref.cluster == named[0].cluster]

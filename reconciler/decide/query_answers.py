@@ -14,11 +14,11 @@ from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import IdlingPolicy
 from reconciler.untrusted_text import MOST_REPLICAS
 
-STALE_AFTER = timedelta(minutes=5)
+_STALE_AFTER = timedelta(minutes=5)
 """A recorded value that is older is unknown."""
 
 
-def why_unusable(answer: QueryAnswer | None, now: datetime) -> Reason | None:
+def _why_unusable(answer: QueryAnswer | None, now: datetime) -> Reason | None:
     """Return why nothing in `answer` counts, None where its samples do."""
     if answer is None:
         return reason(ReasonCode.QUERY_NOT_EVALUATED)
@@ -26,7 +26,7 @@ def why_unusable(answer: QueryAnswer | None, now: datetime) -> Reason | None:
         return reason(ReasonCode.QUERY_FAILED, error=answer.error)
     if answer.warnings:
         return reason(ReasonCode.QUERY_PARTIAL, warning=answer.warnings[0])
-    if answer.at is not None and now - answer.at > STALE_AFTER:
+    if answer.at is not None and now - answer.at > _STALE_AFTER:
         return reason(ReasonCode.QUERY_STALE, at=answer.at)
     return None
 
@@ -70,13 +70,13 @@ class Answers(Struct, frozen=True):
         """
         for template, window in dict.fromkeys(policy.queries):
             answer = self._answer(template, window)
-            problem = why_unusable(answer, self.now)
+            problem = _why_unusable(answer, self.now)
             if problem is not None and not (answer and answer.error):
                 yield render_query(QueryKey(self.cluster, self.policy, template, window)), problem
 
     def series(self, template: str, window: str) -> Series:
         answer = self._answer(template, window)
-        return why_unusable(answer, self.now) or (NOTHING if answer is None else answer.by_service)
+        return _why_unusable(answer, self.now) or (NOTHING if answer is None else answer.by_service)
 
     def _answer(self, template: str, window: str) -> QueryAnswer | None:
         return self.said.get(QueryKey(self.cluster, self.policy, template, window))
@@ -87,7 +87,7 @@ class Answers(Struct, frozen=True):
 
 def value_in_answer(answer: QueryAnswer | None, now: datetime) -> float | Reason:
     """Return the one number of replicas in `answer`, or why there is none: a negative value is none either."""
-    why = why_unusable(answer, now)
+    why = _why_unusable(answer, now)
     if why is not None:
         return why
     samples = () if answer is None else answer.samples

@@ -15,7 +15,7 @@ _HOUR = timedelta(hours=1)
 PATIENCE = 24 * _HOUR
 
 
-class FleetGuard(Struct, frozen=True):
+class _FleetGuard(Struct, frozen=True):
     """`gone` are the policies that own records and are not there any more; `tripped`: they are too many."""
 
     gone: frozenset[str] = frozenset()
@@ -41,10 +41,10 @@ class FleetGuard(Struct, frozen=True):
 class FleetGuards(Struct, frozen=True):
     """The guard of each namespace in which policies that are gone own records, and what all that tripped count."""
 
-    by_namespace: Mapping[str, FleetGuard] = field(default_factory=dict)
-    together: FleetGuard = FleetGuard()
+    by_namespace: Mapping[str, _FleetGuard] = field(default_factory=dict)
+    together: _FleetGuard = _FleetGuard()
 
-    def of(self, namespace: str) -> FleetGuard:
+    def of(self, namespace: str) -> _FleetGuard:
         """Return the guard of `namespace`; where nothing is gone it never trips."""
         return self.by_namespace.get(namespace, _NONE)
 
@@ -63,14 +63,14 @@ class FleetGuards(Struct, frozen=True):
         return f"{self.together.reason}; {patience}; to allow: once {REMOVED_FLAG}"
 
 
-def _guards(by_namespace: Mapping[str, FleetGuard]) -> FleetGuards:
+def _guards(by_namespace: Mapping[str, _FleetGuard]) -> FleetGuards:
     tripped = [guard for guard in by_namespace.values() if guard.tripped]
     gone = frozenset[str]().union(*(guard.gone for guard in tripped))
     there = min((guard.owners - len(guard.gone) for guard in tripped), default=0)  # the same in each
-    return FleetGuards(by_namespace, FleetGuard(gone, there + len(gone), bool(tripped)))
+    return FleetGuards(by_namespace, _FleetGuard(gone, there + len(gone), bool(tripped)))
 
 
-_NONE = FleetGuard()
+_NONE = _FleetGuard()
 
 
 def removal_guards(
@@ -113,11 +113,11 @@ def _others(namespace: str, inside: set[str], elsewhere: Mapping[str, str]) -> l
     return sorted(policy for policy, where in elsewhere.items() if where != namespace and policy not in inside)
 
 
-def _guard_in(inside: set[str], others: Iterable[str], there: int) -> FleetGuard:
+def _guard_in(inside: set[str], others: Iterable[str], there: int) -> _FleetGuard:
     gone = frozenset((*inside, *others))
     owners = there + len(gone)
     # One policy may always be removed, however few there are.
-    return FleetGuard(gone, owners, len(gone) > max(1, owners // 4))
+    return _FleetGuard(gone, owners, len(gone) > max(1, owners // 4))
 
 
 def _first(names: Iterable[str]) -> str:

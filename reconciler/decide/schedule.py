@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from reconciler.policy.types import AbsoluteWindow, Calendar, WeeklyWindow
 
-Period = tuple[datetime, datetime]
+_Period = tuple[datetime, datetime]
 """From the first instant to before the second, both UTC."""
 
 _WEEK = timedelta(days=7)
@@ -53,11 +53,11 @@ def opens_next(calendar: Calendar, at: datetime) -> datetime | None:
 
 
 @lru_cache(maxsize=1024)  # whether it is open is asked with how long, and many workloads of a policy ask both
-def _periods_after(calendar: Calendar, at: datetime, reach: timedelta) -> tuple[Period, ...]:
+def _periods_after(calendar: Calendar, at: datetime, reach: timedelta) -> tuple[_Period, ...]:
     return open_periods(calendar, at, at + reach)
 
 
-def open_periods(calendar: Calendar, start: datetime, end: datetime) -> tuple[Period, ...]:
+def open_periods(calendar: Calendar, start: datetime, end: datetime) -> tuple[_Period, ...]:
     """Return the open periods between `start` and `end` in order: joined where they touch, clipped at both ends."""
     first_day, last_day = (at.astimezone(calendar.zone).date() for at in (start, end))
     windows = _windows(calendar.windows, calendar.zone, first_day, last_day)
@@ -69,9 +69,9 @@ def open_periods(calendar: Calendar, start: datetime, end: datetime) -> tuple[Pe
 @lru_cache(maxsize=4096)  # many policies keep the same hours, and are asked about the same days
 def _windows(
     windows: tuple[AbsoluteWindow | WeeklyWindow, ...], zone: tzinfo, first: date, last: date
-) -> Sequence[Period]:
+) -> Sequence[_Period]:
     """Return what `windows` open from the day `first` to the day `last`, joined; absolute ones whenever that is."""
-    found: list[Period] = []
+    found: list[_Period] = []
     for window in windows:
         if isinstance(window, AbsoluteWindow):
             found.append((_first_instant(window.start, zone), _first_instant(window.end, zone)))
@@ -96,7 +96,7 @@ def _wall_time(day: date, minute: int) -> datetime:
     return datetime.combine(day, time()) + timedelta(minutes=minute)
 
 
-def _holes(calendar: Calendar) -> Iterator[Period]:
+def _holes(calendar: Calendar) -> Iterator[_Period]:
     for hole in (*calendar.exceptions, *calendar.awake):
         yield (_first_instant(hole.start, calendar.zone), _last_instant(hole.end, calendar.zone))
 
@@ -122,7 +122,7 @@ def _last_instant(wall: datetime, zone: tzinfo) -> datetime:
     return second if first <= second else _gap_end(second, first, zone)
 
 
-def _readings(wall: datetime, zone: tzinfo) -> Period:
+def _readings(wall: datetime, zone: tzinfo) -> _Period:
     """Return `wall` read with the offset before and after a change: apart when it occurs twice, crossed in a gap."""
     first = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
@@ -142,8 +142,8 @@ def _gap_end(before: datetime, after: datetime, zone: tzinfo) -> datetime:
     return before + timedelta(seconds=high)
 
 
-def _joined(periods: Iterable[Period]) -> list[Period]:
-    result: list[Period] = []
+def _joined(periods: Iterable[_Period]) -> list[_Period]:
+    result: list[_Period] = []
     for start, end in sorted(period for period in periods if period[0] < period[1]):
         if result and start <= result[-1][1]:
             result[-1] = (result[-1][0], max(end, result[-1][1]))
@@ -152,7 +152,7 @@ def _joined(periods: Iterable[Period]) -> list[Period]:
     return result
 
 
-def _without(windows: Iterable[Period], holes: list[Period]) -> Iterator[Period]:
+def _without(windows: Iterable[_Period], holes: list[_Period]) -> Iterator[_Period]:
     """Yield what `holes` leave of `windows`, and some that end before they start; both are in order and joined."""
     for start, end in windows:
         left = start

@@ -65,13 +65,13 @@ T = TypeVar("T")
 # What a policy asks for, of one workload.
 
 
-EqualPolicies = tuple[tuple[str, ...], ObjectRef]
+_EqualPolicies = tuple[tuple[str, ...], ObjectRef]
 """The names of policies of the same, highest priority, and what they select."""
 
-Result = Decision | Undecided | Overridden | Notice | PolicyExplanation | EqualPolicies
+Result = Decision | Undecided | Overridden | Notice | PolicyExplanation | _EqualPolicies
 
 
-class DownscaleInputs(Struct, frozen=True):
+class _DownscaleInputs(Struct, frozen=True):
     """One cluster, and everything that is looked at beside a workload in it."""
 
     fleet: Fleet
@@ -86,13 +86,13 @@ class DownscaleInputs(Struct, frozen=True):
     space_labels: Mapping[str, Mapping[str, str]]  # of Namespaces, by name
 
 
-class WorkloadTarget(Struct, frozen=True):
+class _WorkloadTarget(Struct, frozen=True):
     """One workload, and the target of one policy for it; `wanted` None: not known. `values` are what it depends on.
 
     `failed`: its query did.
     """
 
-    inputs: DownscaleInputs
+    inputs: _DownscaleInputs
     workload: Workload
     policy: DownscalePolicy
     wanted: int | None
@@ -150,7 +150,7 @@ class WorkloadTarget(Struct, frozen=True):
             yield Overridden(self.ref, "downscale", self.policy.name, desired, winner, why.why)
 
 
-def workload_target(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> WorkloadTarget:
+def _workload_target(inputs: _DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> _WorkloadTarget:
     """Return the replicas that `policy` asks for, within its minimum and maximum."""
     target = policy.target or DownscaleTarget()
     if target.query:
@@ -158,7 +158,7 @@ def workload_target(inputs: DownscaleInputs, workload: Workload, policy: Downsca
         value = value_in_answer(answer, inputs.run.now)
         if isinstance(value, Reason):
             unknown = (reason(ReasonCode.QUERY_UNKNOWN), value)
-            return WorkloadTarget(inputs, workload, policy, None, unknown, failed=bool(answer and answer.error))
+            return _WorkloadTarget(inputs, workload, policy, None, unknown, failed=bool(answer and answer.error))
         wanted, why = math.ceil(value), reason(ReasonCode.QUERY, value=value)
     else:
         wanted = target.replicas or 0
@@ -171,13 +171,13 @@ def workload_target(inputs: DownscaleInputs, workload: Workload, policy: Downsca
         wanted = target.maximum
         reasons = (why, reason(ReasonCode.AT_MOST, max=wanted))
     values = {name: value for why in reasons for name, value in why.values.items()}
-    return WorkloadTarget(inputs, workload, policy, wanted, reasons, values)
+    return _WorkloadTarget(inputs, workload, policy, wanted, reasons, values)
 
 
 # What keeps a target from changing a workload, and what is said of that beside the explanation.
 
 
-def _production(case: WorkloadTarget) -> Fact | None:
+def _production(case: _WorkloadTarget) -> Fact | None:
     """A target counts in production only where its policy says so. What it would order goes on."""
     inputs, space = case.inputs, case.ref.namespace
     production, labels = inputs.fleet.production, inputs.space_labels.get(space)
@@ -185,22 +185,22 @@ def _production(case: WorkloadTarget) -> Fact | None:
     return left_out(what, (case.policy.name,)) if what else None
 
 
-def _restricted(case: WorkloadTarget) -> Fact | None:
+def _restricted(case: _WorkloadTarget) -> Fact | None:
     return restriction(case.inputs.cluster, case.ref.namespace)
 
 
-def _protected(case: WorkloadTarget) -> Fact | None:
+def _protected(case: _WorkloadTarget) -> Fact | None:
     space = case.ref.namespace
     return fact(ReasonCode.NAMESPACE_PROTECTED, namespace=space) if space in case.inputs.fleet.protected else None
 
 
-def _unreadable(case: WorkloadTarget) -> Fact | None:
+def _unreadable(case: _WorkloadTarget) -> Fact | None:
     """Opt-outs and autoscalers that could not be read may be there."""
     unread = first_unread(case.inputs.observed, ("namespaces", *AUTOSCALER_LISTS))
     return fact(ReasonCode.LIST_UNREADABLE, list=f"{unread} of {case.ref.cluster}") if unread else None
 
 
-def _excluded(case: WorkloadTarget) -> Fact | None:
+def _excluded(case: _WorkloadTarget) -> Fact | None:
     found = case.exclusions
     if not found:
         return None
@@ -208,32 +208,32 @@ def _excluded(case: WorkloadTarget) -> Fact | None:
     return Fact(found[0].why, joint_change(ChangeIfCode.ALL, ends))
 
 
-def _claimed(case: WorkloadTarget) -> Fact | None:
+def _claimed(case: _WorkloadTarget) -> Fact | None:
     winner = case.winner
     return None if winner is None else fact(ReasonCode.DECIDED_BY, policy=winner)
 
 
-def _idled_by_others(case: WorkloadTarget) -> Fact | None:
+def _idled_by_others(case: _WorkloadTarget) -> Fact | None:
     settled = case.inputs.settled(case.ref)
     is_foreign = settled is not None and settled.state == "Foreign"
     return fact(ReasonCode.IDLE_RECORD, change_if(ChangeIfCode.WOKEN)) if is_foreign else None
 
 
-def _being_deleted(case: WorkloadTarget) -> Fact | None:
+def _being_deleted(case: _WorkloadTarget) -> Fact | None:
     return fact(ReasonCode.TERMINATING) if case.workload.terminating else None
 
 
-def _autoscaled(case: WorkloadTarget) -> Fact | None:
+def _autoscaled(case: _WorkloadTarget) -> Fact | None:
     name = shrunk_by(case.inputs.autoscalers, case.ref)
     lift = field_is("behavior.scaleDown.selectPolicy", "Disabled on its HorizontalPodAutoscaler")
     return None if name is None else fact(ReasonCode.AUTOSCALED, lift, autoscaler=name)
 
 
-def _unknown(case: WorkloadTarget) -> Fact | None:
+def _unknown(case: _WorkloadTarget) -> Fact | None:
     return Fact(case.reasons) if case.wanted is None else None
 
 
-def _settled(case: WorkloadTarget) -> Fact | None:
+def _settled(case: _WorkloadTarget) -> Fact | None:
     if case.changes:
         return None
     if case.desired <= case.workload.spec_replicas:
@@ -242,14 +242,14 @@ def _settled(case: WorkloadTarget) -> Fact | None:
     return Fact((*case.reasons, reason(ReasonCode.ONLY_DOWN)), up)
 
 
-def _in_rollout(case: WorkloadTarget) -> Fact | None:
+def _in_rollout(case: _WorkloadTarget) -> Fact | None:
     is_under_way = case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload)
     return fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS)) if is_under_way else None
 
 
-_Guard = Callable[[WorkloadTarget], Fact | None]
+_Guard = Callable[[_WorkloadTarget], Fact | None]
 
-GUARDS: tuple[_Guard, ...] = (
+_GUARDS: tuple[_Guard, ...] = (
     _production,  # whether a policy selects it at all
     _restricted,
     _protected,
@@ -269,7 +269,7 @@ _BARS = (_restricted, _protected, _excluded)
 """What keeps a change from a workload, and says nothing where its target changes nothing."""
 
 
-def _beside(guard: _Guard, case: WorkloadTarget, why: Fact) -> Iterator[Result]:
+def _beside(guard: _Guard, case: _WorkloadTarget, why: Fact) -> Iterator[Result]:
     """Yield what is said beside the explanation where `guard` finds `why`."""
     ref, name = str(case.ref), case.policy.name
     if guard in (_unreadable, _unknown, _in_rollout):
@@ -307,7 +307,7 @@ def decide_downscale(
         workloads = {workload.ref: workload for workload in observed.workloads if workload.ref in selected}
         spaces = namespace_annotations(observed), namespace_labels(observed)
         scalers = autoscalers_of(observed)
-        inputs = DownscaleInputs(policies.fleet, cluster, observed, state, run, settled, placed, scalers, *spaces)
+        inputs = _DownscaleInputs(policies.fleet, cluster, observed, state, run, settled, placed, scalers, *spaces)
         for ref in sorted(selected):
             found += _enforced(inputs, workloads[ref], [policy for policy in selected[ref] if policy.mode == "Enforce"])
             for policy in selected[ref]:
@@ -328,7 +328,7 @@ def decide_downscale(
     )
 
 
-def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
+def _enforced(inputs: _DownscaleInputs, workload: Workload, policies: Sequence[DownscalePolicy]) -> Iterator[Result]:
     """Yield what the policies that compete for one workload come to."""
     deciding = of_highest_priority([policy for policy in policies if policy.target is not None])
     equal = next((group for group in (of_highest_priority(policies), deciding) if len(group) > 1), None)
@@ -339,7 +339,7 @@ def _enforced(inputs: DownscaleInputs, workload: Workload, policies: Sequence[Do
         if policy.target is None or policy in deciding:
             yield from _considered(inputs, workload, policy)
             continue
-        case = workload_target(inputs, workload, policy)
+        case = _workload_target(inputs, workload, policy)
         above = field_is("its priority", f"above {deciding[0].priority}")
         why = fact(ReasonCode.OVERRIDDEN_BY, above, policy=deciding[0].name)
         yield from case.overridden(deciding[0].name, why)
@@ -360,15 +360,15 @@ def _stays(workload: Workload, policy: DownscalePolicy, why: Fact, *, selected: 
     return PolicyExplanation(workload.ref, "downscale", name, outcome, why.why, why.change_if, selected=selected)
 
 
-def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> Iterator[Result]:
+def _considered(inputs: _DownscaleInputs, workload: Workload, policy: DownscalePolicy) -> Iterator[Result]:
     """Yield what one policy makes of one workload."""
     if policy.target is None:
         outcome = f"victims by {strategy_of(policy)}"
         yield PolicyExplanation(workload.ref, "downscale", policy.name, outcome, (reason(ReasonCode.NO_TARGET),))
         return
-    case = workload_target(inputs, workload, policy)
+    case = _workload_target(inputs, workload, policy)
     bars: list[Fact] = []
-    for guard in GUARDS:
+    for guard in _GUARDS:
         why = guard(case)
         if why is None:
             continue
@@ -383,7 +383,7 @@ def _considered(inputs: DownscaleInputs, workload: Workload, policy: DownscalePo
     yield PolicyExplanation(workload.ref, "downscale", policy.name, counted(case.desired, "replica"), case.reasons)
 
 
-def _decision(case: WorkloadTarget) -> Decision:
+def _decision(case: _WorkloadTarget) -> Decision:
     workload, ref, policy, reasons = case.workload, case.ref, case.policy, case.reasons
     if case.autoscaler is not None and case.desired != case.wanted:
         reasons = (*reasons, reason(ReasonCode.NOT_BELOW_HPA, autoscaler=case.autoscaler.ref.name))

@@ -24,7 +24,7 @@ from reconciler.messages import literal
 from reconciler.model import Pod
 from reconciler.untrusted_text import whole_number_in
 
-Bucket = tuple[bool, int, bool, int, int, int]
+_Bucket = tuple[bool, int, bool, int, int, int]
 """A pod by the first six rules, the last one being the scale of the time Ready; lower goes first."""
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -132,11 +132,11 @@ def rank_victims(
 
 def compare(
     left: Pod, right: Pod, *, ranks: tuple[int, int] = (0, 0), now_ns: int, rules: RankingRules = ALL_RULES
-) -> Comparison:
+) -> _Comparison:
     """Return which of two pods goes first; `ranks` are the numbers of active pods on their nodes."""
     measure = Measure(now_ns, rules)
     first, other = measure.bucket(left, ranks[0]), measure.bucket(right, ranks[1])
-    return by_bucket(first, other) if first != other else measure.in_bucket(left, right)
+    return _by_bucket(first, other) if first != other else measure.in_bucket(left, right)
 
 
 def goes_first(pod: Pod) -> bool:
@@ -146,13 +146,13 @@ def goes_first(pod: Pod) -> bool:
 
 def _parts(
     active: Sequence[Pod], siblings: Sequence[Pod] | None, measure: Measure
-) -> Iterator[tuple[Bucket, list[Pod]]]:
+) -> Iterator[tuple[_Bucket, list[Pod]]]:
     """Yield the buckets in order, each with its pods in order: no pod follows one that it goes before."""
     on_node: Counter[str] = Counter()
     if siblings is not None:
         on_node.update(pod.node for pod in active)
         on_node.update(pod.node for pod in siblings if pod.is_active)
-    buckets: dict[Bucket, list[Pod]] = {}
+    buckets: dict[_Bucket, list[Pod]] = {}
     for pod in active:
         buckets.setdefault(measure.bucket(pod, on_node[pod.node]), []).append(pod)
     for bucket in sorted(buckets):
@@ -187,19 +187,19 @@ def _sorted(run: list[Pod], measure: Measure) -> list[Pod]:
 def _by_time(pods: Iterable[Pod]) -> dict[int, list[Pod]]:
     found: dict[int, list[Pod]] = {}
     for pod in pods:
-        found.setdefault(since_of(pod), []).append(pod)
+        found.setdefault(_since_of(pod), []).append(pod)
     return found
 
 
 class _Edge(Struct, frozen=True):
     """The bucket of the first pod that stays: its pods that go, and those that stay."""
 
-    bucket: Bucket
+    bucket: _Bucket
     last: list[Pod]
     first: list[Pod]
 
 
-def _edge_of(parts: Iterable[tuple[Bucket, list[Pod]]], count: int) -> _Edge:
+def _edge_of(parts: Iterable[tuple[_Bucket, list[Pod]]], count: int) -> _Edge:
     left = count
     for bucket, part in parts:
         if left < len(part):
@@ -208,11 +208,11 @@ def _edge_of(parts: Iterable[tuple[Bucket, list[Pod]]], count: int) -> _Edge:
     raise ValueError(f"count is {count}, expected fewer than there are pods")
 
 
-def _reasons(parts: Iterable[tuple[Bucket, list[Pod]]], edge: _Edge, measure: Measure) -> Iterator[PodRule]:
+def _reasons(parts: Iterable[tuple[_Bucket, list[Pod]]], edge: _Edge, measure: Measure) -> Iterator[PodRule]:
     """Yield what puts each victim before the first pod that stays."""
     for bucket, part in parts:
         if bucket < edge.bucket:
-            yield from repeat(by_bucket(bucket, edge.bucket).rule, len(part))
+            yield from repeat(_by_bucket(bucket, edge.bucket).rule, len(part))
     for victim in edge.last:
         compared = measure.in_bucket(victim, edge.first[0])
         yield compared.rule if compared.sign < 0 else PodRule.CACHE
@@ -222,16 +222,16 @@ def _is_certain(edge: _Edge, measure: Measure) -> bool:
     """Return whether each victim is strictly before each pod that stays; only the bucket of the cut can say no."""
     highest: dict[int, str] = {}
     for pod in edge.last:
-        since = since_of(pod)
+        since = _since_of(pod)
         highest[since] = max(pod.uid, highest.get(since, pod.uid))
     lowest: dict[int, str] = {}
     for pod in edge.first:
-        since = since_of(pod)
+        since = _since_of(pod)
         lowest[since] = min(pod.uid, lowest.get(since, pod.uid))
     if not _apart_by_uid(highest, lowest):
         return False
     shared = highest.keys() & lowest.keys()
-    last, first = (_by_time(pod for pod in pods if since_of(pod) in shared) for pods in (edge.last, edge.first))
+    last, first = (_by_time(pod for pod in pods if _since_of(pod) in shared) for pods in (edge.last, edge.first))
     return all(_apart_by_later_rules(last[since], first[since], measure) for since in shared)
 
 
@@ -251,7 +251,7 @@ def _apart_by_later_rules(last: Sequence[Pod], first: Sequence[Pod], measure: Me
 
 
 def _age_ratios(
-    parts: Sequence[tuple[Bucket, Sequence[Pod]]], why: Sequence[PodRule], now_ns: int
+    parts: Sequence[tuple[_Bucket, Sequence[Pod]]], why: Sequence[PodRule], now_ns: int
 ) -> tuple[float | None, ...]:
     """Return for each victim its age over that of the youngest Ready pod among itself and those left beside it.
 
@@ -281,7 +281,7 @@ def _age_ratios(
 # The rules by which one pod goes before another.
 
 
-class Comparison(NamedTuple):
+class _Comparison(NamedTuple):
     """`sign` is negative when the first pod goes before the second, positive when after it, 0 for neither."""
 
     sign: int
@@ -300,7 +300,7 @@ def deletion_cost(text: str | None) -> int:
     return cost if -(1 << 31) <= cost < 1 << 31 else 0
 
 
-def since_of(pod: Pod) -> int:
+def _since_of(pod: Pod) -> int:
     """Return since when `pod` is Ready; before all times where it is not or where that is not known."""
     return _NEVER if pod.ready_since_ns is None or not pod.ready else pod.ready_since_ns
 
@@ -314,7 +314,7 @@ class Measure:
         self._rules = rules
         self._scale = _scale_at(now_ns, rules)
 
-    def bucket(self, pod: Pod, rank: int) -> Bucket:
+    def bucket(self, pod: Pod, rank: int) -> _Bucket:
         """Return the bucket of a pod with `rank` active pods on its node."""
         cost = deletion_cost(pod.deletion_cost) if self._rules.deletion_cost else 0
         scale = self._scale(pod.ready_since_ns) if pod.ready else 0
@@ -325,30 +325,30 @@ class Measure:
         sidecars = pod.sidecar_restarts if self._rules.sidecar_restarts else 0
         return (-pod.restarts, -sidecars, self._scale(pod.created_ns))
 
-    def in_bucket(self, left: Pod, right: Pod) -> Comparison:
+    def in_bucket(self, left: Pod, right: Pod) -> _Comparison:
         """Return which of two pods of one bucket goes first."""
-        if since_of(left) != since_of(right):
+        if _since_of(left) != _since_of(right):
             return _by_uid(left, right)
         first, other = self.later(left), self.later(right)
         if first != other:
             return _by_first_difference(first, other, _LATER_RULES)
-        return _by_uid(left, right) if left.created_ns != right.created_ns else Comparison(0, PodRule.CACHE)
+        return _by_uid(left, right) if left.created_ns != right.created_ns else _Comparison(0, PodRule.CACHE)
 
 
-def by_bucket(left: Bucket, right: Bucket) -> Comparison:
+def _by_bucket(left: _Bucket, right: _Bucket) -> _Comparison:
     """Return which of two pods of different buckets goes first."""
     return _by_first_difference(left, right, _BUCKET_RULES)
 
 
-def _by_first_difference(left: Sequence[int], right: Sequence[int], rules: Sequence[PodRule]) -> Comparison:
+def _by_first_difference(left: Sequence[int], right: Sequence[int], rules: Sequence[PodRule]) -> _Comparison:
     at = next(position for position, part in enumerate(left) if part != right[position])
-    return Comparison(-1 if left[at] < right[at] else 1, rules[at])
+    return _Comparison(-1 if left[at] < right[at] else 1, rules[at])
 
 
-def _by_uid(left: Pod, right: Pod) -> Comparison:
+def _by_uid(left: Pod, right: Pod) -> _Comparison:
     if left.uid == right.uid:
-        return Comparison(0, PodRule.CACHE)
-    return Comparison(-1 if left.uid < right.uid else 1, PodRule.UID)
+        return _Comparison(0, PodRule.CACHE)
+    return _Comparison(-1 if left.uid < right.uid else 1, PodRule.UID)
 
 
 def _scale_at(now_ns: int, rules: RankingRules) -> Callable[[int | None], int]:

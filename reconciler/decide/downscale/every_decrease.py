@@ -31,7 +31,7 @@ KINDS = ("Deployment", "ReplicaSet")
 """The kinds of which every decrease is reviewed."""
 
 
-class EveryDecrease(Struct, frozen=True):
+class _EveryDecrease(Struct, frozen=True):
     """Of which workloads of one cluster the pods are ours to choose, whoever scales them down."""
 
     fleet: Fleet
@@ -55,17 +55,17 @@ class EveryDecrease(Struct, frozen=True):
         return stated
 
 
-def every_decrease(policies: PolicySet, state: ObservedState, name: str, run: Run) -> EveryDecrease | None:
+def every_decrease(policies: PolicySet, state: ObservedState, name: str, run: Run) -> _EveryDecrease | None:
     """Return what is chosen on the cluster `name` of `state`; None where the Fleet has none of that name."""
     fleet = frozen(policies.fleet, state, run.now)
     cluster = fleet.cluster(name)
     if cluster is None:
         return None
     namespaces = namespace_annotations(state.clusters[name])
-    return EveryDecrease(fleet, cluster, victim_strategies(policies, state, name), namespaces, run)
+    return _EveryDecrease(fleet, cluster, victim_strategies(policies, state, name), namespaces, run)
 
 
-class UnseenDecrease(Struct, frozen=True):
+class _UnseenDecrease(Struct, frozen=True):
     """A workload that has fewer replicas than before, and no picker was asked."""
 
     workload: Workload
@@ -82,7 +82,7 @@ class SeenReplicas(Struct, frozen=True):
     """What a run found on one cluster: the decreases, and the record in the journal, as it is and as it should be."""
 
     cluster: str
-    decreases: tuple[UnseenDecrease, ...]
+    decreases: tuple[_UnseenDecrease, ...]
     before: str
     after: str
 
@@ -106,13 +106,13 @@ def seen_replicas(
 
 
 def _seen(
-    decrease: EveryDecrease, observed: ObservedCluster, desired: Mapping[ObjectRef, int], *, whole: bool
+    decrease: _EveryDecrease, observed: ObservedCluster, desired: Mapping[ObjectRef, int], *, whole: bool
 ) -> SeenReplicas:
     journal, entries, _ = journal_of(observed, decrease.fleet.namespace)
     text = "" if journal is None else journal.data[RECORD]
     known = replicas_in(text)
     replicas: dict[str, int] = {} if whole else dict(known)
-    decreases: list[UnseenDecrease] = []
+    decreases: list[_UnseenDecrease] = []
     reviewed = {
         name for name, labels in namespace_labels(observed).items() if labels.get(PICKER_LABEL) == PICKER_ENABLED
     }
@@ -122,7 +122,7 @@ def _seen(
             continue
         count, entry = workload.spec_replicas, entries.get(workload.uid)
         if 0 < count < known.get(workload.uid, 0) and (entry is None or entry.after != count):
-            decreases.append(UnseenDecrease(workload, known[workload.uid], strategy.settings.policy))
+            decreases.append(_UnseenDecrease(workload, known[workload.uid], strategy.settings.policy))
         replicas[workload.uid] = min(count, desired.get(workload.ref, count))
     return SeenReplicas(observed.name, tuple(decreases), text, record_text(replicas))
 

@@ -141,7 +141,7 @@ def is_of_another(text: str) -> bool:
     return isinstance(value, dict) and "pods" not in value
 
 
-def is_victim(pod: Pod, run: str) -> bool:
+def _is_victim(pod: Pod, run: str) -> bool:
     """Return whether `pod` has the deletion cost and the label of a victim of that run."""
     return pod.deletion_cost == VICTIM_COST and pod.labels.get(VICTIM_LABEL) == run
 
@@ -187,7 +187,7 @@ def changes_since(
     for uid, pod in now.items():
         if goes_first(pod) != (uid in waiting):
             yield f"{pod.name} is {'not Ready any more' if goes_first(pod) else 'Ready now'}"
-        if uid in chosen and not is_victim(pod, entry.run):
+        if uid in chosen and not _is_victim(pod, entry.run):
             yield f"{pod.name} no longer has our deletion cost"
         if uid not in chosen and not goes_first(pod) and deletion_cost(pod.deletion_cost) <= int(VICTIM_COST):
             yield f"{pod.name} has a cost of {pod.deletion_cost} by now"

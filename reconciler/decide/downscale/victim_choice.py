@@ -73,7 +73,7 @@ class VictimStrategies(Struct, frozen=True):
         if len(best) > 1:
             names = " and ".join(policy.name for policy in best)
             return VictimStrategy(note=f"{names} have the same priority, the controller chooses")
-        return VictimStrategy(downscale_settings(best[0])) if best else VictimStrategy()
+        return VictimStrategy(_downscale_settings(best[0])) if best else VictimStrategy()
 
 
 def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -> VictimStrategies:
@@ -88,7 +88,7 @@ def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -
     )
 
 
-def downscale_settings(policy: DownscalePolicy) -> DownscaleSettings:
+def _downscale_settings(policy: DownscalePolicy) -> DownscaleSettings:
     """Return the settings that apply needs to choose victims by `policy`."""
     return DownscaleSettings(
         policy=policy.name,
@@ -311,7 +311,7 @@ def first_of(selection: VictimSelection) -> ChosenVictims:
     return ChosenVictims(selection.candidates[: selection.requested])
 
 
-KNOWN_COST_WRITERS = frozenset({"karpenter", FIELD_MANAGER})
+_KNOWN_COST_WRITERS = frozenset({"karpenter", FIELD_MANAGER})
 """Who writes deletion costs that may be replaced for a decrease, by field manager: the controller of Karpenter, which
 ranks the pods of the nodes that it wants to empty, and we, who write its costs back.
 
@@ -322,7 +322,7 @@ agent is the manager of its patches.
 
 def of_strangers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return those of `pods` whose deletion costs stand in the way: nobody knows what they are for."""
-    return tuple(pod for pod in pods if pod.cost_writer not in KNOWN_COST_WRITERS)
+    return tuple(pod for pod in pods if pod.cost_writer not in _KNOWN_COST_WRITERS)
 
 
 def foreign_costs(selection: VictimSelection, victims: Sequence[Pod]) -> tuple[tuple[Pod, ...], tuple[Pod, ...]]:

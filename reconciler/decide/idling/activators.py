@@ -24,7 +24,7 @@ def clusters_to_ask(desired: DesiredState, policies: PolicySet, state: ObservedS
     """
     if not policies.idling:
         return ()
-    at_zero = {service.ref.cluster for service, _ in records_at_zero(desired.wanted, state)}
+    at_zero = {service.ref.cluster for service, _ in _records_at_zero(desired.wanted, state)}
     return tuple(
         name
         for name, cluster in sorted(state.clusters.items())
@@ -33,7 +33,7 @@ def clusters_to_ask(desired: DesiredState, policies: PolicySet, state: ObservedS
     )
 
 
-def records_at_zero(decisions: Sequence[Decision], state: ObservedState) -> list[tuple[Decision, Service]]:
+def _records_at_zero(decisions: Sequence[Decision], state: ObservedState) -> list[tuple[Decision, Service]]:
     """Return the decisions that record a Service as idle at zero, each with the Service as it is now."""
     found = [
         decision
@@ -96,7 +96,7 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
     on_signal = {policy.name for policy in policies.idling if policy.wake == "OnSignal"}
     if not on_signal:
         return
-    asleep = {service.ref for service, _ in records_at_zero(desired.wanted, state)}
+    asleep = {service.ref for service, _ in _records_at_zero(desired.wanted, state)}
     behind: dict[tuple[str, str, NoticeKind, str], set[ObjectRef]] = {}
     services = {service.ref: service for cluster in state.clusters.values() for service in cluster.services}
     for policy, ref in sorted(_selected(desired, on_signal)):
@@ -132,7 +132,7 @@ def announced(decisions: Sequence[Decision], state: ObservedState) -> tuple[Deci
     """
     first = {
         record.key
-        for record, service in records_at_zero(decisions, state)
+        for record, service in _records_at_zero(decisions, state)
         if not service.unheld and _lives(state.clusters[record.ref.cluster])
     }
     return tuple(_in_turn(decision, first) for decision in decisions) if first else tuple(decisions)

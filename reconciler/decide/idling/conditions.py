@@ -453,7 +453,7 @@ KEEP_UP = tuple(name for name in IdlingCondition if name.keeps_up)
 """What keeps up what the criteria call idle, in the order in which it is the reason."""
 
 
-class TimedCondition(Struct, frozen=True):
+class _TimedCondition(Struct, frozen=True):
     """A condition that ends by itself: when the time in the annotation `since` and what `wait` says are over.
 
     Without `since` it is the time when the object was created. `strictly`: it is met in the very second of that time,
@@ -466,8 +466,8 @@ class TimedCondition(Struct, frozen=True):
 
 
 TIMED_CONDITIONS = (
-    TimedCondition("", lambda policy: policy.min_age),
-    TimedCondition(AWAKE_SINCE, lambda policy: policy.min_awake, strictly=True),
-    TimedCondition(AWAKE_UNTIL, lambda _policy: timedelta()),
+    _TimedCondition("", lambda policy: policy.min_age),
+    _TimedCondition(AWAKE_SINCE, lambda policy: policy.min_awake, strictly=True),
+    _TimedCondition(AWAKE_UNTIL, lambda _policy: timedelta()),
 )
 """Forecasts look at when they end."""

@@ -26,7 +26,7 @@ from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.workload_kinds import workload_kind
 
-EPISODES = 2
+_EPISODES = 2
 """How often the same manager undoes us, each time that we idle, before we leave the object alone."""
 
 _NO_TOOL = (
@@ -85,7 +85,7 @@ class Undo(Struct, frozen=True):
         return compact({"by": self.by, "at": format_time(self.at), "count": self.count})
 
 
-class Contest(Struct, frozen=True):
+class _Contest(Struct, frozen=True):
     """Somebody who undoes us whenever we idle; the object is left alone. `autoscaler` as in `Undo`."""
 
     by: str
@@ -125,7 +125,7 @@ def is_contested(subject: Subject, undo: Undo) -> bool:
 
     Where no policy decides about it, nobody knows when that would end, nor whether its policy insists: it only counts.
     """
-    return subject.verdict.policy is not None and undo.count >= EPISODES and is_by_tool(undo)
+    return subject.verdict.policy is not None and undo.count >= _EPISODES and is_by_tool(undo)
 
 
 def is_by_tool(undo: Undo) -> bool:
@@ -144,7 +144,7 @@ def insisted(subject: Subject) -> Undo | None:
         return None
     found = json_object(annotations[UNDONE])
     by, at, count = found.get("by"), read_time(found.get("at")), found.get("count")
-    if not isinstance(by, str) or at is None or not isinstance(count, int) or count < EPISODES:
+    if not isinstance(by, str) or at is None or not isinstance(count, int) or count < _EPISODES:
         return None
     undo = Undo(by, at, count)
     return undo if is_by_tool(undo) else None
@@ -157,7 +157,7 @@ def contest_text(undo: Undo, policy: IdlingPolicy | None) -> str:
     return compact(said if policy is None else {**said, "policy": fingerprint(policy)})
 
 
-def contest_of(workload: Workload, policy: IdlingPolicy | None) -> Contest | None:
+def contest_of(workload: Workload, policy: IdlingPolicy | None) -> _Contest | None:
     """Return who contests `workload`, None where nobody does, or where `policy` changed since."""
     if CONTESTED not in workload.annotations:
         return None
@@ -167,7 +167,7 @@ def contest_of(workload: Workload, policy: IdlingPolicy | None) -> Contest | Non
     return _contest_in(workload.annotations)
 
 
-def excluding_contest(subject: Subject) -> Contest | None:
+def excluding_contest(subject: Subject) -> _Contest | None:
     """Return the contest that excludes `subject` beside its annotations, None where none does: a run that wrote it may
     have died before the rest.
     """
@@ -175,9 +175,9 @@ def excluding_contest(subject: Subject) -> Contest | None:
     return contest_of(subject.scale.written, subject.verdict.policy) if may_be else None
 
 
-def _contest_in(annotations: Mapping[str, str]) -> Contest:
+def _contest_in(annotations: Mapping[str, str]) -> _Contest:
     value = json_object(annotations.get(CONTESTED))
-    return Contest(str(value.get("by", "unknown")), str(value.get("since", "")), str(value.get("autoscaler", "")))
+    return _Contest(str(value.get("by", "unknown")), str(value.get("since", "")), str(value.get("autoscaler", "")))
 
 
 def fingerprint(policy: IdlingPolicy) -> str:

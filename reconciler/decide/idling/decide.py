@@ -54,7 +54,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     held_back = _if_done(IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
         explained(clusters, choices, run, _Changes(policies, state, run)),
-        decisions=(*decisions_of(context), *abandoned_decisions(context)),
+        decisions=(*decisions_of(context), *_abandoned_decisions(context)),
         observed=tuple(map(_observed, _if_done(IdleAction.OBSERVE, IdleAction.IDLE, context))),
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
         questions=pods_to_read(choices, clusters),
@@ -159,7 +159,7 @@ def decisions_of(context: WriteContext) -> tuple[Decision, ...]:
     )
 
 
-def abandoned_decisions(context: WriteContext) -> list[Decision]:
+def _abandoned_decisions(context: WriteContext) -> list[Decision]:
     """Return that autoscalers are let go which are held for workloads that are gone."""
     clusters = [cluster for cluster in context.clusters if cluster.name in context.written]
     return [abandoned_decision(autoscaler, context) for cluster in clusters for autoscaler in cluster.abandoned]

@@ -77,11 +77,11 @@ def explained(
             *first_idles(ordered),
             *equal_priorities(equals, "newly idled"),
         ),
-        explanations=tuple(idling_explanations(ordered, services, change)),
+        explanations=tuple(_idling_explanations(ordered, services, change)),
     )
 
 
-def idling_explanations(
+def _idling_explanations(
     choices: Iterable[Choice], services: Iterable[ServiceState], change: FindChange | None
 ) -> Iterator[PolicyExplanation]:
     """Yield, for every scalable and every policy that selects it or owns its records, what becomes of it and why.
@@ -110,7 +110,7 @@ def _considered(choice: Choice, change: FindChange | None) -> Iterator[PolicyExp
         _outcome(choice),
         choice.reasons + of_autoscaler,
         change=change,
-        until=kept_up_until(choice),
+        until=_kept_up_until(choice),
         idled=(choice.ref, idled_by(choice)) if subject.is_idle else None,
         asleep=_asleep(choice),
         idled_at=choice.record.idled_at if choice.record is not None and subject.is_idle else None,
@@ -217,7 +217,7 @@ def change_if_of(choice: Choice, choices: Choices) -> ChangeIf | None:
     return _together((choice, *(choice for choice in others if choice.holds_others_up or choice.action in concerned)))
 
 
-def kept_up_until(choice: Choice) -> Ending | None:
+def _kept_up_until(choice: Choice) -> Ending | None:
     """Return what ends last of all that keeps `choice` up by itself, and when; None where more than time or a rollout
     does.
 

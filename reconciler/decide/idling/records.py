@@ -51,13 +51,13 @@ _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
 _OF_RECORD = (*_RECORD, SWITCHED_AT, SCALE_PREVIOUS, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
 
-SOMEBODY_ELSE = "somebody else"
+_SOMEBODY_ELSE = "somebody else"
 """Who idled what carries a record without a Fleet, such as that of `oc idle`."""
 
 
 def who_idled(fleet: str) -> str:
     """Return who idled what carries a record of `fleet`, "" for none."""
-    return f"Fleet {fleet}" if fleet else SOMEBODY_ELSE
+    return f"Fleet {fleet}" if fleet else _SOMEBODY_ELSE
 
 
 R = TypeVar("R")
@@ -266,7 +266,7 @@ def scaled_down_by_others(workload: Workload) -> tuple[int, str] | None:
     reason = annotations.get(SCALE_REASON, "")
     if previous is None or reason == IDLED or IDLED_AT in annotations or workload.spec_replicas >= previous:
         return None
-    return (previous, reason or SOMEBODY_ELSE) if reason or workload.spec_replicas == 0 else None
+    return (previous, reason or _SOMEBODY_ELSE) if reason or workload.spec_replicas == 0 else None
 
 
 def scaled_at(workload: Workload, record: Record) -> datetime:

@@ -112,7 +112,9 @@ class Scale(Struct, frozen=True):
     def _change(self, count: int, paused_at: str | None, switched: Scalar, *, has_map: bool = True) -> FieldChange:
         path, switch = self.written.replicas_path, self.written.switch
         if switch is not None:
-            return scale_up_change(self.hpa, switched) if self.hpa else switch_change(switch, switched, has_map=has_map)
+            return (
+                _scale_up_change(self.hpa, switched) if self.hpa else _switch_change(switch, switched, has_map=has_map)
+            )
         if self.is_paused_kind:
             path = self.kind.replicas_path
             return FieldChange(path, self.written.annotations.get(path[-1]), paused_at)
@@ -124,7 +126,7 @@ class Scale(Struct, frozen=True):
         return () if self.written.no_place else (FieldChange(seen.path, seen.before, seen.before),)
 
 
-def switch_change(switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
+def _switch_change(switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
     """Return the change of a switch to `after`; without `has_map` the map that holds it goes too, if it holds no more.
 
     What a missing value means is written out where the kind says that.
@@ -195,7 +197,7 @@ def _scale_up_policy(hpa: HorizontalPodAutoscaler) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def scale_up_change(hpa: HorizontalPodAutoscaler, after: Scalar) -> FieldChange:
+def _scale_up_change(hpa: HorizontalPodAutoscaler, after: Scalar) -> FieldChange:
     """Return the change of the selectPolicy by which `hpa` scales up; None: it was absent.
 
     What was absent goes again, with what the API server put beside it, unless somebody stated more meanwhile.

@@ -18,7 +18,7 @@ from reconciler.policy.types import FleetCluster, IdlingPolicy
 _NO_POLICIES: frozenset[str] = frozenset()  # Python makes a new one each time
 
 
-def deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
+def _deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
     """Return those of the policies that select one object which decide there: several only with equal priority.
 
     One that only observes decides nothing, so it never stands in the way of one that enforces.
@@ -34,7 +34,7 @@ def without(verdict: Verdict, policies: Collection[str]) -> Verdict:
     won = tuple(own_verdict for own_verdict in verdict.won if own_verdict.policy.name not in policies)
     lost = tuple(own_verdict for own_verdict in verdict.lost if own_verdict.policy.name not in policies)
     if not won:
-        deciding = deciding_policies([verdict.policy for verdict in lost])
+        deciding = _deciding_policies([verdict.policy for verdict in lost])
         won = tuple(verdict for verdict in lost if verdict.policy in deciding)
         lost = tuple(verdict for verdict in lost if verdict.policy not in deciding)
     names = tuple(sorted(verdict.policy.name for verdict in won))
@@ -149,7 +149,7 @@ class ClusterVerdicts:
     def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> Verdict:
         if not selecting:
             return Verdict()
-        winners = deciding_policies(selecting)
+        winners = _deciding_policies(selecting)
         return Verdict(
             tuple(self._verdict(policy, namespace, service) for policy in winners),
             tuple(self._verdict(policy, namespace, service) for policy in selecting if policy not in winners),

@@ -144,11 +144,11 @@ def _matching(service: Service, inventory: Inventory) -> list[Workload]:
 
 
 def _top_owners(workloads: Iterable[Workload], inventory: Inventory) -> tuple[Workload, ...]:
-    tops = {top.ref: top for top in (top_owner(workload, inventory) for workload in workloads)}
+    tops = {top.ref: top for top in (_top_owner(workload, inventory) for workload in workloads)}
     return tuple(tops[ref] for ref in sorted(tops))
 
 
-def top_owner(workload: Workload, inventory: Inventory) -> Workload:
+def _top_owner(workload: Workload, inventory: Inventory) -> Workload:
     """Return the topmost object above `workload` that has a scale.
 
     Raises:

@@ -11,11 +11,11 @@ from reconciler.decide.idling.records import Record, is_written_by_us, reason_of
 from reconciler.decide.idling.service_records import record_of
 from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject
 
-Classified = tuple[IdleState, Record | None]
+_Classified = tuple[IdleState, Record | None]
 """A state, and what it goes back to: see `Subject`."""
 
 
-def classify(subject: Subject) -> Classified:
+def classify(subject: Subject) -> _Classified:
     """Return the state of `subject`."""
     reading, lost = subject.reading, subject.lost
     if lost is not None and (reading is None or reading.ours):
@@ -35,7 +35,7 @@ def classify(subject: Subject) -> Classified:
     return _foreign(subject) or (_without_record(subject), None)
 
 
-def _listed(subject: Subject, newest: Record) -> Classified:
+def _listed(subject: Subject, newest: Record) -> _Classified:
     """Return the state of what has no record that can be read, is listed by our record, and stands at its idled count.
 
     The list speaks for what we idled, and its number no further than other records bear it out. `newest` is what the
@@ -70,7 +70,7 @@ def _bounded(record: Record, subject: Subject) -> Record:
     return replace(record, replicas=min(record.replicas, max(1, subject.most_recorded)))
 
 
-def _foreign(subject: Subject) -> Classified | None:
+def _foreign(subject: Subject) -> _Classified | None:
     """Return the state by what somebody else wrote on it, or on one of its Services; None where nobody did."""
     reading = subject.reading
     listed = (
@@ -101,7 +101,7 @@ def _newest_listed(listings: Iterable[Listing]) -> Record | None:
     return max(records, key=lambda record: (record.idled_at, record.replicas), default=None)
 
 
-def _recorded(subject: Subject, record: Record) -> Classified:
+def _recorded(subject: Subject, record: Record) -> _Classified:
     if subject.scale.is_scaled_meanwhile:
         return IdleState.HPA_CHANGED, record
     idle = subject.scale.is_at_or_below(record.idled_to)

@@ -42,7 +42,7 @@ ONLY_BUSY = frozenset({CriterionResult.BUSY})
 NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
 
 
-class WakeWhen(Struct, frozen=True):
+class _WakeWhen(Struct, frozen=True):
     """What the `wakeWhen` of a policy says, and why: it holds where a metric is above its threshold.
 
     `above` are the thresholds of the metrics that are above theirs, `unknown` those of the metrics without a value.
@@ -77,7 +77,7 @@ class PolicyVerdict(Struct, frozen=True):
     threshold: float | None = None
     parts: tuple[PolicyVerdict, ...] = ()
     is_any: bool = False
-    wake_when: WakeWhen = WakeWhen()
+    wake_when: _WakeWhen = _WakeWhen()
 
     @property
     def wakes(self) -> bool:
@@ -151,7 +151,7 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
 
 
-def calendar_name(calendar: Calendar) -> str:
+def _calendar_name(calendar: Calendar) -> str:
     """Return the name of the calendar as people use it: its own, or the hours that it states."""
     return calendar.name or ", ".join(f'"{text}"' for text in calendar.texts)
 
@@ -174,7 +174,7 @@ def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until:
     exception = exception_at(calendar, now)
     return reason(
         code,
-        calendar=calendar_name(calendar),
+        calendar=_calendar_name(calendar),
         until=until,
         timeZone=calendar.zone_name if until is not None else "",
         exception="" if exception is None else exception.reason,
@@ -241,16 +241,16 @@ def joined(policy: IdlingPolicy, parts: tuple[PolicyVerdict, ...], *, is_any: bo
         if found:
             ends = [part.until for part in found if part.until is not None and result is idle]
             until = (max if is_any else min)(ends, default=None)
-            return PolicyVerdict(policy, result, reasons_of(found), until, parts=parts, is_any=is_any)
+            return PolicyVerdict(policy, result, _reasons_of(found), until, parts=parts, is_any=is_any)
     return PolicyVerdict(policy, unknown, (reason(ReasonCode.NO_CRITERION),))
 
 
-def reasons_of(verdicts: Iterable[PolicyVerdict]) -> Reasons:
+def _reasons_of(verdicts: Iterable[PolicyVerdict]) -> Reasons:
     """Return the reasons of all `verdicts`, each once."""
     return tuple(dict.fromkeys(chain.from_iterable(verdict.reasons for verdict in verdicts)))
 
 
-def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> WakeWhen:
+def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> _WakeWhen:
     above: list[tuple[float, Reasons]] = []
     unknown: list[tuple[float, Reasons]] = []
     for metric, value in values:
@@ -262,7 +262,7 @@ def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> Wa
             why = reason(ReasonCode.WAKE_WHEN_TRUE, value=value, above=threshold, window=window)
             above.append((threshold, (why,)))
     reasons = dict.fromkeys(chain.from_iterable(why for _, why in above or unknown))
-    return WakeWhen(
+    return _WakeWhen(
         tuple(reasons), tuple(threshold for threshold, _ in above), tuple(threshold for threshold, _ in unknown)
     )
 
@@ -327,12 +327,12 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     def reasons(self) -> Reasons:
         if self.without_policies:
             return (reason(ReasonCode.POLICIES_UNREADABLE),)
-        return reasons_of(self.deciding) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
+        return _reasons_of(self.deciding) or self.excluded or (reason(ReasonCode.NOT_SELECTED),)
 
     @cached_property
     def until(self) -> datetime | None:
         """When the first schedule that keeps it idle ends."""
-        return first_end(self.won)
+        return _first_end(self.won)
 
     @cached_property
     def wakes_on_requests_only(self) -> bool:
@@ -359,7 +359,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return next((verdict for verdict in self.won if verdict.wakes and verdict.wake_when.holds), None)
 
     @cached_property
-    def wake_when_blocker(self) -> WakeWhen | None:
+    def wake_when_blocker(self) -> _WakeWhen | None:
         """A `wakeWhen` that holds or is unknown, of any policy."""
         return next((verdict.wake_when for verdict in self.won if verdict.wake_when.may_hold), None)
 
@@ -388,7 +388,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         It is when the first schedule ends of a policy that wakes automatically; while schedules have no end, what is
         `recorded`.
         """
-        first = first_end(verdict for verdict in self.won if verdict.wakes)
+        first = _first_end(verdict for verdict in self.won if verdict.wakes)
         if first is not None or self.wakes_on_requests_only:
             return first
         is_scheduled = any(policy.calendars for policy in self.policies)
@@ -400,7 +400,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return max((end for end in ends if end is not None), default=None)
 
 
-def first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
+def _first_end(verdicts: Iterable[PolicyVerdict]) -> datetime | None:
     """Return when the first schedule ends that keeps something idle, None where none does."""
     ends = (verdict.until for verdict in verdicts)
     return min((end for end in ends if end is not None), default=None)

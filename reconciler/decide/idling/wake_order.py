@@ -18,7 +18,7 @@ _DEFAULT_TIER = WakeOrder("").tier
 _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its records, or cannot be woken, goes first no longer
 
 
-def wake_group(choice: Choice) -> str:
+def _wake_group(choice: Choice) -> str:
     """Return the wake group of a scalable: that of the policy that idles it, else that of its record's policy."""
     policy = choice.subject.verdict.policy
     if policy is not None:
@@ -32,11 +32,11 @@ def tier(choice: Choice) -> int:
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
-Owner = Callable[[ObjectRef], str]
+_Owner = Callable[[ObjectRef], str]
 """Says whose the namespace of an object is: a tenant's name, or what the namespace itself is called."""
 
 
-def owner_in(fleet: Fleet) -> Owner:
+def owner_in(fleet: Fleet) -> _Owner:
     """Return whose the namespaces on the clusters of `fleet` are."""
 
     def owner(ref: ObjectRef) -> str:
@@ -46,7 +46,7 @@ def owner_in(fleet: Fleet) -> Owner:
     return owner
 
 
-def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, owner: Owner) -> dict[ObjectRef, Choice]:
+def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, owner: _Owner) -> dict[ObjectRef, Choice]:
     """Return the choices where wakes above the `perRun` of their policy wait for the next run.
 
     A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
@@ -70,11 +70,11 @@ def _limited(choices: Iterable[Choice]) -> dict[tuple[str, str, int], list[Choic
         policy = choice.subject.verdict.policy
         limit = None if policy is None else policy.wake_order.per_run
         if limit is not None:
-            found.setdefault((choice.ref.cluster, wake_group(choice), limit), []).append(choice)
+            found.setdefault((choice.ref.cluster, _wake_group(choice), limit), []).append(choice)
     return found
 
 
-def _by_turns(bound: Sequence[Choice], now: datetime, owner: Owner) -> list[Choice]:
+def _by_turns(bound: Sequence[Choice], now: datetime, owner: _Owner) -> list[Choice]:
     """Return the wakes of `bound`: the most urgent one of each owner first, then the second of each, and so on.
 
     Those of one owner are in the same order by its namespaces.
@@ -92,7 +92,7 @@ _Turn = tuple[datetime, int]
 """When an owner had a wake last, and how many it had lately."""
 
 
-def _turns(ordered: Sequence[Choice], last: Mapping[str, _Turn], now: datetime, owner: Owner) -> list[Choice]:
+def _turns(ordered: Sequence[Choice], last: Mapping[str, _Turn], now: datetime, owner: _Owner) -> list[Choice]:
     """Return `ordered` so that owners take turns; who had none for longest begins, then who had fewer."""
     inside: Counter[str] = Counter()
     turns: list[tuple[int, _Turn, str, int]] = []
@@ -103,7 +103,7 @@ def _turns(ordered: Sequence[Choice], last: Mapping[str, _Turn], now: datetime, 
     return [ordered[position] for *_, position in sorted(turns)]
 
 
-def _last_turns(bound: Iterable[Choice], now: datetime, owner: Owner) -> dict[str, _Turn]:
+def _last_turns(bound: Iterable[Choice], now: datetime, owner: _Owner) -> dict[str, _Turn]:
     """Return when each owner had a wake last, by name, and no earlier than `_TURN_COUNTS` ago; and how many since then.
 
     It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn. Where the
@@ -138,7 +138,7 @@ def wake_tiers(choices: Iterable[Choice]) -> dict[ObjectRef, tuple[str, str]]:
     groups: dict[tuple[str, str, str], list[Choice]] = {}
     for choice in choices:
         if choice.action is IdleAction.WAKE:
-            groups.setdefault((choice.ref.cluster, choice.ref.namespace, wake_group(choice)), []).append(choice)
+            groups.setdefault((choice.ref.cluster, choice.ref.namespace, _wake_group(choice)), []).append(choice)
     result: dict[ObjectRef, tuple[str, str]] = {}
     for (cluster, namespace, group), waking in groups.items():
         numbers = sorted({tier(choice) for choice in waking})

@@ -52,7 +52,7 @@ from reconciler.model import NOTHING
 
 _MAXIMUM = ("spec", "maxReplicas")
 
-BOUNDS_BACK = "/bounds"
+_BOUNDS_BACK = "/bounds"
 
 
 def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
@@ -70,17 +70,17 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
     if record is not None and autoscaler.needs_pin(record.idled_to):
         annotations: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
         annotations |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
-        return tuple(_pinned(choice, autoscaler, pin_changes(autoscaler, record.idled_to, annotations), own, context))
+        return tuple(_pinned(choice, autoscaler, _pin_changes(autoscaler, record.idled_to, annotations), own, context))
     return tuple(_released(choice, autoscaler, own, context))
 
 
 def _woken(choice: Choice, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
     # Bounds first: at idleReplicas the autoscaler would undo the wake. The annotations go last: they are the way back.
-    back = restore_changes(autoscaler, context.run.now)
-    gone = clear_changes(autoscaler, _begun(autoscaler, context.run.now))
+    back = _restore_changes(autoscaler, context.run.now)
+    gone = _clear_changes(autoscaler, _begun(autoscaler, context.run.now))
     if back:
-        key = decision_key(Verb.CLEAR, autoscaler.hpa.ref, BOUNDS_BACK)
+        key = decision_key(Verb.CLEAR, autoscaler.hpa.ref, _BOUNDS_BACK)
         base = _decision(choice, autoscaler, Verb.CLEAR, back, context)
         yield replace(base, key=key, phase=Phase.WAKE, order=(tier(choice), 0))
     if gone:
@@ -107,7 +107,7 @@ def _released(
     choice: Choice, autoscaler: PinnedAutoscaler, own: Decision | None, context: WriteContext
 ) -> Iterator[Decision]:
     """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
-    changes = release_changes(autoscaler)
+    changes = _release_changes(autoscaler)
     if changes:
         yield following(_decision(choice, autoscaler, Verb.CLEAR, changes, context), own)
 
@@ -117,7 +117,7 @@ def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> D
     hpa, owner = autoscaler.hpa, idling_owner(autoscaler.hpa.annotations)
     policy = "" if owner is None else owner[1]
     cause = Cause(policy, context.place(policy), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
-    changes = release_changes(autoscaler)
+    changes = _release_changes(autoscaler)
     return decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), changes)
 
 
@@ -131,7 +131,7 @@ def _decision(
 def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ...]:
     """Return the keys of what must be done with the autoscaler before the scalable itself."""
     if choice.action is IdleAction.WAKE:
-        return tuple(decision.key for decision in decisions if decision.key.endswith(BOUNDS_BACK))
+        return tuple(decision.key for decision in decisions if decision.key.endswith(_BOUNDS_BACK))
     if choice.state is IdleState.SCALED_BY_HPA:
         return tuple(decision.key for decision in decisions if decision.verb is Verb.RECORD)
     return ()
@@ -140,7 +140,7 @@ def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ..
 # The changes of one HorizontalPodAutoscaler.
 
 
-def pin_changes(
+def _pin_changes(
     autoscaler: PinnedAutoscaler, idled_to: int, annotations: Mapping[str, str | None]
 ) -> tuple[FieldChange, ...]:
     """Return the changes that hold the autoscaler at `idled_to`, () where it is held there already.
@@ -156,7 +156,7 @@ def pin_changes(
     return (*_bounds_changes(autoscaler, held), *annotation_changes(autoscaler.hpa.annotations, wanted))
 
 
-def restore_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
+def _restore_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
     """Return the changes that give the autoscaler its bounds back and keep what they were, () where it has them.
 
     They say that it was us, in the same request: a run that dies before the replicas follow must not be taken for
@@ -178,7 +178,7 @@ def _begun(autoscaler: PinnedAutoscaler, now: datetime) -> dict[str, str]:
     return {WAKE_BEGUN_AT: format_time(now)} if autoscaler.is_pinned else {}
 
 
-def clear_changes(autoscaler: PinnedAutoscaler, begun: Mapping[str, str] = NOTHING) -> tuple[FieldChange, ...]:
+def _clear_changes(autoscaler: PinnedAutoscaler, begun: Mapping[str, str] = NOTHING) -> tuple[FieldChange, ...]:
     """Return the changes that remove our annotations, with those that a wake has `begun` with; () for none."""
     if autoscaler.previous is None:
         return ()
@@ -187,10 +187,10 @@ def clear_changes(autoscaler: PinnedAutoscaler, begun: Mapping[str, str] = NOTHI
     return annotation_changes(annotations, {**ours, **flux_resumed(annotations)})
 
 
-def release_changes(autoscaler: PinnedAutoscaler) -> tuple[FieldChange, ...]:
+def _release_changes(autoscaler: PinnedAutoscaler) -> tuple[FieldChange, ...]:
     """Return the changes that give the bounds back and take our annotations off, in one request."""
     bounds = _bounds_changes(autoscaler, autoscaler.own_bounds) if autoscaler.gets_back else ()
-    return (*bounds, *clear_changes(autoscaler))
+    return (*bounds, *_clear_changes(autoscaler))
 
 
 def _bounds_changes(autoscaler: PinnedAutoscaler, wanted: Bounds) -> tuple[FieldChange, ...]:

@@ -59,7 +59,7 @@ _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 """Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
 
 
-class ServiceChoices(Struct, frozen=True):
+class _ServiceChoices(Struct, frozen=True):
     """The scalables behind one Service. `idled` are those that this run idles, `up` those that are listed and wake in
     it, `idle` those that stand at their idled count after it.
     """
@@ -118,7 +118,7 @@ def service_decisions(
 
 def _service_choices(
     service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
-) -> ServiceChoices:
+) -> _ServiceChoices:
     listed = NOTHING if service.record is None else service.record.targets
     adds = service.is_selected and service.ref not in context.running
     listing = [choice for choice in choices if choice.ref in listed or (adds and choice.subject.scale.stops)]
@@ -131,7 +131,7 @@ def _service_choices(
         choice.ref for choice in choices
     }
     kept = {ref: count for ref, count in listed.items() if ref not in known and not _is_gone(ref, inventory)}
-    return ServiceChoices(service, choices, tuple(idled), tuple(up), idle, kept)
+    return _ServiceChoices(service, choices, tuple(idled), tuple(up), idle, kept)
 
 
 def _is_gone(ref: ObjectRef, inventory: Inventory) -> bool:
@@ -141,7 +141,7 @@ def _is_gone(ref: ObjectRef, inventory: Inventory) -> bool:
     return is_owned_by_scalable(workload, inventory)
 
 
-def _service_writes(behind: ServiceChoices, context: WriteContext) -> Iterator[_ServiceWrite]:
+def _service_writes(behind: _ServiceChoices, context: WriteContext) -> Iterator[_ServiceWrite]:
     """Yield the writes of one Service's record: its list gets shorter after the wakes, longer before the idles."""
     if behind.up:
         yield _shortened(behind, context)
@@ -155,7 +155,7 @@ def _service_writes(behind: ServiceChoices, context: WriteContext) -> Iterator[_
         yield _repaired(behind, context)
 
 
-def _shortened(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
+def _shortened(behind: _ServiceChoices, context: WriteContext) -> _ServiceWrite:
     new = {choice.ref for choice in behind.idled}
     already = {ref: count for ref, count in behind.targets.items() if ref not in new}
     decision = _cleared(behind.service, behind.up, context)
@@ -171,7 +171,7 @@ def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext)
     return replace(base, phase=Phase.WAKE, order=order, needs=needs)
 
 
-def _repaired(behind: ServiceChoices, context: WriteContext) -> _ServiceWrite:
+def _repaired(behind: _ServiceChoices, context: WriteContext) -> _ServiceWrite:
     """Return the repair of a Service's record in a run that neither idles nor wakes its targets."""
     after = _record_after(behind, behind.targets, context)
     verb, code = _repair(set(behind.listed.items()), set() if after is None else set(after.targets.items()))
@@ -200,7 +200,7 @@ def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]
 
 
 def _record_after(
-    behind: ServiceChoices, targets: Mapping[ObjectRef, int], context: WriteContext
+    behind: _ServiceChoices, targets: Mapping[ObjectRef, int], context: WriteContext
 ) -> ServiceRecord | None:
     """Return the record of a Service behind which `targets` are idle, None for none."""
     before = behind.service.record
@@ -225,7 +225,7 @@ def _record_after(
     )
 
 
-def _owner(behind: ServiceChoices, records: Sequence[Record]) -> str:
+def _owner(behind: _ServiceChoices, records: Sequence[Record]) -> str:
     """Return the policy that answers for the record: the one it names, as long as that has a part in it."""
     before = behind.service.record
     names = {record.policy for record in records}

@@ -24,14 +24,14 @@ from reconciler.model import NOTHING
 from reconciler.policy.types import ClusterPreference
 from reconciler.untrusted_text import LARGEST
 
-UNBOUNDED = 1 << 62
+_UNBOUNDED = 1 << 62
 """Stands for "no limit" in lists of limits; above every number of replicas."""
 
 
 class Candidates(Struct, frozen=True, eq=False):
     """Clusters that have a preference, by weight, highest first, of equal weight by name. Those are tied.
 
-    `absent` are the others, which get nothing. A maximum of UNBOUNDED is none.
+    `absent` are the others, which get nothing. A maximum of _UNBOUNDED is none.
     """
 
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ def _candidates(preferences: tuple[tuple[str, ClusterPreference], ...], clusters
     chosen = {name: own for name in clusters if (own := entries.get(name, entries.get("*"))) is not None}
     names = tuple(sorted(chosen, key=lambda name: (-chosen[name].weight, name)))
     minimums = tuple([chosen[name].min_replicas for name in names])
-    maximums = tuple([UNBOUNDED if (top := chosen[name].max_replicas) is None else top for name in names])
+    maximums = tuple([_UNBOUNDED if (top := chosen[name].max_replicas) is None else top for name in names])
     return Candidates(
         names=names,
         weights=tuple([chosen[name].weight for name in names]),
@@ -156,7 +156,7 @@ def served_order(served: Candidates, demand: Demand) -> list[int]:
 def _dealt(served: Candidates, demand: Demand) -> _Dealt:
     minimum, ceilings = served.minimums, served.maximums
     if demand.capacity:
-        capacities = [demand.capacity.get(name, UNBOUNDED) for name in served.names]
+        capacities = [demand.capacity.get(name, _UNBOUNDED) for name in served.names]
         minimum, ceilings = tuple(map(min, minimum, capacities)), tuple(map(min, ceilings, capacities))
     sticky = _sticky(served, demand, minimum, ceilings)
     if sum(minimum) >= demand.total:
@@ -232,7 +232,7 @@ def with_overflow(given: Allocation, demand: Demand, probed: Iterable[str]) -> A
     """
     overflow: dict[str, int] = {}
     for name in probed:
-        if given.replicas[name] >= demand.capacity.get(name, UNBOUNDED):
+        if given.replicas[name] >= demand.capacity.get(name, _UNBOUNDED):
             others = {other: limit for other, limit in demand.capacity.items() if other != name}
             free = allocate(given.served, replace(demand, capacity=others)).replicas[name]
             if free > given.replicas[name]:

@@ -24,7 +24,7 @@ from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
 
-PROBE = 1
+_PROBE = 1
 """How many replicas try a full cluster again where none keep waiting there."""
 
 
@@ -246,7 +246,7 @@ def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now:
     if federated.waiting_replicas:
         return federated.waiting_replicas
     due = memory is not None and memory.retry_after is not None and memory.retry_after <= now
-    return PROBE if due else 0
+    return _PROBE if due else 0
 
 
 def _capacity_after(

@@ -201,7 +201,7 @@ def home_of(fleet: Fleet, state: ObservedState) -> Home:
     foreign = {
         name
         for name, maps in readable.items()
-        if any(not is_recorded_by(fleet, config_map) for config_map in maps.values())
+        if any(not _is_recorded_by(fleet, config_map) for config_map in maps.values())
     }
     keeper = keeper_of(fleet, lambda name: name in readable and name not in foreign)
     newest: dict[str, ConfigMap] = {}
@@ -209,7 +209,7 @@ def home_of(fleet: Fleet, state: ObservedState) -> Home:
         (cluster.name for cluster in fleet.clusters), key=lambda name: name != keeper
     ):  # of equals the first
         for found in readable.get(name, {}).values():
-            if not is_recorded_by(fleet, found):
+            if not _is_recorded_by(fleet, found):
                 continue
             known = newest.get(found.ref.name)
             if known is None or _recorded_at(found) > _recorded_at(known):
@@ -221,7 +221,7 @@ def home_of(fleet: Fleet, state: ObservedState) -> Home:
         is_whole=fleet.home in readable,
         own=readable.get(keeper, {}),
         newest=newest,
-        others=tuple(found for found in copies if is_recorded_by(fleet, found)),
+        others=tuple(found for found in copies if _is_recorded_by(fleet, found)),
     )
 
 
@@ -236,7 +236,7 @@ def keeper_of(fleet: Fleet, answers: Callable[[str], bool]) -> str:
     return next((name for name in names if answers(name) and _is_written_to(fleet, name)), "")
 
 
-def is_recorded_by(fleet: Fleet, found: ConfigMap) -> bool:
+def _is_recorded_by(fleet: Fleet, found: ConfigMap) -> bool:
     """Return whether `fleet` wrote this. In home itself everything counts as its own."""
     return found.ref.cluster == fleet.home or found.annotations.get(RECORDED_BY) in fleet_names(fleet)
 

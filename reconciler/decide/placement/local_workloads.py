@@ -24,7 +24,7 @@ from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
 from reconciler.policy.types import FederatedReplicaSet
 
-CapacityLimit = Literal["", "learned", "refused", "draining", "missing"]
+_CapacityLimit = Literal["", "learned", "refused", "draining", "missing"]
 
 
 class LocalWorkload(Struct, frozen=True):
@@ -48,7 +48,7 @@ class LocalWorkload(Struct, frozen=True):
     crashing: int = 0
     late: int = 0
     capacity: int | None = None
-    limit: CapacityLimit = ""
+    limit: _CapacityLimit = ""
     remembered: ObservedCapacity | None = None
     rejection: Rejection | None = None
     idle_by: str = ""

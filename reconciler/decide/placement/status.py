@@ -37,7 +37,7 @@ from reconciler.decide.reasons import Reasons, text_of
 from reconciler.model import NOTHING, ConfigMap, ObjectRef
 
 REJECTED = "rejected."
-IN_A_ROW = 3
+_IN_A_ROW = 3
 """After so many refusals in a row the replicas go elsewhere until the retry time."""
 
 
@@ -56,7 +56,7 @@ class Rejection(Struct, frozen=True):
 
     def not_before(self, now: datetime) -> datetime | None:
         """Return when it may be tried again, None where it may be `now`."""
-        again = self.retry_after if self.count >= IN_A_ROW else None
+        again = self.retry_after if self.count >= _IN_A_ROW else None
         return again if again is not None and now < again else None
 
 
@@ -79,7 +79,7 @@ def rejection_after_failure(memory_text: str | None, ref: ObjectRef, why: str, n
         "at": format_time(now),
         "why": why,
     }
-    if count >= IN_A_ROW:
+    if count >= _IN_A_ROW:
         waited = timedelta() if known is None or known.retry_after is None else known.retry_after - known.at
         parts["retryAfter"] = format_time(now + doubled(waited))
     return compact(parts)
@@ -95,12 +95,12 @@ def read_rejection(memory_text: str | None) -> Rejection | None:
 
 
 FIRST_RETRY = timedelta(minutes=5)
-LAST_RETRY = timedelta(hours=1)
+_LAST_RETRY = timedelta(hours=1)
 
 
 def doubled(waited: timedelta) -> timedelta:
     """Return how long to wait after having waited `waited` in vain: 5 minutes at first, an hour at most."""
-    return min(max(2 * waited, FIRST_RETRY), LAST_RETRY)
+    return min(max(2 * waited, FIRST_RETRY), _LAST_RETRY)
 
 
 # The status of a federated ReplicaSet.

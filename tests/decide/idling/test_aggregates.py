@@ -56,7 +56,6 @@ from tests.decide.idling.world import a_world
 HOUR = timedelta(hours=1)
 WEB = a_ref("web")
 POLICY = a_policy()
-SERVICE = a_ref("web", kind="Service")
 
 
 def until(hours: int) -> ScheduleCriterion:
@@ -97,7 +96,7 @@ def verdict_of(
 ) -> PolicyVerdict:
     chosen = {} if idle_when is None else {"idle_when": idle_when}
     ends = None if end is None else NIGHT + end * HOUR
-    return PolicyVerdict(a_policy(name, **(fields | chosen)), CriterionResult.IDLE, (), ends, service=SERVICE.name)
+    return PolicyVerdict(a_policy(name, **(fields | chosen)), CriterionResult.IDLE, (), ends)
 
 
 class TestBids:
