@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.model import FieldWriter, ObjectRef, Run
+from reconciler.model import FieldWriter, ObjectRef
 from reconciler.policy.types import Autoscalers
-from tests.builders import a_fleet, a_ref, a_service, a_workload, an_hpa
+from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -144,14 +143,6 @@ class TestIdledToAFloor:
         world.annotate(HPA, "reconciler/previous-bounds", '{"minReplicas":2,"maxReplicas":10}')
         world.annotate(HPA, "reconciler/owner", "staging/IdlingPolicy/x")
         assert run_in(world, FLOOR).desired.decisions == ()
-
-    def test_what_another_fleet_idled_is_not_adopted_where_a_third_holds_its_autoscaler(self):
-        world = the_world()
-        run_in(world, FLOOR)
-        world.annotate(HPA, "reconciler/owner", "third/IdlingPolicy/x")
-        desired = decide_restore(a_fleet(name="other"), world.state(), Run(world.now), Restoration(adopt=True))
-        assert desired.decisions == ()
-        assert any("HorizontalPodAutoscaler/web" in one.text and "third" in one.text for one in desired.notices)
 
     def test_one_of_another_fleet_or_of_a_kind_that_is_not_known_stays(self):
         world = the_world()

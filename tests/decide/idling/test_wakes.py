@@ -253,6 +253,14 @@ class TestScaledUpAndTheServiceNotCleared:
         assert verbs(run_in(world)) == [("repair", "Deployment/web"), ("clear", "Service/web")]
         assert run_in(world).desired.decisions == ()
 
+    def test_the_request_that_woke_it_does_not_keep_it_up_for_longer_than_any_other(self):
+        world = an_idle_world()
+        world.need_pods(SERVICE)
+        run_in(world, writes=1)
+        world.now += timedelta(hours=3)  # longer than minAwake
+        assert ("idle", "Deployment/web") in verbs(run_in(world))
+        assert run_in(world).desired.decisions == ()
+
     def test_it_is_cleared_where_somebody_takes_it_to_zero_and_another_service_has_no_mark(self):
         world = self.world()
         world.now += MINUTE
