@@ -116,6 +116,15 @@ def an_hpa(name: str = "web", *, cluster: str = "east", **fields: Any) -> Horizo
     return HorizontalPodAutoscaler(ref, "uid-hpa", **(defaults | fields))
 
 
+def an_idle_record(
+    replicas: object = 3, owner: str = "production/IdlingPolicy/idle-dev", at: str = "2026-11-20T21:00:00Z", **more: str
+) -> dict[str, str]:
+    """The annotations of what `owner` idled; `more` are others of ours, as idled_to="0"."""
+    record = {"idling.kubernetes.io/idled-at": at, "idling.kubernetes.io/previous-scale": f"{replicas}"}
+    named = {f"reconciler/{key.replace('_', '-')}": text for key, text in more.items()}
+    return record | {"reconciler/owner": owner} | named
+
+
 def an_endpoints(**fields: Any) -> Endpoints:
     return Endpoints(a_ref(kind="Endpoints"), "uid-endpoints-web", **fields)
 

@@ -28,6 +28,7 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    an_idle_record,
 )
 from tests.decide.idling.idling_policies import NIGHT, a_policy
 from tests.fakes import an_access
@@ -100,12 +101,7 @@ def test_a_list_that_is_forbidden_freezes_its_cluster_but_not_what_is_only_looke
 
 def everything(*freezes: Freeze, asleep: bool = False, now=NIGHT, **fleet):
     """Decide idling, placement and downscale on two clusters, of which east is home and `freezes` are told there."""
-    marks = {
-        "idling.kubernetes.io/idled-at": "2026-11-20T12:00:00Z",
-        "idling.kubernetes.io/previous-scale": "3",
-        "reconciler/owner": "production/IdlingPolicy/nights",
-        "reconciler/wake-due": "2026-11-20T15:00:00Z",
-    }
+    marks = an_idle_record(at="2026-11-20T12:00:00Z", wake_due="2026-11-20T15:00:00Z")
     web = a_workload(replicas=0, annotations=marks) if asleep else a_workload()
     worker = a_workload("worker", namespace="batch", replicas=7)
     east = a_cluster(services=(a_service(),), workloads=(web, worker), config_maps=(told("east", *freezes),))

@@ -34,17 +34,13 @@ from tests.builders import (
     a_service,
     a_state,
     a_workload,
+    an_idle_record,
 )
 
 TEAM_A = Tenant(name="a", place=Place("fleet.yaml", 7), paths=("teams/a/",), namespaces=("a-*",), clusters=("east",))
 TEAM_B = replace(TEAM_A, name="b", namespaces=("b-*",), clusters=("*",))
 SPACES = ("a-1", "b-1", "shop")
-ASKED = {
-    "idling.kubernetes.io/idled-at": "2026-11-20T08:00:00Z",
-    "idling.kubernetes.io/previous-scale": "3",
-    "reconciler/owner": "production/IdlingPolicy/sleep",
-    "reconciler/wake-requested-at": "2026-11-20T12:00:00Z",
-}
+ASKED = an_idle_record(at="2026-11-20T08:00:00Z", wake_requested_at="2026-11-20T12:00:00Z")
 
 
 def everything_in(cluster: str, *spaces: str) -> ObservedCluster:

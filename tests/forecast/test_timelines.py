@@ -17,6 +17,7 @@ from reconciler.model import ObjectRef
 from reconciler.pod_requests import PodRequests, requests_of
 from reconciler.policy.compiled import policy_changes
 from reconciler.policy.types import PolicySet, Prices
+from tests.builders import an_idle_record
 from tests.forecast.nights import FLEET, FRIDAY, NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 from tests.forecast.random_fleets import document, first_of, policy_set
 
@@ -46,12 +47,7 @@ def test_steps_and_hours_of_one_night() -> None:
 
 
 def test_what_is_idle_at_the_start_would_run_without_policies() -> None:
-    marks = {
-        "idling.kubernetes.io/idled-at": "2026-11-20T11:00:00Z",
-        "idling.kubernetes.io/previous-scale": "3",
-        "reconciler/owner": "mix/IdlingPolicy/nights",
-        "reconciler/idled-to": "0",
-    }
+    marks = an_idle_record(owner="mix/IdlingPolicy/nights", at="2026-11-20T11:00:00Z", idled_to="0")
     made = played([an_idling_policy(NIGHTS)], [a_deployment("web", 0, annotations=marks), a_service("web")])
     assert made.timelines[0].without == 3
 
@@ -81,13 +77,8 @@ SCALED: dict[str, Any] = {
 
 def test_what_keda_scaled_to_zero_when_it_was_paused_has_what_it_had() -> None:
     paused = copy.deepcopy(SCALED)
-    paused["metadata"]["annotations"] = {
-        "autoscaling.keda.sh/paused-replicas": "0",
-        "idling.kubernetes.io/idled-at": "2026-11-20T11:00:00Z",
-        "idling.kubernetes.io/previous-scale": "3",
-        "reconciler/owner": "mix/IdlingPolicy/nights",
-        "reconciler/idled-to": "0",
-    }
+    record = an_idle_record(owner="mix/IdlingPolicy/nights", at="2026-11-20T11:00:00Z", idled_to="0")
+    paused["metadata"]["annotations"] = {"autoscaling.keda.sh/paused-replicas": "0", **record}
     made = played([an_idling_policy(NIGHTS)], [a_deployment("web", 0), a_service("web"), paused])
     web = next(one for one in made.timelines if one.ref == WEB_REF)
     assert (web.without, web.steps) == (3, ((FRIDAY, 3), (at(20), 0), (at(6, 21), 3)))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.policy.types import Autoscalers
-from tests.builders import a_ref, a_service, a_workload, an_hpa
+from tests.builders import a_ref, a_service, a_workload, an_hpa, an_idle_record
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -157,12 +157,7 @@ class TestIdledToAFloor:
             world.objects[HPA] = replace(world.objects[HPA], target=("Deployment", "web"))
 
 
-STALE_RECORD = {
-    "idling.kubernetes.io/idled-at": "2026-11-10T22:00:00Z",
-    "idling.kubernetes.io/previous-scale": "3",
-    "reconciler/owner": "production/IdlingPolicy/idle-dev",
-    "reconciler/awake-since": "2026-11-11T06:00:00Z",
-}
+STALE_RECORD = an_idle_record(at="2026-11-10T22:00:00Z", awake_since="2026-11-11T06:00:00Z")
 
 
 class TestSeveral:

@@ -10,7 +10,7 @@ from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.rules import Choice, choice_of, deciding_names, idled_by, owner_policy, waking_policy
 from reconciler.decide.removal_guard import FleetGuards
 from reconciler.policy.types import IdlingPolicy, WakeMetric
-from tests.builders import a_cluster, a_run, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_run, a_service, a_state, a_workload, an_idle_record
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -23,12 +23,7 @@ from tests.decide.idling.idling_policies import (
 
 AWAKE_SINCE, EXCLUDE = "reconciler/awake-since", "reconciler/exclude"
 REQUESTED, IDLED_AT = "reconciler/wake-requested-at", "idling.kubernetes.io/idled-at"
-RECORD = {
-    IDLED_AT: "2026-11-20T21:00:00Z",
-    "idling.kubernetes.io/previous-scale": "5",
-    "reconciler/idled-to": "0",
-    "reconciler/owner": "production/IdlingPolicy/first",
-}
+RECORD = an_idle_record(5, "production/IdlingPolicy/first", idled_to="0")
 THEIRS = {**RECORD, "reconciler/owner": "another/IdlingPolicy/theirs"}
 LIST = {
     IDLED_AT: "2026-11-20T21:30:00Z",

@@ -13,7 +13,7 @@ from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.idling.service_records import targets_text
 from reconciler.model import EndpointSlice, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
-from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa
+from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa, an_idle_record
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -33,7 +33,7 @@ WEB = a_workload()
 AT = "2026-11-20T21:00:00Z"
 IDLED_AT, LISTED = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/unidle-targets"
 OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
-RECORD = {**OURS, IDLED_AT: AT, "idling.kubernetes.io/previous-scale": "3", "reconciler/idled-to": "0"}
+RECORD = an_idle_record(idled_to="0")
 OC_IDLE = "idling.alpha.openshift.io/idled-at"
 OC_RECORD = {OC_IDLE: AT, "idling.alpha.openshift.io/previous-scale": "4"}
 STAGING = {"reconciler/owner": "staging/IdlingPolicy/night"}

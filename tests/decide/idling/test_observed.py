@@ -12,7 +12,7 @@ from reconciler.decide.idling.subjects import Subject
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Endpoints, FieldWriter, ObjectRef, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy
-from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa
+from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa, an_idle_record
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -25,7 +25,7 @@ from tests.decide.idling.idling_policies import (
 AT = "2026-11-20T21:00:00Z"
 IDLED_AT, LISTED = "idling.kubernetes.io/idled-at", "idling.kubernetes.io/unidle-targets"
 OURS = {"reconciler/owner": "production/IdlingPolicy/idle-dev"}
-RECORD = {**OURS, IDLED_AT: AT, "idling.kubernetes.io/previous-scale": "3"}
+RECORD = an_idle_record()
 REQUESTED = "reconciler/wake-requested-at"
 OTHER = a_ref("other")
 ITSELF, EVERY = workloads_selector(), services_selector()

@@ -12,7 +12,7 @@ from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedState, OwnerReference, PodsQuestion
 from reconciler.observe.pods import owner_uids
 from reconciler.policy.types import ObjectSelector
-from tests.builders import a_cluster, a_fleet, a_pod, a_run, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_fleet, a_pod, a_run, a_service, a_state, a_workload, an_idle_record
 from tests.decide.idling import idling_policies
 from tests.decide.idling.idling_policies import NIGHT, a_policy, services_selector
 
@@ -190,11 +190,6 @@ def test_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
 
 
 def test_what_we_idled_in_a_namespace_protected_since_still_wakes():
-    record = {
-        "reconciler/owner": "production/IdlingPolicy/idle-dev",
-        "idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z",
-        "idling.kubernetes.io/previous-scale": "3",
-    }
-    web = a_workload(namespace="kube-system", replicas=0, annotations=record)
+    web = a_workload(namespace="kube-system", replicas=0, annotations=an_idle_record())
     desired = decided(a_state(a_cluster(workloads=(web,))))
     assert [str(decision.verb) for decision in desired.decisions] == ["wake"]

@@ -20,7 +20,7 @@ from reconciler.decide.idling.records import (
 from reconciler.decide.idling.service_records import LONG_AGO, read_service_record
 from reconciler.decide.last_idled import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
-from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints
+from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints, an_idle_record
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, notices_of, run_in, written
 from tests.decide.idling.world import a_world
 
@@ -115,11 +115,7 @@ def test_a_mark_that_cannot_be_read(annotations, problem):
 OURS_OWNER = "production/IdlingPolicy/idle-dev"
 TARGETS = "idling.kubernetes.io/unidle-targets"
 ONE_TARGET = '[{"kind":"Deployment","name":"web","replicas":3}]'
-OWN = {
-    "idling.kubernetes.io/idled-at": AT,
-    "idling.kubernetes.io/previous-scale": "3",
-    "reconciler/owner": "production/IdlingPolicy/idle-dev",
-}
+OWN = an_idle_record(at=AT)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +277,7 @@ def test_what_proves_that_we_idled_it(writer, own, copies, expected):
 
 
 def idled_on(day: int, previous: int, **more: str) -> dict[str, str]:
-    at = {"idling.kubernetes.io/idled-at": f"2026-11-{day}T20:00:00Z"}
-    return {**at, "idling.kubernetes.io/previous-scale": str(previous), "reconciler/owner": OURS_OWNER, **more}
+    return {**an_idle_record(previous, at=f"2026-11-{day}T20:00:00Z"), **more}
 
 
 AWAKE_ON_21 = {"reconciler/awake-since": "2026-11-21T07:00:00Z"}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, idle_workloads, origins
 from reconciler.model import FieldWriter
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa
+from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa, an_idle_record
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_policy,
@@ -25,13 +25,8 @@ from tests.decide.idling.world import World, a_world
 WEB, SERVICE = a_ref("web"), a_ref("web", kind="Service")
 AT = "2026-11-20T21:00:00Z"
 OWNER = "reconciler/owner"
-STAGING = {
-    "idling.kubernetes.io/idled-at": AT,
-    "idling.kubernetes.io/previous-scale": "4",
-    OWNER: "staging/IdlingPolicy/night",
-}
+STAGING, OURS = an_idle_record(4, "staging/IdlingPolicy/night"), an_idle_record(4)
 OC = {"idling.alpha.openshift.io/idled-at": AT, "idling.alpha.openshift.io/previous-scale": "4"}
-OURS = STAGING | {OWNER: "production/IdlingPolicy/idle-dev"}
 
 
 def idle(name: str, annotations: dict[str, str], replicas: int = 0) -> Any:

@@ -12,19 +12,14 @@ from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.state import classify
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from reconciler.policy.types import IdlingPolicy
-from tests.builders import a_cluster, a_fleet, a_run, a_service, a_state, a_workload
+from tests.builders import a_cluster, a_fleet, a_run, a_service, a_state, a_workload, an_idle_record
 from tests.decide.idling.idling_policies import NIGHT, a_policy
 
 IDLED = "2026-11-20T21:00:00Z"
 BEFORE, AFTER = "2026-11-20T20:59:59Z", "2026-11-20T21:00:01Z"
 OURS = "production/IdlingPolicy/idle-dev"
 AWAKE_SINCE = "reconciler/awake-since"
-RECORD = {
-    "idling.kubernetes.io/idled-at": IDLED,
-    "idling.kubernetes.io/previous-scale": "5",
-    "reconciler/idled-to": "2",
-    "reconciler/owner": OURS,
-}
+RECORD = an_idle_record(5, idled_to="2")
 BROKEN = {**RECORD, "idling.kubernetes.io/previous-scale": "many"}
 TARGETS = "idling.kubernetes.io/unidle-targets"
 LISTS = '[{"kind":"Deployment","name":"web","group":"apps","replicas":5}]'
