@@ -53,7 +53,7 @@ def collected(repository: Path) -> frozenset[str]:
 
 def names_in(part: ast.Module | ast.ClassDef) -> Iterator[str]:
     for one in part.body:
-        if isinstance(one, ast.FunctionDef) and one.name.startswith("test"):
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test"):
             yield one.name
         elif isinstance(one, ast.ClassDef) and one.name.startswith("Test"):
             yield one.name
