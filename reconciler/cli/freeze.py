@@ -17,8 +17,16 @@ from reconciler.cli.options import argument, option, output_option, verb
 from reconciler.cli.output import Formats, document, say, say_each, show
 from reconciler.cli.policy_source import user_of_this_machine
 from reconciler.cli.run_options import WORLD, FleetOptions
-from reconciler.decide.freeze import CONFIG_MAP, KEY, freeze_reason, freeze_values, freezes_text, read_freezes, scope_of
-from reconciler.errors import UsageError, reason_of, reason_on
+from reconciler.decide.freeze import (
+    CONFIG_MAP,
+    KEY,
+    freeze_reason,
+    freeze_values,
+    freezes_in_force,
+    freezes_text,
+    scope_of,
+)
+from reconciler.errors import AnnotationError, UsageError, reason_of, reason_on
 from reconciler.messages import counted, nearest
 from reconciler.policy.types import Fleet, Freeze
 from reconciler.report.times import ReasonWords
@@ -116,8 +124,8 @@ class _FreezeRecords(Struct, frozen=True):
     namespace: str = ""
 
     def is_of(self, freeze: Freeze) -> bool:
-        """Return whether `freeze` is of exactly this cluster and namespace."""
-        return (freeze.cluster, freeze.namespace) == (self.cluster, self.namespace)
+        """Return whether `freeze` is of exactly this cluster and namespace; one that cannot be read is of none."""
+        return freeze.until is not None and (freeze.cluster, freeze.namespace) == (self.cluster, self.namespace)
 
     @classmethod
     def of(cls, options: _ScopeOptions) -> _FreezeRecords:
@@ -133,7 +141,7 @@ class _FreezeRecords(Struct, frozen=True):
     def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:
         """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others.
 
-        Freezes that are over go.
+        Freezes that are over go. What cannot be read stays, unless the change ends it.
         """
         done: list[str] = []
         failures: list[str] = []
@@ -143,8 +151,10 @@ class _FreezeRecords(Struct, frozen=True):
             try:
                 store = ConfigMapStore(self.world.access(cluster.name).cluster, self.fleet.namespace, CONFIG_MAP)
                 found = store.read(KEY)
-                before = () if found is None else read_freezes({KEY: found})
-                after = change(tuple(one for one in before if one.until is not None and self.now < one.until))
+                after = change(freezes_in_force({KEY: found or ""}, self.now))
+                unread = [freeze.reason for freeze in after if freeze.until is None]
+                if unread:
+                    raise AnnotationError(f"{unread[0]}; unfreeze --all ends whatever it says")
                 if after or found is not None:
                     store.write(KEY, freezes_text(after), found)
                 done.append(cluster.name)
@@ -221,5 +231,6 @@ def unfreeze_command(options: _UnfreezeOptions) -> int:
     if not over and not failures and not everything:
         frozen = ", ".join(scope_of(freeze, records.fleet) for freeze in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
-    show(ENDED_FORMATS[options.output](over, written, records), options.output)
+    if over or not failures or options.output != "text":
+        show(ENDED_FORMATS[options.output](over, written, records), options.output)
     return exit_of_clusters(written, failures)

@@ -97,6 +97,18 @@ def test_a_slash_at_the_end_changes_nothing(week: Folder) -> None:
         assert brake(week, "2026-11-16 19:10", "unfreeze", scope).out.startswith(f"{named}: no longer frozen by alice")
 
 
+def test_only_unfreeze_all_ends_what_cannot_be_read(week: Folder) -> None:
+    data = 'metadata: {name: freeze, namespace: reconciler}\ndata: {freezes: "{"}\n'
+    week.write("snapshot/dev/freeze.yaml", f"apiVersion: v1\nkind: ConfigMap\n{data}")
+    why = 'the ConfigMap freeze cannot be read: freeze/freezes is "{", expected JSON'
+    for scope in ((), ("dev-1",)):
+        said = brake(week, "2026-11-16 19:10", "unfreeze", *scope)
+        assert (said.code, said.out) == (1, ""), "nothing says that nothing is frozen"
+        assert said.err == f"error: dev: {why}; unfreeze --all ends whatever it says\n"
+    ended = brake(week, "2026-11-16 19:10", "unfreeze", "--all")
+    assert (ended.code, ended.out) == (0, f"Fleet week: no longer frozen: {why}\n")
+
+
 def test_unfreeze_all_ends_every_scope(week: Folder) -> None:
     for scope in ("dev", "dev/dev-1"):
         assert brake(week, "2026-11-16 19:00", "freeze", scope).code == 0
