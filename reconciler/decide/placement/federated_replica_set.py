@@ -8,16 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
 from reconciler.decide.change_codes import field_is
-from reconciler.decide.decisions import (
-    Cause,
-    Decision,
-    DesiredState,
-    Notice,
-    Overridden,
-    PolicyExplanation,
-    Undecided,
-    Verb,
-)
+from reconciler.decide.decisions import Cause, Decision, DesiredState, PolicyExplanation, Undecided, Verb
 from reconciler.decide.facts import fact
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
@@ -30,6 +21,7 @@ from reconciler.decide.placement.explanations import (
 from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
+from reconciler.decide.placement.notices import notices, overridden
 from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.placement.status import (
     PlacementStatus,
@@ -40,9 +32,8 @@ from reconciler.decide.placement.status import (
     status_text,
 )
 from reconciler.decide.placement.writes import asleep_writes, local_writes
-from reconciler.decide.reasons import ReasonCode, reason, text_of
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import left_out, local_ref
-from reconciler.messages import counted
 from reconciler.policy.types import FederatedReplicaSet
 
 
@@ -74,8 +65,8 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
     return DesiredState(
         decisions=decisions,
         undecided=tuple(local.problem for local in locals_ if isinstance(local.problem, Undecided)),
-        overridden=tuple(_overridden(result, status, inputs)),
-        notices=tuple(_notices(result, status, inputs)),
+        overridden=tuple(overridden(result, status, inputs)),
+        notices=tuple(notices(result, status, inputs)),
         explanations=(*placement_explanations(result), *unnamed),
         placements=(placement_view(result),),
     )
@@ -187,88 +178,6 @@ def _paused(
         ),
         placements=(placement_view(result),),
     )
-
-
-def _overridden(
-    result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
-) -> Iterator[Overridden]:
-    """Yield the replicas that placement would give to idle workloads, where they differ."""
-    idle = [local for local in result.locals if local.idle_by and local.workload is not None]
-    wished = _with_placed(idle, result, status, inputs).next_replicas if idle else {}
-    for local in idle:
-        if wished[local.cluster] != local.replicas:
-            desired = counted(wished[local.cluster], "replica")
-            yield Overridden(local.ref, "placement", result.federated.name, desired, local.idle_by, local.reasons)
-
-
-def _with_placed(
-    more: Sequence[LocalWorkload], result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
-) -> PlacementResult:
-    """Return what would come of it if these took part too, with all that they ask for running."""
-    free = {
-        local.cluster: replace(
-            local, part="placed", current=local.spec_replicas or 0, available=local.spec_replicas or 0
-        )
-        for local in more
-    }
-    locals_ = [free.get(local.cluster, local) for local in result.locals]
-    return placement_result(result.federated, locals_, status, inputs)
-
-
-def _notices(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
-    """Yield the notices: workloads left alone, replicas that are not available, drains that wait, and more."""
-    name = result.federated.name
-    yield from (local.problem for local in result.locals if isinstance(local.problem, Notice))
-    for local in result.placed:
-        if local.crashing:
-            words = f"{counted(local.crashing, 'replica is', 'replicas are')} placed, not available"
-            yield Notice("notAvailable", str(local.ref), words, name)
-    for local in result.placed:
-        if keeps := result.keeping.get(local.cluster):
-            stay = counted(keeps, "replica fits nowhere else and stays", "replicas fit nowhere else and stay")
-            yield Notice("drainKeeps", str(local.ref), f"{text_of(local.reasons)}, but {stay}", name)
-    yield from _drains_left_alone(result, inputs)
-    yield from _above_share(result, status, inputs)
-    yield from _clusters_left(result.federated, status, inputs)
-
-
-def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iterator[Notice]:
-    """Yield a notice for each draining cluster whose workload keeps its replicas because it is left alone."""
-    for local in result.locals:
-        cluster = inputs.fleet.cluster(local.cluster)
-        if cluster is None or cluster.state not in ("Draining", "Leaving") or local.part != "held":
-            continue
-        if local.replicas and local.problem is None:
-            stay = counted(local.replicas, "replica stays", "replicas stay")
-            text = f"{cluster.state.lower()}, but {stay}: {text_of(local.reasons)}"
-            yield Notice("drainKeeps", str(local.ref), text, result.federated.name, reasons=local.reasons)
-
-
-def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
-    """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
-    kept = [local for local in result.locals if local.left_out]
-    if not any(local.replicas for local in kept):
-        return
-    target = _with_placed(kept, result, status, inputs).target
-    for local in kept:
-        share = target[local.cluster]
-        if local.replicas > share:
-            more = f"keeps {counted(local.replicas, 'replica')}, {local.replicas - share} more than its share"
-            text = f"{more}: {text_of(local.reasons)}; it shrinks if {local.why.change_if}"
-            yield Notice("aboveShare", str(local.ref), text, result.federated.name, reasons=local.reasons)
-
-
-def _clusters_left(
-    federated: FederatedReplicaSet, status: PlacementStatus | None, inputs: PlacementInputs
-) -> Iterator[Notice]:
-    """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
-    known = status or PlacementStatus()
-    for cluster in sorted(known.entries):
-        spec_replicas = known.spec_replicas(cluster)
-        if spec_replicas and inputs.fleet.cluster(cluster) is None:
-            stay = counted(spec_replicas, f"replica of {federated.key} stays", f"replicas of {federated.key} stay")
-            words = f"left the Fleet; {stay} there, as of the last run"
-            yield Notice("clusterLeft", cluster, words, federated.name)
 
 
 def _status(result: PlacementResult, needs: tuple[str, ...], inputs: PlacementInputs) -> tuple[Decision, ...]:
