@@ -1,19 +1,164 @@
-"""Facts: what holds of a workload and decides about it, why, and what would end it.
+"""Facts: what holds of a workload and decides about it, why, and what would change that.
 
-Each job looks for facts in the order of a table; the first that it finds is the reason.
+Each job looks for facts in the order of a table; the first that it finds is the reason. What would change a decision,
+the clause of "it would change if ...", is a code of a closed list, with values: each job finds what would change its
+own decisions, idling in `idling/explanations.py`, placement in `placement/explanations.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.decide.change_codes import ChangeIf, after
-from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.model import ObjectRef
+from reconciler.decide.annotations import format_time
+from reconciler.decide.reasons import Code, ReasonCode, Reasons, filled, json_values, reason
+from reconciler.model import NOTHING, ObjectRef
+
+
+class ChangeIfCode(Code):
+    """What would change a decision."""
+
+    AT = "At", "it is {at:edge} or later"
+    AFTER = "After", "it is {at:edge} or later", "it is {at:edge} or later (in {at:age})"
+    WINDOW = "Window", "there is a window of {calendar}"
+    ANOTHER_WINDOW = "AnotherWindow", "there is another window of {calendar}"
+    END = "End", "there is an end of {calendar}"
+    METRIC_ABOVE = "MetricAbove", "the metric[ {name}] is above {bound}"
+    METRIC_AT_MOST = "MetricAtMost", "the metric[ {name}][ of {field}] is at most {bound}"
+    METRIC_KNOWN = (
+        "MetricKnown",
+        "the metric[ {name}][ of {field}] has a value[ of at most {atMost}][ above {above}]",
+    )
+    CLUSTER_STATE = "ClusterState", "its cluster has another state"
+    UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
+    DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
+    READABLE = "Readable", "{object:it} can be read"
+    MANIFEST_CORRECTED = "ManifestCorrected", "the manifest[ of {object}] is corrected"
+    RECORD_READABLE = "RecordReadable", "the record[ of {object}] can be read"
+    TIME_READABLE = "TimeReadable", "the time[ on {object}] can be read"
+    RECORD_REMOVED = "RecordRemoved", "the record of {object} is removed"
+    ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed[ from {object}]"
+    UNCONTESTED = "Uncontested", "reconciler/contested is removed[ from {object}], or its policy changes"
+    UNPROTECTED = "Unprotected", "the namespace is removed from protectedNamespaces of the Fleet"
+    NAMED = "Named", "{selector} is in the selector of {policies}"
+    FIELD_IS = "FieldIs", "{field} is {value}"
+    OTHER_TARGET = "OtherTarget", "the target is anything but {replicas}"
+    HPA_SCALES_UP = "HPAScalesUp", "its autoscaler scales it up"
+    WOKEN = "Woken", "it is woken"
+    OBJECT_EXISTS = "ObjectExists", "{object} exists"
+    WRITE_ACCEPTED = "WriteAccepted", "its write is not refused"
+    CLUSTER_ENTRY = "ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"'
+    MORE_REPLICAS = "MoreReplicas", "{object:it} has more than {replicas replica|replicas}"
+    SWITCHED_ON = "SwitchedOn", "{object:it} is switched on"
+    ROLLOUT_ENDS = "RolloutEnds", "the rollout[ of {object}] ends"
+    WAKE_REQUEST = "WakeRequest", "there is a wake request"
+    POLICY = "Policy", "there is a policy that selects it"
+    SCALED_OR_ADOPTED = "ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run"
+    FLAG = "Flag", "the run has {flag}"
+    ALL = "All", ""
+    ANY = "Any", ""
+
+
+class ChangeIf(Struct, frozen=True):
+    """What would change a decision; of `ALL` and `ANY` it is `parts` that would."""
+
+    code: ChangeIfCode
+    values: Mapping[str, Any] = NOTHING
+    parts: tuple[ChangeIf, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.parts))
+
+    def shown(self, show: Callable[[ChangeIf], str]) -> str:
+        """Return the clause, each part as `show` shows it."""
+        if not self.parts:
+            return show(self)
+        return (" and " if self.code is ChangeIfCode.ALL else " or ").join(part.shown(show) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self.shown(lambda part: filled(part.code.text, part.values))
+
+    def of(self, object_: str) -> ChangeIf:
+        """Return it as a change of `object_`, "Service/web", where it is about an object and names none yet."""
+        if self.parts:
+            return replace(self, parts=tuple(part.of(object_) for part in self.parts))
+        is_about_one = "{object" in self.code.text or "annotation" in self.values
+        if not is_about_one or "object" in self.values:
+            return self
+        return replace(self, values={**self.values, "object": object_})
+
+
+def change_if(code: ChangeIfCode, **values: Any) -> ChangeIf:
+    """Return the change_if with `values`, as for a reason."""
+    return ChangeIf(code, json_values(values))
+
+
+def field_is(field: str, value: str | int) -> ChangeIf:
+    """Return that it changes if `field` of the policy is `value`, which may also be words such as "above 3"."""
+    return change_if(ChangeIfCode.FIELD_IS, field=field, value=value)
+
+
+def joint_change(code: ChangeIfCode, changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
+    """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
+    parts = tuple(dict.fromkeys(change for change in changes if change is not None))
+    return parts[0] if len(parts) == 1 else ChangeIf(code, parts=parts) if parts else None
+
+
+def all_known(changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
+    """Return `changes` as one, None where one of them is not known."""
+    found = tuple(changes)
+    return None if None in found else joint_change(ChangeIfCode.ALL, found)
+
+
+def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> ChangeIf | None:
+    """Return what ends several causes, where each of `changes` ends one; None where that is not known.
+
+    Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
+    then it takes the removal of the annotation with the time.
+    """
+    in_time = [_in_time(part, ends) for change in changes for part in _parts_of(change)]
+    if None in in_time:
+        return None
+    known = [change for change in in_time if change is not None]
+    latest = max((change for change in known if is_time(change)), key=_at, default=None)
+    windows = [change for change in known if change.code is ChangeIfCode.AT]
+    if latest is not None and any(_at(change) >= _at(latest) for change in windows):
+        latest = None
+    later = [change for change in known if change not in windows or latest is None]
+    return joint_change(ChangeIfCode.ALL, (latest, *(change for change in later if not is_time(change))))
+
+
+def _at(change: ChangeIf) -> str:
+    return str(change.values["at"])
+
+
+def _parts_of(change: ChangeIf | None) -> tuple[ChangeIf | None, ...]:
+    return change.parts if change is not None and change.code is ChangeIfCode.ALL else (change,)
+
+
+def _in_time(change: ChangeIf | None, ends: datetime | None) -> ChangeIf | None:
+    if change is None or ends is None or not is_time(change) or change.values["at"] < format_time(ends):
+        return change
+    values = change.values
+    return change_if(ChangeIfCode.ANNOTATION_REMOVED, **{**values, "at": None}) if "annotation" in values else None
+
+
+def is_time(change: ChangeIf | None) -> bool:
+    """Return whether `change` is only a matter of time."""
+    return change is not None and change.code is ChangeIfCode.AFTER
+
+
+def after(at: datetime, annotation: str = "") -> ChangeIf:
+    """Return that it changes by itself once `at` is over, which `annotation` says if it is one."""
+    return change_if(ChangeIfCode.AFTER, at=at, annotation=annotation)
+
+
+FindChange = Callable[[ObjectRef], ChangeIf | None]
+"""Finds what would change what is decided of an object; that may cost as much as deciding, and only `explain` asks."""
 
 
 class Fact(Struct, frozen=True):

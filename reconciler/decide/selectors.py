@@ -17,8 +17,7 @@ from reconciler.decide.annotations import (
     parse_kube_downscaler_time,
     parse_time,
 )
-from reconciler.decide.change_codes import ChangeIfCode, after, change_if, field_is
-from reconciler.decide.facts import Fact, fact
+from reconciler.decide.facts import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.policy.globs import is_pattern

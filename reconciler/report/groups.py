@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_codes import ChangeIfCode
 from reconciler.decide.decisions import (
     KIND_OF_JOB,
     Decision,
@@ -17,6 +16,7 @@ from reconciler.decide.decisions import (
     PlacementView,
     policy_title,
 )
+from reconciler.decide.facts import ChangeIfCode
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.messages import counted
 from reconciler.plan.effects import Effect, effect_of

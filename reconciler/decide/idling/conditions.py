@@ -15,8 +15,17 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, all_known, change_if, field_is, joint_change
-from reconciler.decide.facts import Fact, fact
+from reconciler.decide.facts import (
+    ChangeIf,
+    ChangeIfCode,
+    Fact,
+    after,
+    all_known,
+    change_if,
+    fact,
+    field_is,
+    joint_change,
+)
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
 from reconciler.decide.idling.records import who_idled

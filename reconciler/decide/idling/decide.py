@@ -22,8 +22,8 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.change_codes import ChangeIf
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Verb
+from reconciler.decide.facts import ChangeIf
 from reconciler.decide.idling.explanations import change_if_of, explained
 from reconciler.decide.idling.idle_groups import FederatedMembers, federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims

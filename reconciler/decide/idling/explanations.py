@@ -12,7 +12,8 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_codes import (
+from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation, equal_priorities
+from reconciler.decide.facts import (
     ChangeIf,
     ChangeIfCode,
     FindChange,
@@ -22,7 +23,6 @@ from reconciler.decide.change_codes import (
     field_is,
     is_time,
 )
-from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation, equal_priorities
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
 from reconciler.decide.idling.notices import (
     first_idles,

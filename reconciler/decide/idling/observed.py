@@ -16,7 +16,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     pinned_autoscaler,
 )
-from reconciler.decide.change_codes import ChangeIfCode, change_if
+from reconciler.decide.facts import ChangeIfCode, change_if
 from reconciler.decide.idling.records import (
     awake_since,
     is_written_by_us,

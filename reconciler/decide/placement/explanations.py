@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
+from reconciler.decide.facts import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates
 from reconciler.decide.placement.desired_replicas import PlacementResult, lagging
 from reconciler.decide.placement.local_workloads import LocalWorkload

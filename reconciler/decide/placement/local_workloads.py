@@ -10,9 +10,8 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
-from reconciler.decide.change_codes import ChangeIfCode, after, change_if, field_is
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
-from reconciler.decide.facts import Fact, fact
+from reconciler.decide.facts import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
 from reconciler.decide.placement.ownership import why_not_placed

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import Notice
+from reconciler.decide.facts import field_is
 from reconciler.decide.idling.idling_outcome import IdlingOutcome
 from reconciler.decide.idling.service_records import targets_text
 from reconciler.model import EndpointSlice, ObjectRef
