@@ -8,7 +8,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,19 @@ class Chooser:
 
     def begin(self, _: TimeLimit) -> None:
         self.begun += 1
+
+
+class HeldChooser(Chooser):
+    """Picks when it is told to go on; `entered` says that it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(self._held)
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def _held(self, _: TimeLimit) -> ReviewAnswer:
+        self.entered.set()
+        self.go_on.wait(30)
+        return ReviewAnswer(Result.PICKED, "deletes web-0", EVENT)
 
 
 def write_pair(folder: Path, authority: trustme.CA) -> tuple[str, str]:
@@ -91,9 +104,20 @@ class Play:
 
         asyncio.run(story())
 
+    @property
+    def trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cadata=self.authority.cert_pem.bytes().decode())
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[ssl.SSLSocket]:
+        with (
+            socket.create_connection(("127.0.0.1", self.webhook.port), 10) as plain,
+            self.trust.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            yield connection
+
     def post(self, body: bytes, method: str = "POST", **headers: str) -> urllib3.BaseHTTPResponse:
-        context = ssl.create_default_context(cadata=self.authority.cert_pem.bytes().decode())
-        with urllib3.PoolManager(ssl_context=context, retries=False, timeout=60) as pool:
+        with urllib3.PoolManager(ssl_context=self.trust, retries=False, timeout=60) as pool:
             return pool.request(method, f"https://127.0.0.1:{self.webhook.port}/", body=body, headers=headers or None)
 
 
@@ -158,17 +182,11 @@ def test_a_length_of_thousands_of_digits_is_too_large(tmp_path: Path) -> None:
 
 
 def test_a_choice_that_takes_too_long_goes_through_in_time(tmp_path: Path) -> None:
-    blocked = threading.Event()
-
-    def slow(_: TimeLimit) -> ReviewAnswer:
-        blocked.wait(30)
-        return ReviewAnswer(Result.PICKED)
-
-    play = Play(tmp_path, Chooser(slow), deadline=0.3)
+    play = Play(tmp_path, chooser := HeldChooser(), deadline=0.3)
 
     def asked() -> None:
         assert "no choice within 0.3 s" in answer(play.post(a_review()))["warnings"][0]
-        blocked.set()
+        chooser.go_on.set()
 
     play.run(asked)
     assert 'reconciler_picker_unpicked_total{reason="late"} 1\n' in play.webhook.metrics_text()[1]
@@ -187,21 +205,14 @@ def test_the_time_of_a_choice_ends_before_the_deadline(tmp_path: Path) -> None:
 
 
 def test_one_review_too_many_passes_at_once(tmp_path: Path) -> None:
-    blocked, entered = threading.Event(), threading.Event()
-
-    def slow(_: TimeLimit) -> ReviewAnswer:
-        entered.set()
-        blocked.wait(30)
-        return ReviewAnswer(Result.PICKED)
-
-    play = Play(tmp_path, Chooser(slow), at_once=1, deadline=20.0)
+    play = Play(tmp_path, chooser := HeldChooser(), at_once=1, deadline=20.0)
 
     def asked() -> None:
         first = threading.Thread(target=lambda: answer(play.post(a_review())))
         first.start()
-        entered.wait(60)
+        chooser.entered.wait(60)
         assert "more than 1 reviews" in answer(play.post(a_review()))["warnings"][0]
-        blocked.set()
+        chooser.go_on.set()
         first.join()
 
     play.run(asked)
@@ -213,27 +224,17 @@ def test_many_connections_close_none_of_which_the_review_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reconciler.picker.webhook._MOST_OPEN", 2)
-    blocked, entered = threading.Event(), threading.Event()
-
-    def slow(_: TimeLimit) -> ReviewAnswer:
-        entered.set()
-        blocked.wait(30)
-        return ReviewAnswer(Result.PICKED)
-
-    play = Play(tmp_path, Chooser(slow), deadline=20.0)
+    play = Play(tmp_path, chooser := HeldChooser(), deadline=20.0)
     found: list[dict[str, Any]] = []
 
     def asked() -> None:
         first = threading.Thread(target=lambda: found.append(answer(play.post(a_review()))))
         first.start()
-        entered.wait(60)
-        context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
+        chooser.entered.wait(60)
         with contextlib.ExitStack() as stack:
             for _ in range(110):
-                plain = stack.enter_context(socket.create_connection(("127.0.0.1", play.webhook.port), 10))
-                others = stack.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
-                others.sendall(b"POST / HTTP/1.1\r\n")
-            blocked.set()
+                stack.enter_context(play.connected()).sendall(b"POST / HTTP/1.1\r\n")
+            chooser.go_on.set()
             first.join()
 
     play.run(asked)
@@ -248,13 +249,7 @@ def test_large_bodies_fill_no_memory_and_small_ones_are_read_all_the_same(
 
     def asked() -> None:
         head = f"POST / HTTP/1.1\r\nContent-Length: {200 << 10}\r\n\r\n".encode()
-        context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
-        with (
-            socket.create_connection(("127.0.0.1", play.webhook.port), 10) as plain,
-            context.wrap_socket(plain, server_hostname="127.0.0.1") as first,
-            socket.create_connection(("127.0.0.1", play.webhook.port), 10) as another,
-            context.wrap_socket(another, server_hostname="127.0.0.1") as second,
-        ):
+        with play.connected() as first, play.connected() as second:
             first.sendall(head)
             answer(play.post(a_review()))
             second.sendall(head)
@@ -269,8 +264,7 @@ def test_a_connection_is_used_again(tmp_path: Path) -> None:
     play = Play(tmp_path, Chooser())
 
     def asked() -> None:
-        context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
-        with urllib3.HTTPSConnectionPool("127.0.0.1", play.webhook.port, ssl_context=context, maxsize=1) as pool:
+        with urllib3.HTTPSConnectionPool("127.0.0.1", play.webhook.port, ssl_context=play.trust, maxsize=1) as pool:
             for _ in range(3):
                 answer(pool.request("POST", "/", body=a_review()))
             assert pool.num_connections == 1
@@ -339,20 +333,14 @@ def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
 
 def test_reviews_under_way_end_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reconciler.picker.webhook._DRAIN_SECONDS", 0.1)
-    entered = threading.Event()
-
-    def slow(_: TimeLimit) -> ReviewAnswer:
-        entered.set()
-        threading.Event().wait(0.5)
-        return ReviewAnswer(Result.PICKED, "deletes web-0", EVENT)
-
-    play = Play(tmp_path, Chooser(slow), grace=60.0)
+    play = Play(tmp_path, chooser := HeldChooser(), grace=60.0)
     found: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: found.append(answer(play.post(a_review()))))
 
     def asked() -> None:
         asking.start()
-        entered.wait(60)
+        chooser.entered.wait(60)
+        threading.Timer(0.5, chooser.go_on.set).start()
 
     play.run(asked)
     asking.join()
@@ -373,8 +361,7 @@ def test_events_that_hang_and_connections_that_are_open_do_not_keep_it(
             super().tell(event, limit)
 
     play = Play(tmp_path, Hanging(lambda _: ReviewAnswer(Result.UNPICKED, "no answer", EVENT)))
-    context = ssl.create_default_context(cadata=play.authority.cert_pem.bytes().decode())
-    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=60) as pool:
+    with urllib3.PoolManager(ssl_context=play.trust, retries=False, timeout=60) as pool:
 
         def asked() -> None:
             for _ in range(110):
