@@ -190,13 +190,18 @@ spec: {selector: {workloads: {}}}
 """
 
 
+def policies_of(text: str, file: str = "policies/all.yaml") -> PolicySet:
+    """What the policies in `text` become; they must be right."""
+    read = read_documents(file, text)
+    policies, problems = check_loaded(Loaded(tuple(read.found), tuple(read.problems), True, ""), "policies")
+    assert policies is not None, problems
+    return policies
+
+
 @lru_cache(maxsize=1)
 def least_policies() -> PolicySet:
     """One policy of each kind that states no more than it must: all else is at the default of its kind."""
-    read = read_documents("least.yaml", LEAST)
-    policies, problems = check_loaded(Loaded(tuple(read.found), tuple(read.problems), True, ""), "least.yaml")
-    assert policies is not None, problems
-    return policies
+    return policies_of(LEAST, "least.yaml")
 
 
 def an_idling_policy(name: str, **fields: Any) -> IdlingPolicy:

@@ -14,10 +14,8 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.model import ObjectRef, Pod, QueryAnswer, Sample
-from reconciler.policy.load import check_loaded
-from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import PolicySet
-from reconciler.yaml.reader import read_documents
+from tests.builders import policies_of
 from tests.real import objects
 from tests.real.api import Object
 
@@ -74,11 +72,7 @@ class RecordedRequests:
 
 def policy_set(documents: Sequence[dict[str, Any]]) -> PolicySet:
     """Return `documents` as validated policies."""
-    text = "".join(f"---\n{json.dumps(one)}\n" for one in documents)
-    read = read_documents("policies/all.yaml", text)
-    found, problems = check_loaded(Loaded(tuple(read.found), tuple(read.problems), True, ""), "policies")
-    assert found is not None, problems
-    return found
+    return policies_of("".join(f"---\n{json.dumps(one)}\n" for one in documents))
 
 
 def first_of(pods: Sequence[Pod], count: int, _: bool) -> Sequence[Pod]:

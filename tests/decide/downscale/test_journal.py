@@ -23,8 +23,8 @@ from reconciler.decide.downscale.journal import (
 )
 from reconciler.errors import AnnotationError
 from reconciler.model import DELETION_COST, JOURNAL, ConfigMap, ObjectRef, ObservedCluster, Pod, Run
-from reconciler.policy.types import FleetCluster
 from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state, a_workload
+from tests.decide.idling.idling_policies import of_state
 
 UID = "uid-east-shop-Deployment-web"
 ENTRY = JournalEntry(
@@ -64,8 +64,8 @@ def observed(replicas: int | None = 5, status: int | None = None, **fields: Any)
     return a_cluster(**(defaults | fields))
 
 
-def recovered(cluster: ObservedCluster, run: Run | None = None, **fleet: Any) -> DesiredState:
-    return decide_recovery(a_fleet(**fleet), a_state(cluster), run or a_run())
+def recovered(cluster: ObservedCluster, run: Run | None = None) -> DesiredState:
+    return decide_recovery(a_fleet(), a_state(cluster), run or a_run())
 
 
 def costs_after(desired: DesiredState) -> dict[str, str | None]:
@@ -144,9 +144,7 @@ def test_another_config_map_is_not_the_journal() -> None:
 
 @pytest.mark.parametrize("state", ["Frozen", "ReadOnly"])
 def test_nothing_is_written_in_a_frozen_cluster(state: Any) -> None:
-    [cluster] = a_fleet().clusters
-    frozen = (FleetCluster(name=cluster.name, labels=cluster.labels, connection=cluster.connection, state=state),)
-    assert recovered(observed(5), clusters=frozen, home="east") == DesiredState()
+    assert decide_recovery(of_state(state), a_state(observed(5)), a_run()) == DesiredState()
 
 
 def test_former_costs() -> None:

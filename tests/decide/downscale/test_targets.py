@@ -27,7 +27,6 @@ from reconciler.model import (
 from reconciler.policy.types import (
     DownscalePolicy,
     DownscaleTarget,
-    FleetCluster,
     ObjectSelector,
     Selector,
     WorkloadSelector,
@@ -46,6 +45,7 @@ from tests.builders import (
     change_if_of,
 )
 from tests.decide.downscale.world import a_downscale_policy
+from tests.decide.idling.idling_policies import of_state
 
 QUERY = "ceil(sum(tasks) / 8)"
 IDLED = {"idling.kubernetes.io/idled-at": "2026-11-20T10:00:00Z", "idling.kubernetes.io/previous-scale": "5"}
@@ -230,16 +230,11 @@ def test_a_cluster_that_did_not_answer_is_left_out() -> None:
 # What keeps it from changing anything
 
 
-def a_fleet_in(state: Any) -> Any:
-    [plain] = a_fleet().clusters
-    return a_fleet(clusters=(FleetCluster(name=plain.name, connection=plain.connection, state=state),), home="east")
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        pytest.param({"fleet": a_fleet_in("Frozen")}, "the cluster is frozen", id="frozen"),
-        pytest.param({"fleet": a_fleet_in("ReadOnly")}, "the cluster is read-only", id="read-only"),
+        pytest.param({"fleet": of_state("Frozen")}, "the cluster is frozen", id="frozen"),
+        pytest.param({"fleet": of_state("ReadOnly")}, "the cluster is read-only", id="read-only"),
         pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "namespace shop is protected", id="protected"),
         pytest.param({"fleet": a_fleet(namespace="shop")}, "namespace shop is protected", id="our own namespace"),
         pytest.param(
@@ -271,7 +266,7 @@ def test_left_alone(options: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "change"),
     [
-        pytest.param({"fleet": a_fleet_in("Frozen")}, " and its cluster has another state", id="frozen"),
+        pytest.param({"fleet": of_state("Frozen")}, " and its cluster has another state", id="frozen"),
         pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "", id="protected"),
         pytest.param(
             {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},

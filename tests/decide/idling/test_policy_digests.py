@@ -10,8 +10,6 @@ from msgspec.structs import replace
 from reconciler.decide.idling.contested import fingerprint
 from reconciler.decide.last_idled import hours_of, is_known, last_idled, last_idled_text
 from reconciler.model import NOTHING
-from reconciler.policy.load import check_loaded
-from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import (
     AbsoluteWindow,
     AllOf,
@@ -23,7 +21,7 @@ from reconciler.policy.types import (
     Selector,
     WakeMetric,
 )
-from reconciler.yaml.reader import read_documents
+from tests.builders import policies_of
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, office_hours_off
 
 POLICY = """\
@@ -44,10 +42,7 @@ SCHEDULE = POLICY.replace(", {name: z, metric: METRIC}", "")
 
 
 def stated(*lines: str, text: str = POLICY, metric: str = "{query: q, window: 30m}") -> IdlingPolicy:
-    read = read_documents("p.yaml", "".join([text.replace("METRIC", metric), *(f"  {line}\n" for line in lines)]))
-    policies, problems = check_loaded(Loaded(tuple(read.found), tuple(read.problems), True, ""), "p.yaml")
-    assert policies is not None, problems
-    return policies.idling[0]
+    return policies_of("".join([text.replace("METRIC", metric), *(f"  {line}\n" for line in lines)])).idling[0]
 
 
 @pytest.mark.parametrize(
