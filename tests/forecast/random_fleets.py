@@ -12,8 +12,8 @@ from typing import Any
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.forecast.simulation import Simulation, Step
-from reconciler.model import ObjectRef, Pod, QueryAnswer, Sample
+from reconciler.forecast.simulation import Simulation
+from reconciler.model import Pod, QueryAnswer, Sample
 from reconciler.policy.types import PolicySet
 from tests.builders import policies_of
 from tests.real import objects
@@ -344,15 +344,3 @@ def ticks(start: datetime, end: datetime) -> Iterator[datetime]:
     while at < end:
         yield at
         at += TICK
-
-
-Timeline = list[tuple[datetime, dict[ObjectRef, int]]]
-"""When the replicas changed, and what they were from then on."""
-
-
-def timeline(steps: Sequence[Step]) -> Timeline:
-    found: Timeline = []
-    for step in steps:
-        if not found or found[-1][1] != step.replicas:
-            found.append((step.at, dict(step.replicas)))
-    return found
