@@ -14,6 +14,7 @@ from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import SelectingPolicies, local_key, names_kind, namespace_labels
 from reconciler.labels import LabelSelector
+from reconciler.messages import counted
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.plan.model import Plan, json_value
 from reconciler.policy.types import (
@@ -186,6 +187,20 @@ def explanation_lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterato
         yield from [""] if position else []
         yield f"{name_of(subject.ref)}{'' if position else f' {source_of(plan)}'}"
         yield from _explained(part, subject)
+    yield from _without_place(plan, {subject.ref for subject in found})
+
+
+def _without_place(plan: Plan, named: Collection[ObjectRef]) -> Iterator[str]:
+    """Yield how many replicas no cluster gets of each federated ReplicaSet that is `named` on all of its clusters."""
+    for view in plan.placements:
+        local = {one.ref for one in plan.explanations if (one.job, one.policy) == ("placement", view.key)}
+        desired = [row.desired for row in view.rows]
+        left = 0 if None in desired else view.total - sum(filter(None, desired))
+        if left > 0 and local and local.issubset(named):
+            yield ""
+            yield one_line(
+                f"FederatedReplicaSet {view.key}: {left} of {counted(view.total, 'replica')} without a place"
+            )
 
 
 def _parts(plan: Plan, found: Iterable[ObjectExplanation]) -> Iterator[tuple[ObjectExplanation, Plan]]:

@@ -204,6 +204,15 @@ def test_a_federated_replica_set_is_explained_on_all_of_its_clusters(folder, sub
     assert heads == ["east/shop/ReplicaSet/web", "west/shop/ReplicaSet/web"]
 
 
+@pytest.mark.parametrize(("subject", "is_told"), [("shop/web", True), ("east/shop/ReplicaSet/web", False)])
+def test_of_a_federated_replica_set_as_a_whole_the_replicas_without_a_place_are_told(folder, subject, is_told):
+    full = placed(14, 'clusters: {"*": {weight: 1, maxReplicas: 5}}', template())
+    folder.write("policies/all.yaml", documents(fleet(["east", "west"], name="one"), full))
+    folder.write("snapshot/west/all.yaml", CLUSTER.replace("east-uid", "west-uid"))
+    told = "\nFederatedReplicaSet shop/web: 4 of 14 replicas without a place\n"
+    assert (told in explained(folder, subject) + "\n") is is_told
+
+
 def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fails(folder):
     """Each part, and which policy is the closest, is in tests/report/test_closest_selector.py."""
     labelled = idling("services: {matchLabels: {tier: web}}", name="labelled")
