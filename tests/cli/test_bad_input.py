@@ -72,17 +72,9 @@ WRONG_CALLS = {
     "no plan": ("show nowhere.json", 5, "nowhere.json: No such file or directory"),
     "no plan to apply": ("apply nowhere.json", 5, "nowhere.json: No such file or directory"),
     "a plan that is none": ("show policies/fleet.yaml", 5, "policies/fleet.yaml: is not JSON"),
-    "an unknown field": ("explain IdlingPolicy.spec.idleReplica", 64, 'did you mean "idleReplicas"?'),
-    "an unknown kind": ("explain Fleeet", 64, 'did you mean "Fleet"?'),
     "a name without its place": ("explain api", 64, "; an OBJECT is CLUSTER/NAMESPACE/KIND/NAME or the first"),
     "a schema of no kind": ("schema Pod", 64, '"Pod" is no kind, expected one of'),
     "a schema of no kind, and what else has one": ("schema Pod", 64, "Report, Change, Policy, catalog"),
-    "an object that is not there": (
-        f"explain eu-west/dev-a/deploy/nothing {LOOKING}",
-        64,
-        "eu-west/dev-a/deploy/nothing: no such Service or workload was found",
-    ),
-    "an object misspelt": (f"explain eu-west/dev-a/deploy/ap {LOOKING}", 64, 'found, did you mean "api"?'),
     "an object on an unknown cluster": (
         f"explain eu-wst/dev-a/deploy/api {LOOKING}",
         64,
