@@ -16,8 +16,10 @@ def main() -> None:
     if arguments in ([], ["-h"], ["--help"]) and "_RECONCILER_COMPLETE" not in os.environ:
         _help(asked=bool(arguments))
         return
-    from reconciler.cli.app import run
+    from reconciler.lazy_patterns import lazy_patterns
 
+    with lazy_patterns():
+        from reconciler.cli.app import run
     _leave(run(arguments))
 
 

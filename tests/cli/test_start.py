@@ -107,6 +107,10 @@ def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
     assert not loaded & {"reconciler.forbidden_addresses", "reconciler.plan.json"}
 
 
+def test_a_plan_of_nothing_compiles_few_patterns_of_libraries(plan_of_nothing):
+    assert len(names_after("f'pattern-{n}' for n, _ in enumerate(__import__('re')._cache)", *plan_of_nothing)) <= 10
+
+
 OF_OURS = "f'{name}.{key}' for name, module in sys.modules.items() if name.startswith('reconciler.')"
 OF_OURS += " for key, value in vars(module).items()"
 PATTERN = "type(value).__name__ == 'Pattern'"

@@ -107,8 +107,8 @@ class Index:
         """Return the objects of `resource` that the selector `labels` matches, sorted by namespace and name."""
         lists, asked = self._lists.setdefault((resource.group, resource.kind), {}), (resource, namespace, labels)
         if asked not in lists:
-            selector = parse_label_selector(labels)
-            lists[asked] = tuple(one for of, one in self._labelled(resource, namespace) if selector.matches(of))
+            labelled = self._labelled(resource, namespace)
+            lists[asked] = tuple(one for of, one in labelled if parse_label_selector(labels).matches(of))
         return lists[asked]
 
     def _labelled(self, resource: Resource[T], namespace: str) -> Iterator[tuple[Mapping[str, str], T]]:

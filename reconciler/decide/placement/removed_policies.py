@@ -84,10 +84,10 @@ def removed_policies(policies: PolicySet, inputs: PlacementInputs, *, with_statu
     decisions = [*_left(marked, federated, inputs.fleet), *statuses]
     deleted = {one.group for one in decisions if one.verb is Verb.DELETE and one.ref.kind != "ConfigMap"}
     held = _held_groups(guards) | (_held_groups(strict) & deleted)
-    words = (guards if guards.together.tripped else strict).together.words
+    tripped = guards if guards.together.tripped else strict
     guarded = tuple(decision for decision in decisions if decision.group in held)
     free = tuple(decision for decision in decisions if decision.group not in held)
-    return DesiredState(decisions=free, held_back=(HeldBack("", words, guarded),) if guarded else ())
+    return DesiredState(decisions=free, held_back=(HeldBack("", tripped.together.words, guarded),) if guarded else ())
 
 
 def _held_groups(guards: FleetGuards) -> set[str]:
