@@ -186,8 +186,11 @@ def review_of(
     )
     changes = policy_changes(base, head)
     known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
-    named = {*known, *(explanation.ref for some in plans for explanation in some.explanations)}
-    was, now = (frozenset(ref for ref in named if _is_production(ref, known.get(ref), one.fleet)) for one in policies)
+    named = known | {one.ref: known.get(one.ref) for some in plans for one in some.explanations}
+    was = frozenset(ref for ref, found in named.items() if _is_production(ref, found, base.fleet))
+    now = was
+    if head.fleet != base.fleet:
+        now = frozenset(ref for ref, found in named.items() if _is_production(ref, found, head.fleet))
     production = was | now
     found = Review(
         head=after,
@@ -295,13 +298,15 @@ def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectR
     named, idle = frozenset(production), idle_in(base)
     found = [
         ChangedWorkload(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
-        for ref in {*before, *after}
+        for ref in before | after
         if (at := _first_difference(before.get(ref), after.get(ref))) is not None
     ]
     return tuple(sorted(found, key=lambda one: (not one.production, -abs(one.hours), one.ref)))
 
 
 def _first_difference(before: WorkloadTimeline | None, after: WorkloadTimeline | None) -> datetime | None:
+    if before is not None and after is not None and before.segments == after.segments:
+        return None
     return next((start for start, _, was, now in stretches(before, after) if was != now), None)
 
 
