@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert
 
 from reconciler.importing.downscaler_flags import controller_of
-from reconciler.importing.manifests import Imported, Loss, Manifest, policy_name
+from reconciler.importing.manifests import Imported, Loss, Manifest, policy_name, stated
 from reconciler.importing.periods import (
     WORDS,
     Criterion,
@@ -135,16 +135,16 @@ class _DownscalerImport:
         assert criterion is not None
         labels = {key: value for key, value in self._narrowed.items() if key == "matchLabels"}
         workloads = {**labels, **(selection.workloads or {"kinds": self._kinds, **self._narrowed})}
-        spec: dict[str, Any] = {
-            **({"mode": "Observe"} if self._observed else {}),
-            **({"priority": selection.priority} if selection.priority else {}),
-            "selector": {"namespaces": selection.namespaces, "workloads": workloads},
-            **({"exclude": [*selection.left_out]} if selection.left_out else {}),
-            "idleWhen": criterion.get("allOf", [criterion]),
-            "minAge": setting.min_age,
-            **({"idleReplicas": setting.replicas} if setting.replicas else {}),
+        spec = stated(
+            mode="Observe" if self._observed else "",
+            priority=selection.priority,
+            selector={"namespaces": selection.namespaces, "workloads": workloads},
+            exclude=[*selection.left_out],
+            idleWhen=criterion.get("allOf", [criterion]),
+            minAge=setting.min_age,
+            idleReplicas=setting.replicas,
             **(min_awake(criterion) if setting.wakes else {"wake": "OnSignal"}),
-        }
+        )
         self._gathering.add("IdlingPolicy", policy_name(name), spec, self._observed)
 
     # What the tool looks at: kinds, namespaces and names, from its flags.

@@ -14,7 +14,7 @@ from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode
 
 from reconciler.backends.patched_values import value_below
-from reconciler.importing.manifests import Imported, Loss, Manifest, mappings, policy_name
+from reconciler.importing.manifests import Imported, Loss, Manifest, mappings, policy_name, stated
 from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
 from reconciler.policy.kinds.windows import MINUTES_A_DAY, MINUTES_A_WEEK
 from reconciler.untrusted_text import MOST_REPLICAS
@@ -83,14 +83,14 @@ def _add(gathering: Imported, alike: Sequence[Manifest], number: int) -> None:
             gathering.lose(first, "spec", "selects nothing; no policy is made of it")
             continue
         schedule = {"schedule": {"timeZone": _zone(first), "downtime": [*windows]}}
-        spec = {
-            **({"priority": number} if number else {}),
-            "selector": {"namespaces": {"include": [first.namespace]}, "workloads": selector},
-            **_excluded_by_kind(first),
-            "idleWhen": [schedule],
-            "minAge": "0s",
+        spec = stated(
+            priority=number,
+            selector={"namespaces": {"include": [first.namespace]}, "workloads": selector},
+            exclude=_excluded_by_kind(first),
+            idleWhen=[schedule],
+            minAge="0s",
             **(min_awake(schedule) if first.at("spec", "wakeUpAt") else {"wake": "OnSignal"}),
-        }
+        )
         gathering.add("IdlingPolicy", policy_name(first.namespace, first.name), spec, losses)
 
 
@@ -181,10 +181,7 @@ def _selectors(manifest: Manifest) -> list[dict[str, Any]]:
         for key, value in (ref.get("matchLabels") or {}).items()
         if operator == "NotIn" or labels.setdefault(key, value) != value
     ]
-    by_labels = {
-        **({"matchLabels": labels} if labels else {}),
-        **({"matchExpressions": expressions} if expressions else {}),
-    }
+    by_labels = stated(matchLabels=labels, matchExpressions=expressions)
     names = {
         kind: {str(ref["name"]) for ref in included if ref.get("name") and ref.get("kind") == kind} for kind in kinds
     }
@@ -194,13 +191,12 @@ def _selectors(manifest: Manifest) -> list[dict[str, Any]]:
     return [{**selector, **by_labels} for selector in (*whole, *narrowed)]
 
 
-def _excluded_by_kind(manifest: Manifest) -> dict[str, Any]:
+def _excluded_by_kind(manifest: Manifest) -> list[dict[str, Any]]:
     by_kind: dict[str, list[str]] = {}
     for ref in mappings(manifest.at("spec", "excludeRef")):
         if ref.get("name") and ref.get("kind"):
             by_kind.setdefault(str(ref["kind"]), []).append(str(ref["name"]))
-    excluded = [{"workloads": {"kinds": [kind], "include": names}} for kind, names in by_kind.items()]
-    return {"exclude": excluded} if excluded else {}
+    return [{"workloads": {"kinds": [kind], "include": names}} for kind, names in by_kind.items()]
 
 
 # What is idle: a Secret of each SleepInfo remembers how it was.

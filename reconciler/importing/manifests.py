@@ -200,13 +200,18 @@ class Imported(Struct):
         """Add a policy under `name`, or under the next that is free; `losses` are those that concern it, and `others`
         fields of its metadata.
         """
-        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **others}
+        metadata = {**stated(name=name, namespace=namespace), **others}
         key, number = (kind, f"{namespace}/{name}"), 2
         while key in self.policies:
             metadata["name"] = f"{name}-{number}"
             key, number = (kind, f"{namespace}/{metadata['name']}"), number + 1
         self.policies[key] = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
         self.remarks[key] = [*losses]
+
+
+def stated(**fields: Any) -> dict[str, Any]:
+    """Return those of `fields` that say anything: what is empty, 0 or False is the default of a policy."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def policy_name(*parts: str) -> str:
