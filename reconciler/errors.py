@@ -122,10 +122,6 @@ class PlanFileError(ReconcilerError):
     exit_code = ExitCode.PLAN_REFUSED
 
 
-class HistoryError(ReconcilerError):
-    """A folder with the history that cannot be read, or has no place for more."""
-
-
 class LockHeldError(ReconcilerError):
     """Another run holds the lock of a cluster."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.decide.annotations import parse_time
-from reconciler.errors import HistoryError, reason_of
+from reconciler.errors import ReconcilerError, reason_of
 from reconciler.history.changes import SLASHES, Change
 from reconciler.model import Run
 from reconciler.untrusted_text import short
@@ -80,14 +80,14 @@ def _reserved(folder: Path, name: str) -> Path:
         except FileExistsError:
             continue
         return path
-    raise HistoryError(f"{folder}: has {_MOST_OF_A_RUN} files of this run already, expected one or two")
+    raise ReconcilerError(f"{folder}: has {_MOST_OF_A_RUN} files of this run already, expected one or two")
 
 
 def read_changes(folder: str, since: datetime) -> tuple[tuple[Change, ...], list[str]]:
     """Return the changes in the files of `folder` from `since` on, and what could not be read, as file:line: problem.
 
     Raises:
-        HistoryError: it is no folder that can be read.
+        ReconcilerError: it is no folder that can be read.
     """
     changes: list[Change] = []
     failures: list[str] = []
@@ -104,7 +104,7 @@ def _files_of(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX and path.is_file())
     except OSError as error:
-        raise HistoryError(f"{folder}: {error.strerror}, expected a folder with files of --report-dir") from error
+        raise ReconcilerError(f"{folder}: {error.strerror}, expected a folder with files of --report-dir") from error
 
 
 def _changes_in(path: Path) -> Iterator[Change | str]:

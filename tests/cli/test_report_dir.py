@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli.policy_source import user_of_this_machine
-from reconciler.errors import HistoryError
+from reconciler.errors import ReconcilerError
 from reconciler.history.changes import Change
 from reconciler.history.files import MAX_LINE, read_changes, write_changes
 from reconciler.model import Run
@@ -149,7 +149,7 @@ def test_what_is_no_change_is_named_by_its_line_and_hides_no_other(week: Folder)
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HistoryError, match="expected a folder with files of --report-dir"):
+    with pytest.raises(ReconcilerError, match="expected a folder with files of --report-dir"):
         read_changes(str(tmp_path / "nowhere"), NOW)
 
 
