@@ -31,7 +31,7 @@ from reconciler.backends.protocols import (
 )
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.idling.records import may_lack_record
-from reconciler.errors import ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
+from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
     Endpoints,
     Namespace,
@@ -216,7 +216,6 @@ class _ClusterReader:
         self._scope = wanted.scope
         self._tell = tell
         self._pool = pool
-        self._forbidden: set[ListKey] = set()
 
     def observed(self) -> ObservedCluster:
         wanted = self._wanted
@@ -228,13 +227,13 @@ class _ClusterReader:
         nodes = ListKey(NODES)
         own = ListKey(CONFIG_MAPS, namespace=wanted.own_namespace, labels=f"!{HISTORY_LABEL}")
         identity, found = self._read([*scalables, *_ALWAYS, own, _VICTIM_PODS, *([nodes] if wanted.nodes else [])])
-        forgone = [kind for asked, kind in optional.items() if asked in self._forbidden]
+        forgone = [kind for asked, kind in optional.items() if isinstance(found[asked], ForbiddenError)]
         for kind in forgone:
             del found[ListKey(workloads_of(kind))]
 
         def of(asked: ListKey) -> tuple[Any, ...]:
             read = found.get(asked, ())
-            if isinstance(read, str):
+            if isinstance(read, ClusterError):
                 return ()
             if asked.namespace or asked.resource == NODES or not wanted.decides:
                 return read
@@ -263,25 +262,23 @@ class _ClusterReader:
             victim_pods=of(_VICTIM_PODS),
             unlisted_replica_sets=OF_DEPLOYMENT if is_narrowed else None,
             unreadable={
-                unreadable_key(asked.resource.group, asked.resource.plural): why
+                unreadable_key(asked.resource.group, asked.resource.plural): self._scope.words(why)
                 for asked, why in found.items()
-                if isinstance(why, str)
+                if isinstance(why, ClusterError)
             },
         )
 
-    def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | str]]:
+    def _read(self, asked: Sequence[ListKey]) -> tuple[str, dict[ListKey, tuple[Any, ...] | ClusterError]]:
         """Return the cluster's identity, and for each list its objects, or why it cannot be read."""
         parts: list[Callable[[], Any]] = [*(partial(self._list, key) for key in asked), self._identity]
         *found, identity = self._pool.each(self._name, lambda part: part(), parts, LISTS_AT_ONCE)
         return identity, dict(zip(asked, found, strict=True))
 
-    def _list(self, asked: ListKey) -> tuple[Any, ...] | str:
+    def _list(self, asked: ListKey) -> tuple[Any, ...] | ClusterError:
         try:
             found = self._found(asked)
         except (ForbiddenError, MalformedAnswerError) as error:
-            if isinstance(error, ForbiddenError):
-                self._forbidden.add(asked)
-            return self._scope.words(error)
+            return error
         self._tell(ReadStep(self._name, asked.resource.plural, len(found)))
         return found
 
