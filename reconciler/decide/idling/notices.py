@@ -130,7 +130,7 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
         yield _about(choice.ref, "unproven", f": {why}; {then}")
     elif choice.subject.is_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)
-        why = f"Service/{name} lists it with {counted(most, 'replica')}, but its own record says {record.replicas}"
+        why = f"Service/{name} lists it with {counted(most, 'replica')}, its own records at most {record.replicas}"
         yield _about(choice.ref, "unproven", f": {why}; that is what it wakes to")
 
 

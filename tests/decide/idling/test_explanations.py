@@ -322,7 +322,7 @@ class TestListsThatSayMore:
     def test_the_highest_of_them_is_told(self, counts):
         name = "ab"[counts.index(5)]
         assert notices_of(self.outcome(*counts), "unproven") == [
-            f"east/shop/Deployment/web: Service/{name} lists it with 5 replicas, but its own record says 3; "
+            f"east/shop/Deployment/web: Service/{name} lists it with 5 replicas, its own records at most 3; "
             "that is what it wakes to"
         ]
 
