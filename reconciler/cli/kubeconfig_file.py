@@ -162,6 +162,8 @@ class KubeconfigFile:
 
     def read(self) -> str | None:
         """Return the kubeconfig, None where there is none yet."""
+        if os.path.exists(self._path) and not os.path.isfile(self._path):  # such as /dev/null, which it would replace
+            raise UsageError(f"--file: {self}: is no regular file, expected a kubeconfig")
         try:
             return Path(self._path).read_bytes().decode()  # as it is: line breaks too
         except FileNotFoundError:

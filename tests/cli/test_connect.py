@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,7 +54,7 @@ ROTATE = "--rotate: expected --file FILE, with or without --secret NAME, and not
         (("--rotate", *TO_FILE), "--file: hub.kubeconfig: has no context, expected the kubeconfig that runs use"),
         (("--rotate", "--file", "policies/fleet.yaml"), "--file: policies/fleet.yaml: has no context"),
         (("--rotate", "--file", "list"), "list: kubeconfig is no mapping, expected a kubeconfig"),
-        (("--rotate", "--file", "policies"), "--file: policies: [Errno 21] Is a directory"),
+        (("--rotate", "--file", "policies"), "--file: policies: is no regular file"),
     ],
 )
 def test_what_is_refused(
@@ -191,6 +192,12 @@ def test_no_token_is_issued_for_a_file_that_cannot_be_written(tmp_path: Path) ->
     with pytest.raises(UsageError, match="No such file or directory, expected a file to write"):
         _connected(member, KubeconfigFile(str(tmp_path / "gone" / "file")), OBJECTS, timedelta(days=90), asks=False)
     assert member.done == []
+
+
+def test_a_kubeconfig_takes_the_place_of_no_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="is no regular file, expected a kubeconfig"):
+        KubeconfigFile(str(tmp_path / "pipe")).read()
 
 
 def of_life(days: float) -> TokenClaims:

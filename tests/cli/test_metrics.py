@@ -81,10 +81,12 @@ def test_a_run_that_never_ended_well_says_so_by_silence(quickstart: Folder) -> N
     ("file", "why"),
     [
         pytest.param("no/such/folder.prom", "No such file or directory", id="no folder"),
-        pytest.param("policies", "Is a directory", id="a folder"),
+        pytest.param("policies", "is no regular file", id="a folder"),
+        pytest.param("pipe", "is no regular file", id="a pipe, as /dev/stdout may be"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_a_warning(quickstart: Folder, file: str, why: str) -> None:
+    os.mkfifo(quickstart.path / "pipe")
     said = quickstart.plan(NOW, "--metrics-file", file)
     assert said.code == 0
     assert said.err.splitlines()[-1] == f"warning: {file}: {why}, expected a file for metrics that can be written"
