@@ -223,7 +223,7 @@ def _parameter(name: str, field: Field) -> click.Parameter:
     default = field.default
     settings = {
         "metavar": getattr(settings.get("type"), "metavar", None),
-        "is_flag": isinstance(default, bool),
+        "is_flag": isinstance(default, bool) or None,  # with False click takes it without a value
         "envvar": variable,
         "default_words": _default_words(default),
         **settings,

@@ -29,6 +29,13 @@ NO_TIME = "is not a time, expected RFC 3339 with a zone and a year from 1970 to 
 WRONG_CALLS = {
     "misspelt verb": ("plann", 64, "error: No such command 'plann', did you mean \"plan\"?"),
     "misspelt flag": ("plan --snapshto x", 64, "error: No such option"),
+    "an option without its value": (
+        "apply policies --auto-approve --snapshot",
+        64,
+        "'--snapshot' requires an argument",
+    ),
+    "an option without its value, before another": ("plan --timeout --summary", 64, '"--summary" is not a number of'),
+    "a value that begins with a dash": ("plan --timeout=-1", 64, '"-1" is not a number of seconds'),
     "a time that is none": (f"plan {ON} yesterday", 64, f'--now: "yesterday" {NO_TIME}, like 2026-11-20T15:41:23Z'),
     "a time at the end of the calendar": (
         f"plan {ON} 9999-12-30T00:00:00Z",
