@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import msgspec
@@ -17,7 +15,6 @@ from reconciler.policy.kinds.replica_set import PREFERENCES
 from reconciler.policy.policy_kinds import POLICY_KINDS
 from reconciler.policy.schemas import validator_of
 from tests.laws import tries
-from tests.policy.base import FLEET
 from tests.policy.mutations import PARSED, mutated, odd
 
 
@@ -84,21 +81,3 @@ def test_criteria_are_checked_at_any_depth(inner, valid):
     deep["anyOf"] = [{**deep["anyOf"][0], "anyOf": [{**nested(5), **inner}]}]
     value = {**policy, "spec": {**policy["spec"], "idleWhen": [deep]}}
     assert fits(value, POLICY_KINDS["IdlingPolicy"].document) == validator_of("IdlingPolicy").is_valid(value) == valid
-
-
-WITHOUT_JSONSCHEMA = """
-import sys
-from reconciler.policy.load import check_policies
-assert check_policies(sys.argv[1])[1] == ()
-assert not {"jsonschema", "jinja2"} & sys.modules.keys()
-assert check_policies(sys.argv[2])[1] != ()
-assert "jsonschema" in sys.modules
-"""
-
-
-def test_jsonschema_is_imported_only_to_tell_what_is_wrong(tmp_path):
-    for folder, text in (("good", FLEET), ("wrong", FLEET.replace("home", "hom"))):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "fleet.yaml").write_text(text)
-    command = [sys.executable, "-c", WITHOUT_JSONSCHEMA, str(tmp_path / "good"), str(tmp_path / "wrong")]
-    subprocess.run(command, check=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,18 +81,3 @@ PIECES = ("{{ window }}", "{{cluster}}", "{{  policy }}", "{", "}", "{{", "}}", 
 def test_whatever_is_accepted_is_filled_in_and_holds_nothing_of_ours_any_more(text):
     if query_fault(text) is None:
         assert "{{" not in rendered(text)
-
-
-WITHOUT_JINJA = """
-import sys
-from reconciler.model import QueryKey
-from reconciler.policy.kinds.fields import query_fault, render_query
-assert query_fault("up[{{ window }}]") is None
-assert query_fault("{{ window|upper }}") is not None
-assert render_query(QueryKey("", "", "up[{{ window }}]", "5m")) == "up[5m]"
-assert "jinja2" not in sys.modules
-"""
-
-
-def test_no_query_needs_jinja():
-    subprocess.run([sys.executable, "-c", WITHOUT_JINJA], check=True)
