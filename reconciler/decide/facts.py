@@ -120,20 +120,17 @@ def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> Ch
     Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
     then it takes the removal of the annotation with the time.
     """
-    in_time = [_in_time(part, ends) for change in changes for part in _parts_of(change)]
-    if None in in_time:
-        return None
-    known = [change for change in in_time if change is not None]
-    latest = max((change for change in known if is_time(change)), key=_at, default=None)
-    windows = [change for change in known if change.code is ChangeIfCode.AT]
-    if latest is not None and any(_at(change) >= _at(latest) for change in windows):
-        latest = None
-    later = [change for change in known if change not in windows or latest is None]
-    return joint_change(ChangeIfCode.ALL, (latest, *(change for change in later if not is_time(change))))
-
-
-def _at(change: ChangeIf) -> str:
-    return str(change.values["at"])
+    known: list[ChangeIf] = []
+    for change in changes:
+        for part in _parts_of(change):
+            if (in_time := _in_time(part, ends)) is None:
+                return None
+            known.append(in_time)
+    times = [change for change in known if change.code in (ChangeIfCode.AFTER, ChangeIfCode.AT)]
+    latest = max(times, key=lambda change: (change.values["at"], change.code is ChangeIfCode.AT), default=None)
+    if latest is None or latest.code is ChangeIfCode.AT:
+        return joint_change(ChangeIfCode.ALL, (change for change in known if not is_time(change)))
+    return joint_change(ChangeIfCode.ALL, (latest, *(change for change in known if change not in times)))
 
 
 def _parts_of(change: ChangeIf | None) -> tuple[ChangeIf | None, ...]:

@@ -63,6 +63,10 @@ class FleetGuards(Struct, frozen=True):
         return f"{self.together.reason}; {patience}; to allow: once {REMOVED_FLAG}"
 
 
+NO_GUARDS = FleetGuards()
+"""They hold nothing."""
+
+
 def _guards(by_namespace: Mapping[str, _FleetGuard]) -> FleetGuards:
     tripped = [guard for guard in by_namespace.values() if guard.tripped]
     gone = frozenset[str]().union(*(guard.gone for guard in tripped))

@@ -392,7 +392,8 @@ def _rollout(case: IdlingConditions) -> Fact | None:
 
 
 def _may_wake(case: IdlingConditions) -> Fact | None:
-    found = case.subject.verdict.wake_when_blocker
+    won = case.subject.verdict.won
+    found = next((said.wake_when for said in won if said.wake_when.may_hold), None)
     return None if found is None else Fact(found.reasons, partial(_wake_when_ends, case.subject.verdict, wakes=False))
 
 

@@ -22,7 +22,6 @@ from reconciler.decide.idling.rules import Choice, IdleAction, choices_of
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.reasons import ReasonCode, reason, text_of
-from reconciler.decide.removal_guard import FleetGuards
 from reconciler.model import (
     HorizontalPodAutoscaler,
     ObjectRef,
@@ -84,7 +83,7 @@ def _looked_at(
 ) -> tuple[tuple[IdlingCluster, ...], dict[ObjectRef, Choice]]:
     """Return what there is, and the choices that there would be without any policy."""
     clusters = idling_clusters(IdlingInputs(fleet, state, run, named=named))
-    return clusters, choices_of(subjects_of(clusters), FleetGuards(), run.now)
+    return clusters, choices_of(subjects_of(clusters), run.now)
 
 
 class Origin(Struct, frozen=True):

@@ -18,7 +18,7 @@ from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
-from reconciler.decide.removal_guard import FleetGuards, removal_guards
+from reconciler.decide.removal_guard import NO_GUARDS, FleetGuards, removal_guards
 from reconciler.model import ObjectRef, Run
 from reconciler.policy.types import PolicySet
 
@@ -279,7 +279,7 @@ def _chosen(conditions: IdlingConditions) -> Choice:
     return Choice(subject, conditions, action, reasons, name)
 
 
-def choices_of(subjects: Iterable[Subject], guards: FleetGuards, now: datetime) -> dict[ObjectRef, Choice]:
+def choices_of(subjects: Iterable[Subject], now: datetime, guards: FleetGuards = NO_GUARDS) -> dict[ObjectRef, Choice]:
     """Return the choice on each of `subjects`, by name in order."""
     return {
         subject.ref: choice_of(subject, guards, now) for subject in sorted(subjects, key=lambda subject: subject.ref)
@@ -293,10 +293,10 @@ def guarded_choices(
 
     What loses its record in this run for another reason counts no more, as in the next run, which would not find it.
     """
-    choices = choices_of(subjects, FleetGuards(), run.now)
+    choices = choices_of(subjects, run.now)
     guards = _guards(choices.values(), policies, run)
     while guards.together.tripped:
-        held_back = choices_of(subjects, guards, run.now)
+        held_back = choices_of(subjects, run.now, guards)
         left = [choice for choice in held_back.values() if choice.stays_idle]
         still = guards.still(_guards(left, policies, run))
         if still == guards:

@@ -267,12 +267,6 @@ def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> _W
     )
 
 
-def window_end(policy: IdlingPolicy, now: datetime) -> datetime | None:
-    """Return when the last schedule window of `policy` that is open at `now` ends, None where none is open."""
-    ends = [open_until(calendar, now) for calendar in policy.calendars]
-    return max((end for end in ends if end is not None), default=None)
-
-
 # All policies that select one object.
 
 MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
@@ -359,11 +353,6 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return next((verdict for verdict in self.won if verdict.wakes and verdict.wake_when.holds), None)
 
     @cached_property
-    def wake_when_blocker(self) -> _WakeWhen | None:
-        """A `wakeWhen` that holds or is unknown, of any policy."""
-        return next((verdict.wake_when for verdict in self.won if verdict.wake_when.may_hold), None)
-
-    @cached_property
     def is_observed(self) -> bool:
         """Whether policies select it, and all that count only observe: one that enforces counts alone."""
         return bool(self.won) and all(verdict.policy.mode == "Observe" for verdict in self.won)
@@ -396,7 +385,7 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
 
     def window_end(self, now: datetime) -> datetime | None:
         """Return when the last of the schedule windows open now ends."""
-        ends = [window_end(policy, now) for policy in self.policies]
+        ends = (open_until(calendar, now) for policy in self.policies for calendar in policy.calendars)
         return max((end for end in ends if end is not None), default=None)
 
 

@@ -19,7 +19,6 @@ from reconciler.decide.idling.verdicts import (
     PolicyVerdict,
     Verdict,
     joined,
-    window_end,
 )
 from reconciler.decide.removal_guard import removal_guards
 from reconciler.model import FieldWriter
@@ -86,9 +85,9 @@ class TestCriteria:
 
     def test_the_open_window_of_a_policy_ends_with_its_last_schedule(self):
         policy = a_policy(idle_when=AllOf((until(3), AnyOf((until(8), until(5), a_metric())))))
-        assert window_end(policy, NIGHT) == NIGHT + 8 * HOUR
-        assert window_end(policy, NIGHT + 4 * HOUR) == NIGHT + 8 * HOUR
-        assert window_end(policy, NIGHT + 8 * HOUR) is None
+        said = Verdict((PolicyVerdict(policy, CriterionResult.IDLE, ()),))
+        assert said.window_end(NIGHT) == said.window_end(NIGHT + 4 * HOUR) == NIGHT + 8 * HOUR
+        assert said.window_end(NIGHT + 8 * HOUR) is None
 
 
 def verdict_of(
