@@ -8,15 +8,17 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
+from reconciler.backends.decode import shapes
 from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatches, problem_at
+from reconciler.backends.decode.workloads import decoded_selector
 from reconciler.backends.patched_values import value_below
 from reconciler.backends.snapshot.folder import is_manifest_name
 from reconciler.backends.snapshot.manifest_files import objects_in, with_type_meta
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.importing.shapes import shape_of
-from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.labels import LabelSelector
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.untrusted_text import one_line
 from reconciler.yaml.documents import Document
@@ -260,12 +262,7 @@ class PlacementImport:
 
 def label_selector(selector: Any) -> LabelSelector:
     """Return a label selector as manifests write it."""
-    found = selector or {}
-    expressions = found.get("matchExpressions") or ()
-    return LabelSelector(
-        tuple((found.get("matchLabels") or {}).items()),
-        tuple(LabelRequirement(one["key"], one["operator"], tuple(one.get("values") or ())) for one in expressions),
-    )
+    return decoded_selector(convert(selector or {}, shapes.LabelSelector)) or LabelSelector()
 
 
 def replicas_of(manifest: Manifest | None, *path: str) -> int | None:

@@ -1,67 +1,58 @@
-"""What the importers read of the objects of other tools: a manifest of another shape is refused where it stands."""
+"""What the importers read of the objects of other tools: a manifest of another shape is refused where it stands.
+
+Fields that are not named here may be anything.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
+from reconciler.backends.decode.shapes import LabelSelector
+from reconciler.backends.decode.values import Wire
 
-class _Fields(Struct, rename="camel"):
-    """Fields that are not named here may be anything."""
 
-
-class _Metadata(_Fields):
+class _Metadata(Wire):
     labels: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
     owner_references: list[dict[str, Any]] | None = None
 
 
-class _Object(_Fields, kw_only=True):
+class _Object(Wire, kw_only=True):
     metadata: _Metadata | None = None
 
 
-class _Requirement(_Fields):
-    key: str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[str] | None = None
-
-
-class _Selector(_Fields):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[_Requirement] | None = None
-
-
-class _FieldRequirement(_Fields):
+class _FieldRequirement(Wire):
     key: str
     operator: str
     values: list[str] | None = None
 
 
-class _FieldSelector(_Fields):
+class _FieldSelector(Wire):
     match_expressions: list[_FieldRequirement] | None = None
 
 
 # kube-green: api/v1alpha1/sleepinfo_types.go.
 
 
-class _FilterRef(_Fields):
+class _FilterRef(Wire):
     kind: str | None = None
     name: str | None = None
     match_labels: dict[str, str] | None = None
 
 
-class _PatchTarget(_Fields):
+class _PatchTarget(Wire):
     group: str
     kind: str
 
 
-class _Patch(_Fields):
+class _Patch(Wire):
     target: _PatchTarget
     patch: str
 
 
-class _SleepInfoSpec(_Fields):
+class _SleepInfoSpec(Wire):
     weekdays: str
     sleep_at: str
     wake_up_at: str | None = None
@@ -81,43 +72,43 @@ class _SleepInfo(_Object, kw_only=True):
 # Karmada: pkg/apis/policy/v1alpha1/propagation_types.go and override_types.go, pkg/apis/cluster/v1alpha1/types.go.
 
 
-class _ResourceSelector(_Fields):
+class _ResourceSelector(Wire):
     kind: str
     name: str | None = None
     namespace: str | None = None
-    label_selector: _Selector | None = None
+    label_selector: LabelSelector | None = None
 
 
-class _ClusterAffinity(_Fields):
+class _ClusterAffinity(Wire):
     cluster_names: list[str] | None = None
     exclude: list[str] | None = None
-    label_selector: _Selector | None = None
+    label_selector: LabelSelector | None = None
     field_selector: _FieldSelector | None = None
 
 
-class _StaticWeight(_Fields):
+class _StaticWeight(Wire):
     target_cluster: _ClusterAffinity
     weight: int
 
 
-class _WeightPreference(_Fields):
+class _WeightPreference(Wire):
     static_weight_list: list[_StaticWeight] | None = None
     dynamic_weight: str | None = None
 
 
-class _ReplicaScheduling(_Fields):
+class _ReplicaScheduling(Wire):
     replica_scheduling_type: str | None = None
     replica_division_preference: str | None = None
     weight_preference: _WeightPreference | None = None
 
 
-class _Placement(_Fields):
+class _Placement(Wire):
     cluster_affinity: _ClusterAffinity | None = None
     cluster_affinities: list[_ClusterAffinity] | None = None
     replica_scheduling: _ReplicaScheduling | None = None
 
 
-class _PropagationSpec(_Fields):
+class _PropagationSpec(Wire):
     resource_selectors: list[_ResourceSelector]
     placement: _Placement | None = None
     priority: int | None = None
@@ -128,7 +119,7 @@ class _PropagationPolicy(_Object, kw_only=True):
     spec: _PropagationSpec
 
 
-class _OverrideRule(_Fields):
+class _OverrideRule(Wire):
     target_cluster: _ClusterAffinity | None = None
     overriders: dict[str, Any] | None = None
 
@@ -142,7 +133,7 @@ class _OverridePolicy(_Object, kw_only=True):
     spec: _OverrideSpec
 
 
-class _ClusterSpec(_Fields):
+class _ClusterSpec(Wire):
     provider: str | None = None
     region: str | None = None
     zone: str | None = None
@@ -156,12 +147,12 @@ class _Cluster(_Object, kw_only=True):
 # KubeFed: pkg/apis/scheduling/v1alpha1, and docs/userguide.md.
 
 
-class _FederatedPlacement(_Fields):
+class _FederatedPlacement(Wire):
     clusters: list[dict[str, Any]] | None = None
-    cluster_selector: _Selector | None = None
+    cluster_selector: LabelSelector | None = None
 
 
-class _FederatedSpec(_Fields):
+class _FederatedSpec(Wire):
     template: _Scaled | None = None
     placement: _FederatedPlacement | None = None
     overrides: list[dict[str, Any]] | None = None
@@ -171,7 +162,7 @@ class _Federated(_Object, kw_only=True):
     spec: _FederatedSpec
 
 
-class _SchedulingSpec(_Fields):
+class _SchedulingSpec(Wire):
     target_kind: str
     total_replicas: int
     rebalance: bool | None = None
@@ -186,37 +177,37 @@ class _ReplicaSchedulingPreference(_Object, kw_only=True):
 # kube-downscaler: its Deployment, and what that takes its variables from.
 
 
-class _ConfigMapKey(_Fields):
+class _ConfigMapKey(Wire):
     name: str
     key: str
 
 
-class _ValueFrom(_Fields):
+class _ValueFrom(Wire):
     config_map_key_ref: _ConfigMapKey | None = None
 
 
-class _Variable(_Fields):
+class _Variable(Wire):
     name: str
     value: str | None = None
     value_from: _ValueFrom | None = None
 
 
-class _Container(_Fields):
+class _Container(Wire):
     command: list[str] | None = None
     args: list[str] | None = None
     env: list[_Variable] | None = None
     env_from: list[dict[str, Any]] | None = None
 
 
-class _PodSpec(_Fields):
+class _PodSpec(Wire):
     containers: list[_Container] | None = None
 
 
-class _Template(_Fields):
+class _Template(Wire):
     spec: _PodSpec | None = None
 
 
-class _ScaledSpec(_Fields):
+class _ScaledSpec(Wire):
     replicas: int | None = None
     min_ready_seconds: int | None = None
     template: _Template | None = None

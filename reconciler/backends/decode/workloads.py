@@ -121,7 +121,7 @@ def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any
     first = (spec.ordinals or shapes.Ordinals()).start or 0  # a partition is an ordinal
     status = _status(decoded.status, rolls=True)
     claims = spec.persistent_volume_claim_retention_policy or shapes.ClaimRetention()
-    return _scaled(decoded, spec.template, _decoded_selector(spec.selector), status) | {
+    return _scaled(decoded, spec.template, decoded_selector(spec.selector), status) | {
         "partition": None if update.type == "OnDelete" else max(0, partition - first),
         "first_ordinal": first,
         "loses_volumes": claims.when_scaled == "Delete" and bool(spec.volume_claim_templates),
@@ -131,7 +131,7 @@ def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any
 def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str, Any]:
     spec = decoded.spec or shapes.ReplicaSetSpec()
     template = spec.template or WholeTemplate(None, shapes.PodTemplate())
-    return _scaled(decoded, template.part, _decoded_selector(spec.selector), _status(decoded.status)) | {
+    return _scaled(decoded, template.part, decoded_selector(spec.selector), _status(decoded.status)) | {
         "min_ready_seconds": spec.min_ready_seconds,
         "template": template.raw,
     }
@@ -186,7 +186,7 @@ def _custom(decoded: shapes.Custom, scale: WorkloadKind | None) -> dict[str, Any
         "observed_generation": observed,
         "partition": _partition({"spec": spec}, count_at({"spec": spec}, paths.replicas_path, 1)),
         "conditions": _conditions(conditions.conditions if conditions is not None else None),
-        "selector": _decoded_selector(custom_selector(spec)),
+        "selector": decoded_selector(custom_selector(spec)),
         "template_labels": _template_labels(if_shaped(shapes.CustomTemplate, spec.get("template"))),
         "requests": _pod_requests(if_shaped(shapes.PodTemplate, spec.get("template"))),
     }
@@ -366,7 +366,7 @@ def _owner(metadata: Metadata) -> OwnerReference | None:
     return OwnerReference(owner.api_version or "", owner.kind or "", owner.name or "", owner.uid or "")
 
 
-def _decoded_selector(selector: shapes.LabelSelector | None) -> LabelSelector | None:
+def decoded_selector(selector: shapes.LabelSelector | None) -> LabelSelector | None:
     """Return the label selector in the order of its keys, None where there is none."""
     if selector is None:
         return None
