@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,20 +109,29 @@ WORLD = [
 ]
 
 
+FREE = {"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"}
+HELD = {"web-rises-in-west", "west-idles", "web-moves-in-east", "web-falls-in-east", "east-records-web"}
+
+
+@contextmanager
+def applying(
+    actions: Sequence[Action], hanging: str, limit: TimeLimit | None = None
+) -> Iterator[tuple[Writes, Future[tuple[Outcome, ...]]]]:
+    """Apply `actions` in a thread; the write `hanging` ends only after the block."""
+    writes = Writes(hanging=frozenset({hanging}))
+    with ThreadPoolExecutor(1) as thread:
+        run = thread.submit(apply, actions, writes, WorkerPool(8), limit)
+        try:
+            yield writes, run
+        finally:
+            writes.ends.set()
+
+
 def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_else() -> None:
-    writes = Writes(hanging=frozenset({"west-wakes"}))
-    actions = numbered_actions(in_order(WORLD))
-    found: list[tuple[Outcome, ...]] = []
-    run = threading.Thread(target=lambda: found.append(apply(actions, writes, WorkerPool(8))))
-    run.start()
-    try:
-        assert writes.seen({"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"})
-        held = {"web-rises-in-west", "west-idles", "web-moves-in-east", "web-falls-in-east", "east-records-web"}
-        assert not writes.begun() & held
-    finally:
-        writes.ends.set()
-        run.join(LONG)
-    assert [outcome.status for outcome in found[0]] == [OutcomeStatus.APPLIED] * len(WORLD)
+    with applying(numbered_actions(in_order(WORLD)), "west-wakes") as (writes, run):
+        assert writes.seen(FREE)
+        assert not writes.begun() & HELD
+    assert [outcome.status for outcome in run.result()] == [OutcomeStatus.APPLIED] * len(WORLD)
 
 
 def test_a_write_that_hangs_keeps_only_its_own_thread() -> None:
@@ -131,34 +142,21 @@ def test_a_write_that_hangs_keeps_only_its_own_thread() -> None:
         an_action("web-in-west", "west", Phase.WAKE, "web"),
         an_action("web-again-in-east", "east", Phase.WAKE, "web"),
     ]
-    writes = Writes(hanging=frozenset({"hangs"}))
-    run = threading.Thread(target=lambda: apply(numbered_actions(plan), writes, WorkerPool(8)))
-    run.start()
-    try:
+    with applying(numbered_actions(plan), "hangs") as (writes, _):
         assert writes.seen({"web-again-in-east"})
-    finally:
-        writes.ends.set()
-        run.join(LONG)
 
 
 def test_what_waits_for_a_hanging_write_when_the_run_ends_is_skipped() -> None:
-    writes = Writes(hanging=frozenset({"west-wakes"}))
     limit = TimeLimit()
     actions = numbered_actions(in_order(WORLD))
-    found: list[tuple[Outcome, ...]] = []
-    run = threading.Thread(target=lambda: found.append(apply(actions, writes, WorkerPool(8), limit)))
-    run.start()
-    try:
-        assert writes.seen({"east-wakes", "api-rises-in-east", "api-moves-in-south", "east-idles", "south-records"})
+    with applying(actions, "west-wakes", limit) as (writes, run):
+        assert writes.seen(FREE)
         limit.cut("stopped by a test")
-        run.join(LONG)
-        assert not run.is_alive()
-    finally:
-        writes.ends.set()
-    told = {action.ref.name: outcome for action, outcome in zip(actions, found[0], strict=True)}
+        outcomes = run.result(LONG)
+    told = {action.ref.name: outcome for action, outcome in zip(actions, outcomes, strict=True)}
     assert told["west-wakes"].status is OutcomeStatus.FAILED
     assert "whether it was done is not known" in told["west-wakes"].message
-    for name in ("web-rises-in-west", "west-idles", "web-moves-in-east", "web-falls-in-east", "east-records-web"):
+    for name in HELD:
         assert (told[name].status, told[name].message) == (OutcomeStatus.SKIPPED, "stopped by a test")
 
 

@@ -24,12 +24,18 @@ from tests.decide.idling.idling_policies import (
 HOUR = timedelta(hours=1)
 UNLABELLED = ObjectSelector(labels=LabelSelector((), (LabelRequirement("x", "DoesNotExist"),)))
 EXCLUDED = {"reconciler/exclude": "true"}
+OF_ANOTHER = a_service("other", selector={"app": "web"}, annotations=EXCLUDED, labels={"x": "y"})
+OF_KUBE_DOWNSCALER = {"downscaler/exclude": "true"}
 
 
 def idle_state(*, service: dict[str, Any] | None = None, state: dict[str, Any] | None = None, **workload: Any):
     """A Service and its Deployment, which a policy would idle."""
     found = a_cluster(services=(a_service(**(service or {})),), workloads=(a_workload(**workload),))
     return a_state(replace(found, **(state or {})))
+
+
+def in_a_namespace(annotations: dict[str, str]):
+    return idle_state(state={"namespaces": (a_namespace(annotations=annotations),)})
 
 
 @pytest.mark.parametrize(
@@ -96,44 +102,16 @@ def test_what_does_not_hold_a_workload(workload):
     ("state", "words"),
     [
         pytest.param(idle_state(service={"annotations": EXCLUDED}), "excluded", id="its Service"),
+        pytest.param(in_a_namespace(EXCLUDED), "excluded", id="its namespace"),
         pytest.param(
-            a_state(
-                a_cluster(
-                    services=(a_service(),),
-                    workloads=(a_workload(),),
-                    namespaces=(a_namespace(annotations=EXCLUDED),),
-                )
-            ),
-            "excluded",
-            id="its namespace",
-        ),
-        pytest.param(
-            a_state(
-                a_cluster(
-                    services=(
-                        a_service(),
-                        a_service("other", selector={"app": "web"}, annotations=EXCLUDED, labels={"x": "y"}),
-                    ),
-                    workloads=(a_workload(),),
-                )
-            ),
-            "excluded",
-            id="another Service in front of it",
+            idle_state(state={"services": (a_service(), OF_ANOTHER)}), "excluded", id="another Service in front of it"
         ),
     ],
-)  # fmt: skip
+)
 def test_opting_out(state, words):
     outcome = decided(state, a_policy(selector=services_selector(services=UNLABELLED)))
     assert outcome.desired.decisions == ()
     assert words in why_of(outcome)
-
-
-OF_KUBE_DOWNSCALER = {"downscaler/exclude": "true"}
-
-
-def in_a_namespace(annotations: dict[str, str]):
-    spaces = (a_namespace(annotations=annotations),)
-    return a_state(a_cluster(services=(a_service(),), workloads=(a_workload(),), namespaces=spaces))
 
 
 @pytest.mark.parametrize(

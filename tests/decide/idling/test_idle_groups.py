@@ -168,50 +168,29 @@ class TestSharedTargets:
         assert notices_of(outcome, "heldTogether") == []
 
 
-class TestWhatIsIdleAlready:
-    def world(self):
-        world = a_world(SERVICE, WEB, API, now=NIGHT)
-        run_in(world)
-        assert [world.replicas(a_ref(name)) for name in ("web", "api")] == [0, 0]
-        world.now += timedelta(minutes=5)
-        return world
-
-    def test_what_runs_is_held_back_by_what_wakes(self):
-        world = self.world()
-        world.add(a_workload("new", template_labels={"app": "web"}))
-        world.annotate(WEB.ref, "reconciler/wake-requested-at", world.now.isoformat())
-        outcome = run_in(world)
-        assert world.replicas(a_ref("new")) == 3
-        assert why_of(outcome, "new").startswith("Deployment/web behind Service/web wakes: wake requested at")
+def test_what_runs_is_held_back_by_what_wakes():
+    world = a_world(SERVICE, WEB, API, now=NIGHT)
+    run_in(world)
+    assert [world.replicas(one.ref) for one in (WEB, API)] == [0, 0]
+    world.now += timedelta(minutes=5)
+    world.add(a_workload("new", template_labels={"app": "web"}))
+    world.annotate(WEB.ref, "reconciler/wake-requested-at", world.now.isoformat())
+    outcome = run_in(world)
+    assert world.replicas(a_ref("new")) == 3
+    assert why_of(outcome, "new").startswith("Deployment/web behind Service/web wakes: wake requested at")
 
 
-class TestIdleReplicasThatDiffer:
-    """Service web in front of web, idled to 0, and of batch, which a second policy wants no lower than 2."""
-
-    policies = (
-        a_policy(),
-        a_policy(
-            "batch", selector=Selector(workloads=WorkloadSelector((), ObjectSelector(("batch",)))), idle_replicas=2
-        ),
+@pytest.mark.parametrize("replicas", [5, 2, 1])
+def test_a_service_names_the_highest_at_which_anything_behind_it_stands_idle(replicas):
+    """Service web is in front of web, idled to 0, and of batch, which a second policy wants no lower than 2."""
+    two = a_policy(
+        "batch", selector=Selector(workloads=WorkloadSelector((), ObjectSelector(("batch",)))), idle_replicas=2
     )
-    batch = a_workload("batch", replicas=2, template_labels={"app": "web"})
-
-    def world(self, web: Workload, batch: Workload):
-        return a_world(SERVICE, web, batch, now=NIGHT)
-
-    def counts(self, world) -> list[int]:
-        return [world.replicas(a_ref(name)) for name in ("web", "batch")]
-
-    def idled_to(self, world) -> str:
-        return world.objects[SERVICE.ref].annotations["reconciler/idled-to"]
-
-    @pytest.mark.parametrize("replicas", [5, 2, 1])
-    def test_a_service_names_the_highest_at_which_anything_behind_it_stands_idle(self, replicas):
-        world = self.world(WEB, replace(self.batch, replicas=replicas))
-        run_in(world, *self.policies)
-        assert self.counts(world) == [0, min(replicas, 2)]
-        assert self.idled_to(world) == str(min(replicas, 2))
-        assert run_in(world, *self.policies).desired.decisions == ()
+    world = a_world(SERVICE, WEB, a_workload("batch", replicas=replicas, template_labels={"app": "web"}), now=NIGHT)
+    run_in(world, a_policy(), two)
+    assert [world.replicas(a_ref(name)) for name in ("web", "batch")] == [0, min(replicas, 2)]
+    assert world.objects[SERVICE.ref].annotations["reconciler/idled-to"] == str(min(replicas, 2))
+    assert run_in(world, a_policy(), two).desired.decisions == ()
 
 
 # what is not known

@@ -147,33 +147,20 @@ def test_a_list_on_a_service_scales_nothing_that_we_did_not_idle(service, worklo
 
 
 @pytest.mark.parametrize(
-    ("owned", "expected"),
-    [
-        pytest.param((), 1, id="nothing tells the number"),
-        pytest.param(({"idling.kubernetes.io/previous-scale": "3"},), 3, id="a copy on its ReplicaSet"),
-        pytest.param(
-            ({"idling.kubernetes.io/previous-scale": "3"}, {"idling.kubernetes.io/previous-scale": "5"}),
-            5,
-            id="copies on two",
-        ),
-    ],
+    ("copies", "expected"), [((), 1), (("3", "5"), 5)], ids=["nothing tells the number", "copies on two ReplicaSets"]
 )
-def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(owned, expected):
+def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(copies, expected):
     """`kubectl rollout undo` took its record off; its ReplicaSets keep what the controller copied to them."""
     web = a_workload(replicas=0, replicas_writer=OURS)
     owner = OwnerReference("apps/v1", "Deployment", "web", web.uid)
-    copies = tuple(
-        a_workload(
-            f"web-{place}", kind="ReplicaSet", replicas=0, owner=owner,
-            annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev", **record},
-        )
-        for place, record in enumerate(owned)
-    )  # fmt: skip
-    stranger = a_workload(
-        "web-9", kind="ReplicaSet", namespace=EVIL, owner=owner, replicas=0,
-        annotations={"reconciler/owner": "production/IdlingPolicy/x", "idling.kubernetes.io/previous-scale": "99"},
-    )  # fmt: skip
-    state = a_state(a_cluster(services=(a_forged_service(an_entry()),), workloads=(web, *copies, stranger)))
+
+    def a_copy(previous, namespace="shop"):
+        marks = {"reconciler/owner": "production/IdlingPolicy/x", "idling.kubernetes.io/previous-scale": previous}
+        name = f"web-{previous}"
+        return a_workload(name, namespace=namespace, kind="ReplicaSet", owner=owner, replicas=0, annotations=marks)
+
+    workloads = (web, *map(a_copy, copies), a_copy("99", EVIL))
+    state = a_state(a_cluster(services=(a_forged_service(an_entry()),), workloads=workloads))
     desired = decided(state)
     assert [decision.replicas_after for decision in desired.decisions if decision.ref == web.ref] == [expected]
     assert [notice.kind for notice in desired.notices] == ["unproven"]
