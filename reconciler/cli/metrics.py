@@ -84,11 +84,11 @@ def _written(file: str, measured: Measured, ended_well: bool) -> str:
     that was killed, or a link that somebody planted: it goes, and is never written through.
     """
     path = Path(file)
+    if path.exists() and not path.is_file():  # such as /dev/stdout, which a file would take the place of
+        return f"{path}: is no regular file, expected a file for metrics that can be written"
     if measured.shard is not None:
         path = path.with_name(f"{path.stem}.shard-{measured.shard}{path.suffix}")
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    if path.exists() and not path.is_file():  # such as /dev/stdout, which a file would take the place of
-        return f"{file}: is no regular file, expected a file for metrics that can be written"
     try:
         former = None if ended_well or not path.is_file() else path.read_text(encoding="utf-8", errors="replace")
         last = time.time() if ended_well else last_success_in(former or "")
