@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from reconciler.apply.access import Access
@@ -89,31 +90,36 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-class Counted:
+class Intercepted:
+    """What does what `inside` does; `around` is given the name of each method that is called, and the call itself."""
+
+    def __init__(self, inside: Any, around: Callable[[str, Callable[[], Any]], Any]) -> None:
+        self._inside = inside
+        self._around = around
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inside, name)
+        if not callable(found):
+            return found
+        return lambda *arguments, **options: self._around(name, partial(found, *arguments, **options))
+
+
+class Counted(Intercepted):
     """A cluster of which every call is counted; from call `last` on `fails` is raised, before or after the call."""
 
     def __init__(self, inside: Cluster, last: int | None = None, *, after: bool = False, fails: Any = Killed) -> None:
-        self._inside = inside
+        super().__init__(inside, self._counted)
         self._last = last
         self._after = after
         self._fails = fails
         self.calls = 0
 
-    @property
-    def name(self) -> str:
-        return self._inside.name
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._inside, name)
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            self.calls += 1
-            dying = self._last is not None and self.calls >= self._last
-            if dying and not (self._after and self.calls == self._last):
-                raise self._fails()
-            result = method(*arguments, **options)
-            if dying:
-                raise self._fails()
-            return result
-
-        return counted
+    def _counted(self, _: str, call: Callable[[], Any]) -> Any:
+        self.calls += 1
+        dying = self._last is not None and self.calls >= self._last
+        if dying and not (self._after and self.calls == self._last):
+            raise self._fails()
+        result = call()
+        if dying:
+            raise self._fails()
+        return result

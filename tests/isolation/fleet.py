@@ -24,6 +24,7 @@ from reconciler.policy.load import read_policies
 from reconciler.policy.types import PolicySet
 from reconciler.world import World, open_world
 from tests.decide.downscale.world import a_pod_manifest, a_workload_manifest, namespace, owner_reference
+from tests.fakes import Intercepted
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, policy
 from tests.real.objects import a_deployment, a_service, with_metadata, within
 
@@ -117,34 +118,16 @@ class Faults:
     _guard: Any = field(default_factory=threading.Lock)
 
     def of(self, inside: Any) -> Any:
-        return _Faulty(inside, self)
+        return Intercepted(inside, self._around)
 
-    def call(self, method: str) -> None:
+    def _around(self, method: str, call: Callable[[], Any]) -> Any:
         with self._guard:
             self.calls.append(method)
             count = sum(1 for name in self.calls if self.only in ("", name))
         is_due = count > self.at if self.lasts else count == self.at + 1
         if self.only in ("", method) and is_due:
             self.fault(method)
-
-
-class _Faulty:
-    """Whatever is called goes wrong when it is time."""
-
-    def __init__(self, inside: Any, faults: Faults) -> None:
-        self._inside = inside
-        self._faults = faults
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inside, name)
-        if not callable(found):
-            return found
-
-        def called(*arguments: Any, **options: Any) -> Any:
-            self._faults.call(name)
-            return found(*arguments, **options)
-
-        return called
+        return call()
 
 
 def opened(folder: Path, faults: Faults | None = None, bad: str = "north") -> tuple[PolicySet, World]:

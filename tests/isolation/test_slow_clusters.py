@@ -16,6 +16,7 @@ from reconciler.errors import ExitCode
 from reconciler.observe.sources import TOO_SLOW, Readers
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
+from tests.fakes import Intercepted
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, BEFORE, CLUSTERS, Faults
 
@@ -138,22 +139,18 @@ def test_more_clusters_take_no_more_threads_than_the_pool_has(tmp_path: Path) ->
     most: list[int] = []
     before = set(threading.enumerate())  # those of earlier pools end meanwhile
 
-    class Counted:
-        def __init__(self, inside: Any) -> None:
-            self._inside = inside
-
-        def __getattr__(self, name: str) -> Any:
-            most.append(len(set(threading.enumerate()) - before))
-            return getattr(self._inside, name)
+    def counted(_: str, call: Callable[[], Any]) -> Any:
+        most.append(len(set(threading.enumerate()) - before))
+        return call()
 
     policies, world = fleet.opened(folder)
     sources = {
-        name: replace(one, cluster=Counted(one.cluster), metrics=Counted(one.metrics))
+        name: replace(one, cluster=Intercepted(one.cluster, counted), metrics=Intercepted(one.metrics, counted))
         for name, one in world.sources.items()
     }
     pool = WorkerPool(size=16)
     accesses = {
-        name: replace(one, cluster=Counted(one.cluster), lock=Counted(one.lock), pool=pool)
+        name: replace(one, cluster=Intercepted(one.cluster, counted), lock=Intercepted(one.lock, counted), pool=pool)
         for name, one in world.accesses.items()
     }
     world = replace(world, sources=sources, accesses=accesses, readers=Readers(pool))
