@@ -38,8 +38,13 @@ def an_idling_policy(*criteria: Any, **spec: Any) -> dict[str, Any]:
     return document("IdlingPolicy", "nights", {"selector": selector, "idleWhen": list(criteria), **spec})
 
 
-def played(policies: list[dict[str, Any]], objects: list[dict[str, Any]], days: int = 1) -> Forecast:
-    cluster = MemoryCluster.of_manifests("a", copy.deepcopy(objects), first_of)
-    opened = Opened({"a": Backend("a", cluster=cluster, metrics=RecordedRequests(frozenset({"busy"})))})
-    found = policy_set([FLEET, *policies])
+def played(
+    policies: list[dict[str, Any]], objects: list[dict[str, Any]], days: int = 1, fleet: dict[str, Any] = FLEET
+) -> Forecast:
+    """What is forecast where each cluster of `fleet` has `objects`."""
+    requests = RecordedRequests(frozenset({"busy"}))
+    names = [one["name"] for one in fleet["spec"]["clusters"]]
+    clusters = {name: MemoryCluster.of_manifests(name, copy.deepcopy(objects), first_of) for name in names}
+    opened = Opened({name: Backend(name, cluster=one, metrics=requests) for name, one in clusters.items()})
+    found = policy_set([fleet, *policies])
     return forecast(found, Simulation(found, opened), FRIDAY, FRIDAY + timedelta(days=days))

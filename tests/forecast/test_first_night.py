@@ -20,7 +20,7 @@ from reconciler.forecast.reach import first_night, night_lines
 from reconciler.forecast.simulation import Simulation, Step
 from reconciler.policy.types import PolicySet
 from tests.forecast.random_fleets import document, first_of, policy_set
-from tests.pipeline.calls import Folder
+from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import documents, fleet, idling, workload
 from tests.pipeline.teams import MORNING, SLEEP, two_teams
 
@@ -120,8 +120,12 @@ def folder(tmp_path) -> Folder:
     return two_teams(Folder(tmp_path))
 
 
+def validated(folder: Folder, *more: str) -> Said:
+    return folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING, *more)
+
+
 def test_validate_tells_the_first_night_where_a_snapshot_is_at_hand(folder):
-    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    said = validated(folder)
     assert said.code == 0
     assert said.out.splitlines() == [
         "policies: valid, 1 Fleet, 3 IdlingPolicy, 1 Calendar",
@@ -153,13 +157,12 @@ def test_what_is_idle_already_does_not_count_as_going_idle_and_is_told(folder):
 def test_what_limits_will_hold_back_is_told_with_both_places(folder):
     limits = "spec:\n  limits: {replicas: 2}\n"
     folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("spec:\n", limits))
-    at = ("--snapshot", "snapshot", "--now", MORNING)
-    said = folder.call("validate", "policies", *at)
+    said = validated(folder)
     assert (
         "  held back: b/sleep: 16 replicas would be removed, limit 2; "
         "to allow: set `limits: {replicas: 18}` in policies/teams/b/sleep.yaml:5\n" in said.out
     )
-    night = json.loads(folder.call("validate", "policies", *at, "-o", "json").out)["firstNight"]
+    night = json.loads(validated(folder, "-o", "json").out)["firstNight"]
     assert (night["start"], night["idle"]["IdlingPolicy a/sleep"], len(night["heldBack"])) == (
         "2026-11-23T20:00:00Z",
         2,
@@ -171,7 +174,7 @@ def test_what_limits_will_hold_back_is_told_with_both_places(folder):
 def test_validate_warns_of_a_number_that_is_more_than_twice_what_is_selected(folder, number, warns):
     limits = f"spec:\n  limits: {{workloads: {number}}}\n"
     folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("spec:\n", limits))
-    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    said = validated(folder)
     words = f"limits.workloads of IdlingPolicy b/sleep is {number}, and it selects 8, expected at most twice as many"
     assert (f"warning: policies/teams/b/sleep.yaml:5: {words}\n" in said.err) is warns
 
@@ -191,14 +194,13 @@ def test_what_is_held_back_in_several_runs_of_the_night_is_one_line(tmp_path):
 def test_validate_warns_of_services_that_wait_for_signals_no_activator_can_give(folder):
     waits = SLEEP.replace("workloads: {}", "services: {}").replace("spec:\n", "spec:\n  wake: OnSignal\n")
     folder.write("policies/teams/b/sleep.yaml", waits)
-    at = ("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
-    assert "nothing signals" not in folder.call(*at).err
+    assert "nothing signals" not in validated(folder).err
     file = folder.path / "snapshot" / "dev" / "all.yaml"
     file.write_text(file.read_text().replace("  selector: {app: web}\n", "  selector: {app: web}\n  clusterIP: None\n"))
     why = "an activator cannot hold its connections: it is headless, so clients look its pods up themselves"
     warning = f"dev: nothing signals shared-b/web, team-b-web/web (wake: OnSignal): {why}"
-    assert f"warning: {warning}" in folder.call(*at).err
-    assert json.loads(folder.call(*at, "-o", "json").out)["firstNight"]["warnings"] == [warning]
+    assert f"warning: {warning}" in validated(folder).err
+    assert json.loads(validated(folder, "-o", "json").out)["firstNight"]["warnings"] == [warning]
 
 
 CRON = """\
@@ -211,14 +213,14 @@ spec: {schedule: "0 3 * * *", jobTemplate: {spec: {template: {spec: {restartPoli
 
 def test_validate_warns_of_cron_jobs_that_may_start_a_missed_run(folder):
     folder.write("snapshot/dev/cron.yaml", CRON)
-    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    said = validated(folder)
     words = "nightly has no startingDeadlineSeconds: a missed run may start at once when it wakes"
     assert f"warning: dev/team-b-web/CronJob/{words}" in said.err
 
 
 def test_validate_names_the_policies_that_select_nothing_of_the_snapshot(folder):
     folder.write("policies/teams/b/sleep.yaml", SLEEP.replace("workloads: {}", "workloads: {matchLabels: {app: wbe}}"))
-    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    said = validated(folder)
     assert said.code == 0
     assert said.err.endswith(": IdlingPolicy b/sleep selects no workload of the snapshot\n")
     assert said.err.count("selects no workload") == 1
@@ -227,7 +229,7 @@ def test_validate_names_the_policies_that_select_nothing_of_the_snapshot(folder)
 def test_without_a_schedule_that_begins_nothing_goes_idle(folder):
     for name in ("platform", "teams/a/sleep", "teams/b/sleep"):
         folder.write(f"policies/{name}.yaml", SLEEP.replace("Mon-Fri 20:00-07:00", "2030-01-01T00:00/2030-01-02T00:00"))
-    said = folder.call("validate", "policies", "--snapshot", "snapshot", "--now", MORNING)
+    said = validated(folder)
     assert said.out.splitlines()[1:] == ["First night: nothing goes idle in 8 days"]
 
 

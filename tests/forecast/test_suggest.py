@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -161,8 +162,20 @@ def test_what_is_printed_are_valid_policies_with_their_replay(folder: Folder) ->
     assert folder.call("validate").code == 0
 
 
+@contextmanager
+def edited_history(folder: Folder) -> Iterator[list[dict[str, Any]]]:
+    """The lines of what is recorded, which are written as they are after the block."""
+    file = folder.path / "snapshot/eu-west/query-history.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    yield lines
+    file.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+
+
 def test_it_says_that_it_found_no_window(folder: Folder) -> None:
-    folder.write("snapshot/eu-west/query-history.jsonl", without_night(folder))
+    with edited_history(folder) as lines:
+        for one in lines:
+            if one.get("labels"):
+                one["values"] = [n % 5 for n in range(COUNT)]
     assert suggested(folder) == (
         "# No window found: each of 3 Services that are measured is called at all hours, or nearly never "
         "(then its metric alone is enough).\n"
@@ -171,15 +184,12 @@ def test_it_says_that_it_found_no_window(folder: Folder) -> None:
 
 def test_only_the_past_that_is_asked_for_teaches(folder: Folder) -> None:
     """Half of the recorded days have calls at all hours, the others, which are later, keep their nights."""
-    lines = [
-        json.loads(line) for line in (folder.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
-    ]
     busy = [[1, n % 5 + 1] for n in range(COUNT // 2)]
-    for one in lines:
-        if one.get("labels"):
-            one["values"] = [*busy, *second_half(one["values"])]
-            one.pop("averages", None)
-    folder.write("snapshot/eu-west/query-history.jsonl", "".join(f"{json.dumps(one)}\n" for one in lines))
+    with edited_history(folder) as lines:
+        for one in lines:
+            if one.get("labels"):
+                one["values"] = [*busy, *second_half(one["values"])]
+                one.pop("averages", None)
     assert suggested(folder).startswith("# No window found: each of 3 Services")
     assert "- Mon-Thu 21:00-08:00\n" in suggested(folder, "--since", "14d")
 
@@ -199,23 +209,12 @@ def test_of_too_few_nights_it_says_how_many_there_are(folder: Folder) -> None:
 
 
 def test_of_a_short_history_it_says_that_there_is_no_more(folder: Folder) -> None:
-    history = folder.path / "snapshot/eu-west/query-history.jsonl"
-    head, *lines = [json.loads(line) for line in history.read_text().splitlines()]
-    head["count"] = 2 * 144
-    for line in lines:
-        line |= {"values": [[head["count"], 0]]} if line["values"] else {}
-        line.pop("averages", None)
-    history.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
+    with edited_history(folder) as (head, *lines):
+        head["count"] = 2 * 144
+        for line in lines:
+            line |= {"values": [[head["count"], 0]]} if line["values"] else {}
+            line.pop("averages", None)
     assert suggested(folder).endswith("measured as a whole, expected 5 or more; the history has no more.\n")
-
-
-def without_night(folder: Folder) -> str:
-    lines = (folder.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
-    made = [json.loads(line) for line in lines]
-    for one in made:
-        if one.get("labels"):
-            one["values"] = [n % 5 for n in range(COUNT)]
-    return "".join(f"{json.dumps(one)}\n" for one in made)
 
 
 WRONG: list[Any] = [
@@ -237,10 +236,9 @@ def test_wrong_input_is_an_error_with_its_place(folder: Folder, flags: tuple[str
 
 
 def test_a_query_that_failed_everywhere_is_an_error_in_its_words(folder: Folder) -> None:
-    head, *lines = (folder.path / "snapshot/eu-west/query-history.jsonl").read_text().splitlines()
-    asked = {query for query in (json.loads(line)["query"] for line in lines) if query.startswith("sum")}
-    failed = (json.dumps({"query": query, "error": "HTTP 422 too many samples"}) for query in sorted(asked))
-    folder.write("snapshot/eu-west/query-history.jsonl", "\n".join([head, *failed]) + "\n")
+    with edited_history(folder) as lines:
+        asked = {one["query"] for one in lines[1:] if one["query"].startswith("sum")}
+        lines[1:] = [{"query": query, "error": "HTTP 422 too many samples"} for query in sorted(asked)]
     said = folder.call("suggest", "--snapshot", "snapshot")
     assert (said.code, said.out) == (3, "")
     assert "HTTP 422 too many samples; record it anew" in said.err

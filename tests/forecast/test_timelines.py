@@ -12,7 +12,7 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.forecast.savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
-from reconciler.forecast.timelines import Wake, forecast, total
+from reconciler.forecast.timelines import Wake, total
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import PodRequests, requests_of
 from reconciler.policy.compiled import policy_changes
@@ -115,31 +115,20 @@ def test_what_is_excluded_until_a_time_goes_idle_then(key: str, until: str, ends
     assert made.timelines[0].steps == ((FRIDAY, 2), (ends, 0), (at(6, 21), 2))
 
 
-def test_a_limit_that_holds_back_a_night_is_told() -> None:
+@pytest.mark.parametrize(
+    ("clusters", "number", "words"),
+    [pytest.param(("a",), 8, "4 workloads", id="one cluster"), pytest.param(("a", "b"), 16, "8 workloads", id="two")],
+)
+def test_a_limit_of_each_cluster_that_holds_back_a_night_is_told_once(
+    clusters: tuple[str, ...], number: int, words: str
+) -> None:
+    limits = {"default": {"perCluster": {"share": "25%", "atLeast": 1}}}
+    fleet = document("Fleet", "mix", {"home": "a", "clusters": [{"name": one} for one in clusters], "limits": limits})
     objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
-    fleet = copy.deepcopy(FLEET)
-    fleet["spec"]["limits"] = {"default": {"perCluster": {"share": "25%", "atLeast": 1}}}
-    cluster = MemoryCluster.of_manifests("a", objects, first_of)
-    found = policy_set([fleet, an_idling_policy(NIGHTS)])
-    simulation = Simulation(found, Opened({"a": Backend("a", cluster=cluster)}))
-    (held,) = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
+    (held,) = played([an_idling_policy(NIGHTS)], objects, fleet=fleet).held_back
     assert (held.start, held.end, held.policy) == (at(20), at(6, 21), "nights")
-    assert "4 workloads would go idle for the first time, limit 1 in a; " in held.why
-
-
-def test_a_limit_of_each_cluster_is_told_once_for_each_policy() -> None:
-    objects = [one for name in "abcd" for one in (a_deployment(name), a_service(name))]
-    fleet = copy.deepcopy(FLEET)
-    fleet["spec"]["clusters"] = [{"name": "a"}, {"name": "b"}]
-    fleet["spec"]["limits"] = {"default": {"perCluster": {"share": "25%", "atLeast": 1}}}
-    found = policy_set([fleet, an_idling_policy(NIGHTS)])
-    clusters = {
-        "a": MemoryCluster.of_manifests("a", objects, first_of),
-        "b": MemoryCluster.of_manifests("b", objects[2:], first_of),
-    }
-    simulation = Simulation(found, Opened({name: Backend(name, cluster=one) for name, one in clusters.items()}))
-    held = forecast(found, simulation, FRIDAY, FRIDAY + timedelta(days=1)).held_back
-    assert [(one.clusters, one.number) for one in held] == [(("a", "b"), 14)]
+    assert (held.clusters, held.number) == (clusters, number)
+    assert f"{words} would go idle for the first time, limit 1 " in held.why
 
 
 def test_what_is_held_back_of_two_policies_of_one_name_is_told_of_both() -> None:
