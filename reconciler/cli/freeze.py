@@ -45,7 +45,7 @@ def _words(freeze: Freeze, records: _FreezeRecords, over: str = "") -> str:
 
 def _lines(freeze: Freeze, written: Sequence[str], records: _FreezeRecords) -> Iterator[str]:
     yield _words(freeze, records)
-    yield f"Written to {counted(len(written), 'cluster')}: {', '.join(written) or 'none'}."
+    yield f"Written to {counted(len(written), 'cluster')}: {', '.join(written)}."
 
 
 FORMATS: Formats = {
@@ -108,7 +108,8 @@ def freeze_command(options: _FreezeOptions) -> int:
 
     written, failures = records.written(change)
     say_each("notice", (f"{_words(other, records, 'was ')}; this one takes its place" for other in replaced))
-    show(FORMATS[options.output](freeze, written, records), options.output)
+    if written or options.output != "text":  # else nothing is frozen
+        show(FORMATS[options.output](freeze, written, records), options.output)
     return exit_of_clusters(written, failures)
 
 

@@ -105,6 +105,8 @@ def test_only_unfreeze_all_ends_what_cannot_be_read(week: Folder) -> None:
         said = brake(week, "2026-11-16 19:10", "unfreeze", *scope)
         assert (said.code, said.out) == (1, ""), "nothing says that nothing is frozen"
         assert said.err == f"error: dev: {why}; unfreeze --all ends whatever it says\n"
+    frozen = brake(week, "2026-11-16 19:10")
+    assert (frozen.code, frozen.out) == (1, ""), "nothing says that anything is frozen"
     ended = brake(week, "2026-11-16 19:10", "unfreeze", "--all")
     assert (ended.code, ended.out) == (0, f"Fleet week: no longer frozen: {why}\n")
 
