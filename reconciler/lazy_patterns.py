@@ -23,7 +23,9 @@ class _LazyPattern:
         self._stated = (pattern, flags)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_compile(*self._stated), name)
+        found = getattr(_compile(*self._stated), name)
+        setattr(self, name, found)
+        return found
 
 
 @contextmanager
