@@ -204,7 +204,7 @@ def change_document(action: Action) -> ChangeDocument:
     )
 
 
-def changes_of(decisions: Sequence[Decision]) -> list[ChangeDocument]:
+def change_documents(decisions: Sequence[Decision]) -> list[ChangeDocument]:
     return [change_document(action) for action in numbered_actions(decisions)]
 
 

@@ -35,7 +35,7 @@ from reconciler.plan.change_json import (
     ReasonedDocument,
     actions_in,
     change_document,
-    changes_of,
+    change_documents,
     converted,
     decisions_in,
     made_of,
@@ -285,7 +285,7 @@ def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
         counts=counts_of(plan),
         actions=actions,
         held_back=[_held_back(held) for held in plan.held_back],
-        observed=changes_of(plan.observed),
+        observed=change_documents(plan.observed),
         undecided=converted(plan.undecided, list[_UndecidedDocument]),
         overridden=[_overridden(lost) for lost in plan.overridden],
         unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
@@ -296,7 +296,9 @@ def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
 
 
 def _held_back(held: HeldBack) -> _HeldBackDocument:
-    return _HeldBackDocument(allow=held.policy, why=held.why, limits=held.limits, changes=changes_of(held.decisions))
+    return _HeldBackDocument(
+        allow=held.policy, why=held.why, limits=held.limits, changes=change_documents(held.decisions)
+    )
 
 
 def _overridden(lost: Overridden) -> _OverriddenDocument:

@@ -230,21 +230,18 @@ def _too_large(sizes: Mapping[str, int], root: str, owners: Callable[[], FileOwn
     total, found, by_owner = sum(small.values()), dict[str, Problem | None](), dict[str, list[str]]()
     for file in sorted(small, key=lambda one: (-small[one], one)) if total > MOST_BYTES else ():
         by_owner.setdefault(owners().name_of(file), []).append(file)
-    of_platform = [one for one in by_owner.pop("", ()) if below(one, root) != FLEET_FILE]
+    of_platform = [([one], "it is the largest left") for one in by_owner.pop("", ()) if below(one, root) != FLEET_FILE]
     bytes_of = {name: sum(map(small.__getitem__, files)) for name, files in by_owner.items()}
-    words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer"
-    for name in sorted(bytes_of, key=lambda one: (-bytes_of[one], one)):
-        if total <= MOST_BYTES:
-            return found
-        total -= bytes_of[name]
-        first, *others = by_owner[name]
-        most = f"{words}; those of tenant {name} have {bytes_of[name]}, the most, and none of them is read"
-        found |= {first: _of_file(first, most), **dict.fromkeys(others)}
-    for file in of_platform:
+    of_tenants = [
+        (by_owner[name], f"those of tenant {name} have {bytes_of[name]}, the most, and none of them is read")
+        for name in sorted(by_owner, key=lambda one: (-bytes_of[one], one))
+    ]
+    for (first, *others), why in (*of_tenants, *of_platform):
         if total <= MOST_BYTES:
             break
-        total -= small[file]
-        found[file] = _of_file(file, f"{words}; it is the largest left")
+        total -= sum(small[file] for file in (first, *others))
+        words = f"all policy files together have more than {MOST_BYTES} bytes, expected fewer; {why}"
+        found |= {first: _of_file(first, words), **dict.fromkeys(others)}
     return found
 
 
