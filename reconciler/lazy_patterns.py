@@ -17,7 +17,7 @@ _compile = re.compile
 class _LazyPattern:
     """A `re.Pattern`, for `isinstance` and `re.sub` too, that is compiled once something of it is asked for."""
 
-    __class__ = property(lambda _: re.Pattern)  # type: ignore[assignment]
+    __class__ = property(lambda _: re.Pattern)
 
     def __init__(self, pattern: Any, flags: Any = 0) -> None:
         self._stated = (pattern, flags)
@@ -31,7 +31,7 @@ class _LazyPattern:
 @contextmanager
 def lazy_patterns() -> Iterator[None]:
     """What is imported meanwhile compiles no regular expression that it does not use. Only one thread may run."""
-    re.compile = _LazyPattern  # type: ignore[assignment, misc]
+    re.compile = _LazyPattern  # type: ignore[assignment]
     try:
         yield
     finally:
