@@ -160,13 +160,6 @@ def test_what_is_production(folder, stated, more, expected):
     assert expected is None or f"because: {expected} is production" in said
 
 
-def test_an_exception_of_a_production_cluster_sleeps(folder):
-    folder.write("policies/fleet.yaml", fleet(PRODUCTION, "production: {exceptNamespaces: [team-b]}"))
-    folder.applied(FRIDAY_NIGHT, "--allow-exceed", "nights")
-    assert folder.replicas("c01", "team-b", "Deployment", "web") == 0
-    assert folder.replicas("c01", "team-a", "Deployment", "web") == 1
-
-
 # The other jobs
 
 TARGET = downscale(SELECTOR % "Deployment", 0, name="shrink")
