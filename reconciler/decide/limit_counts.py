@@ -242,15 +242,13 @@ class CountedDecisions:
 
 
 class RemainingDecisions:
-    """The decisions that no limit holds back yet, and what is bound to them."""
+    """The decisions that no limit holds back yet, and what is bound to them; `held` are the keys of the others, with
+    whose they are held back as.
+    """
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
         self._decisions = decisions
-        self._gone: set[str] = set()
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {decision.key: position for position, decision in enumerate(self._decisions)}
+        self.held: dict[str, PolicyKey] = {}
 
     @cached_property
     def _decreases(self) -> dict[str, list[str]]:
@@ -269,17 +267,13 @@ class RemainingDecisions:
                 found.setdefault(key, []).append(decision.key)
         return found
 
-    def with_keys(self, keys: Iterable[str]) -> list[Decision]:
-        """Return the decisions of `keys` that there are."""
-        return self.left_of(self._decisions[self._positions[key]] for key in keys if key in self._positions)
-
     def left_of(self, decisions: Iterable[Decision]) -> list[Decision]:
         """Return those of `decisions` that are left."""
-        return [decision for decision in decisions if decision.key not in self._gone]
+        return [decision for decision in decisions if decision.key not in self.held]
 
-    def take_out(self, taking: Iterable[Decision]) -> tuple[Decision, ...]:
-        """Take out `taking` and everything bound to them, and return all of that: the other decreasing steps of an
-        idling group, and whatever needs one of them, so that no half step is left.
+    def hold_back(self, taking: Iterable[Decision], owner: PolicyKey) -> set[str]:
+        """Hold back `taking` as those of `owner`, and everything bound to them: the other decreasing steps of an idling
+        group, and whatever needs one of them, so that no half step is left. Return the keys of all of that.
         """
         out: set[str] = set()
         more = [decision.key for decision in taking]
@@ -287,16 +281,8 @@ class RemainingDecisions:
             more += self._decreases[group]
         while more:
             key = more.pop()
-            if key not in self._gone and key not in out:
+            if key not in self.held and key not in out:
                 out.add(key)
                 more += self._needed_by.get(key, ())
-        self._gone |= out
-        return tuple(self._decisions[self._positions[key]] for key in out)
-
-    def in_order(self, decisions: Iterable[Decision]) -> tuple[Decision, ...]:
-        """Return `decisions` in the order in which they were decided."""
-        return tuple(sorted(decisions, key=lambda decision: self._positions[decision.key]))
-
-    def all(self) -> tuple[Decision, ...]:
-        """Return everything that is left, in that order."""
-        return tuple(self.left_of(self._decisions))
+        self.held.update(dict.fromkeys(out, owner))
+        return out

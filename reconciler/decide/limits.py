@@ -198,23 +198,23 @@ class RunLimits(Struct, frozen=True):
     def hold_back(self, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> DesiredState:
         """Return what the limits leave of `decisions`. What idles in `before` is held back again, and not counted."""
         counted, remaining = CountedDecisions(decisions, self.policy, self.bases), RemainingDecisions(decisions)
-        taken, uses = list(_held_again(before, remaining)), []
+        taken, uses = list(_held_again(before, decisions, remaining)), []
         shared = tuple(self._shared_pools())
         for pool in (*self._own_pools(), *shared):
             use, over = _fitted(pool, counted, remaining)
             uses.append(use)
             taken += over
-        held: dict[PolicyKey, list[Decision]] = {}
         exceeded: dict[PolicyKey, list[LimitUse]] = {}
-        for owner, out, limits in taken:
-            held.setdefault(owner, []).extend(out)
+        for owner, limits in taken:
             exceeded.setdefault(owner, []).extend(limits)
-        whole = (
-            self._held_back(owner, remaining.in_order(out), exceeded[owner], counted, shared)
-            for owner, out in held.items()
-        )
+        held: dict[PolicyKey, list[Decision]] = {owner: [] for owner in exceeded}
+        left: list[Decision] = []
+        for decision in decisions:
+            holder = remaining.held.get(decision.key)
+            (left if holder is None else held[holder]).append(decision)
+        whole = (self._held_back(owner, tuple(out), exceeded[owner], counted, shared) for owner, out in held.items())
         held_back = tuple(sorted(whole, key=lambda held: held.policy))
-        return DesiredState(remaining.all(), held_back=held_back, limits=tuple(uses))
+        return DesiredState(tuple(left), held_back=held_back, limits=tuple(uses))
 
     def _held_back(
         self,
@@ -265,20 +265,24 @@ class RunLimits(Struct, frozen=True):
         return f"--allow-exceed {owner[1]}{number}"
 
 
-_Taken = tuple[PolicyKey, tuple[Decision, ...], Sequence[LimitUse]]
-"""Whose decisions are held back, which, and the limits that they exceed."""
+_Taken = tuple[PolicyKey, Sequence[LimitUse]]
+"""Whose decisions are held back, and the limits that they exceed."""
 
 
-def _held_again(before: Sequence[HeldBack], remaining: RemainingDecisions) -> Iterator[_Taken]:
-    """Take out of `remaining` what idles in `before`, and yield it."""
+def _held_again(
+    before: Sequence[HeldBack], decisions: Sequence[Decision], remaining: RemainingDecisions
+) -> Iterator[_Taken]:
+    """Hold back what idles in `before` and is among `decisions`, and yield whose that is."""
+    current = {decision.key: decision for decision in decisions} if before else {}
     for held in before:
-        idles = remaining.with_keys(decision.key for decision in held.decisions if decision.idles)
+        idles = remaining.left_of(current[one.key] for one in held.decisions if one.idles and one.key in current)
         for owner in {owner_of(decision) for decision in idles if decision.policy == held.policy}:
-            yield owner, remaining.take_out(idles), held.limits
+            remaining.hold_back(idles, owner)
+            yield owner, held.limits
 
 
 def _fitted(pool: LimitPool, counted: CountedDecisions, remaining: RemainingDecisions) -> tuple[LimitUse, list[_Taken]]:
-    """Take out of `remaining` what exceeds `pool`, and return how much is wanted of it, and what was taken out.
+    """Hold back what exceeds `pool`, and return how much is wanted of it, and whose decisions that were.
 
     Of those that share it the one that takes most is held back first, until the others fit.
     """
@@ -289,15 +293,15 @@ def _fitted(pool: LimitPool, counted: CountedDecisions, remaining: RemainingDeci
     if used <= pool.allowed:
         return use, []
     taken: list[_Taken] = []
-    inside = {decision.key for found in taking.values() for decision in found}
+    inside = {decision.key: decision for found in taking.values() for decision in found}
     for owner in sorted(takes, key=lambda key: (-takes[key], key)):
         found = remaining.left_of(taking[owner])
         if used <= pool.allowed:
             break
         if found:  # what was held back may have taken some of it along
-            gone = remaining.take_out(found)
-            taken.append((owner, gone, (replace(use, used=used, policy=owner[1]),)))
-            used -= counted.sum([decision for decision in gone if decision.key in inside], pool.unit)
+            gone = remaining.hold_back(found, owner)
+            taken.append((owner, (replace(use, used=used, policy=owner[1]),)))
+            used -= counted.sum((inside[key] for key in gone & inside.keys()), pool.unit)
     return use, taken
 
 
