@@ -83,7 +83,7 @@ def entry_write(
     found: ConfigMap | None,
     place: tuple[Literal["data", "binaryData"], str],
     value: str | None,
-    labels: Mapping[str, str] = OUR_LABELS,
+    labels: Mapping[str, str],
 ) -> Write:
     """Return what sets the entry at `place`, field and key, of the ConfigMap `ref`, and tests that it is as `found`.
 

@@ -32,7 +32,7 @@ _MEANINGS = {
 }
 
 
-def exit_of_plan(plan: Plan, fail_on: Collection[FailOn] = (), *, detailed: bool = False) -> ExitCode:
+def exit_of_plan(plan: Plan, fail_on: Collection[FailOn], *, detailed: bool = False) -> ExitCode:
     """Return the exit code of `plan` alone; with `detailed`, 2 means that changes are pending or held back."""
     return first_exit_code(_of_plan(plan, fail_on, detailed))
 
@@ -44,7 +44,7 @@ def exit_of_apply(applied: Applied, fail_on: Collection[FailOn] = ()) -> ExitCod
     return first_exit_code([*_of_plan(applied.plan, fail_on, False), *_of_outcomes(applied)])
 
 
-def exit_of_saved(applied: Applied, fail_on: Collection[FailOn] = ()) -> ExitCode:
+def exit_of_saved(applied: Applied, fail_on: Collection[FailOn]) -> ExitCode:
     """Return the exit code of a saved plan: refused as a whole when nothing of it fitted any more."""
     outcomes = applied.outcomes
     stale = any(outcome.status is OutcomeStatus.STALE for outcome in outcomes)
@@ -96,7 +96,7 @@ def tracked(verb: str, options: O, work: Callable[[TrackedRun[O]], ExitCode]) ->
         return limit.ended(run.code)  # it may be asked to stop while it pushes its metrics, too
 
 
-def exit_line(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome] = ()) -> str:
+def exit_line(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome]) -> str:
     """Return what a run that made `plan` and did `outcomes` says last on stderr: what `code` means, or what a run that
     ended well left undone; "" where all is well.
     """

@@ -51,12 +51,12 @@ def show(found: str | Iterable[str] | Mapping[str, Any], output: str = "text", *
         found = "".join(f"{escaped(line)}\n" for line in found)
     safe = _SAFE.get(output, partial(_text, color=color))
     for part in (found,) if isinstance(found, str) else found:
-        _print(safe(part), nl=False, color=color)
+        _print(safe(part), color=color)
 
 
 def show_rows(rows: Iterable[Sequence[str]]) -> None:
     """Print each of `rows` on stdout, as one line with tabs between its cells, whatever they hold."""
-    _print("".join("\t".join(map(escaped, row)) + "\n" for row in rows), nl=False)
+    _print("".join("\t".join(map(escaped, row)) + "\n" for row in rows))
 
 
 def workflow_command(command: str, properties: dict[str, object], message: str) -> str:
@@ -68,11 +68,11 @@ def workflow_command(command: str, properties: dict[str, object], message: str) 
     return f"::{command} {named}::{escaped(_data(message))}\n"
 
 
-def _print(text: str, *, nl: bool = True, color: bool = False) -> None:
+def _print(text: str, *, color: bool = False) -> None:
     """Print `text` on stdout. A reader who has enough, like head, changes neither what a run does nor its exit code."""
     with _printing, suppress(BrokenPipeError):
         draw("")
-        click.echo(printable_without_credentials(text), nl=nl, color=color)
+        click.echo(printable_without_credentials(text), nl=False, color=color)
 
 
 def say(text: str, *, nl: bool = True) -> None:

@@ -24,9 +24,6 @@ from reconciler.report.times import common_zone, weekday_and_time
 ServiceName = tuple[str, str]
 """Namespace and name."""
 
-Values = tuple[float | None, ...]
-"""A value for each time, None where there is none."""
-
 GAP = "nothing was measured at that time"
 _COUNTS = re.compile(r"\b(increase|rate|irate|delta|idelta|deriv|changes|resets)\s*\(")
 _RANGE = re.compile(r"\[\s*(\w+)\s*[\]:]")

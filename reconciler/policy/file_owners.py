@@ -98,7 +98,7 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
 
 
-def main_fleet(fleets: Sequence[Document], root: str, unread: Iterable[str] = ()) -> Document | None:
+def main_fleet(fleets: Sequence[Document], root: str, unread: Iterable[str]) -> Document | None:
     """Return the one Fleet that counts, None where that is open: the one in `FLEET_FILE`, else the only one.
 
     `unread` are files with something that could not be read. Where `FLEET_FILE` is one of them no other Fleet counts:

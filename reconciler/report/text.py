@@ -128,7 +128,7 @@ def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterat
     yield from _groups(grouped(plan, others, lambda _: True), outcomes, replace(style, summary=False))
 
 
-def render_changed(approved: Plan, plan: Plan, chosen: Collection[int], style: Style = Style()) -> str:
+def render_changed(approved: Plan, plan: Plan, chosen: Collection[int], style: Style) -> str:
     """Return how `plan`, made under the locks, differs from the one that was approved; "" where it does not.
 
     `chosen` are the ids of its actions that are carried out.

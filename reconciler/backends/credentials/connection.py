@@ -236,7 +236,7 @@ def _certificate(access: ServerAccess) -> bytes:
 
 
 @contextmanager
-def _in_our_words(settings: ClusterConnection, client: str = "") -> Iterator[None]:
+def _in_our_words(settings: ClusterConnection, client: str) -> Iterator[None]:
     """Let what goes wrong with a kubeconfig, and with those that give credentials, be one of our errors."""
     import yaml
 

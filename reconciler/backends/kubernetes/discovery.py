@@ -116,7 +116,7 @@ class ServedKinds(Struct, frozen=True):
         return found is None or found.namespaced
 
 
-def discover(client: ApiClient, switches: Iterable[WorkloadKind] = ()) -> ServedKinds:
+def discover(client: ApiClient, switches: Iterable[WorkloadKind]) -> ServedKinds:
     """Return what the cluster serves, with the paths of replicas from the CustomResourceDefinitions.
 
     Those of `switches` that it serves are switched off, also where they have /scale.

@@ -364,7 +364,7 @@ _DIGITS = 60  # enough to distinguish any power of a base from any int64 of nano
 _DOUBT = 1e-9  # a floating logarithm this close to a whole number is settled by exact arithmetic
 
 
-def age_scale(age_ns: int, base: float = 2) -> int:
+def age_scale(age_ns: int, base: float) -> int:
     """Return `floor(log(age_ns))` to `base`; -1 for an age of 0 or less.
 
     Exact for every base; `math.e` stands for e itself, not for the nearest float.

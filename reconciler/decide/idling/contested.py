@@ -200,7 +200,7 @@ def _criterion_values(criterion: Criterion) -> Any:
     return stated(criterion)
 
 
-def advice_in(annotation: str, ref: ObjectRef, path: Sequence[str] = ()) -> str:
+def advice_in(annotation: str, ref: ObjectRef, path: Sequence[str]) -> str:
     """Return advice that ends the contest about `ref`; `annotation` is the value of CONTESTED; `path`: see `advice`."""
     contest = _contest_in({CONTESTED: annotation})
     return advice(contest.by, ref, contest.autoscaler, path)

@@ -196,7 +196,7 @@ def _federated_together(
 
 
 def groups_of(
-    choices: Iterable[Choice], idle_together: Sequence[tuple[ObjectRef, ...]] = ()
+    choices: Iterable[Choice], idle_together: Sequence[tuple[ObjectRef, ...]]
 ) -> tuple[dict[ObjectRef, str], dict[ObjectRef, str]]:
     """Return the group of each scalable and each Service of one, and that of the same where they go idle.
 

@@ -126,7 +126,7 @@ class Scale(Struct, frozen=True):
         return () if self.written.no_place else (FieldChange(seen.path, seen.before, seen.before),)
 
 
-def _switch_change(switch: Switch, after: Scalar, *, has_map: bool = True) -> FieldChange:
+def _switch_change(switch: Switch, after: Scalar, *, has_map: bool) -> FieldChange:
     """Return the change of a switch to `after`; without `has_map` the map that holds it goes too, if it holds no more.
 
     What a missing value means is written out where the kind says that.
