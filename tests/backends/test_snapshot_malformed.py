@@ -241,13 +241,6 @@ def test_no_folder_for_one_cluster(tmp_path: Path) -> None:
         cluster.identity()
 
 
-def test_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(
-        SnapshotError, match="No such file or directory, expected a folder with a folder for each cluster"
-    ):
-        open_snapshot(tmp_path / "nowhere", ["east"], last_names_first)
-
-
 def test_a_key_that_is_no_text_is_a_problem_and_not_an_object_less() -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, 1: "x"}
     with pytest.raises(SnapshotError, match="is malformed"):

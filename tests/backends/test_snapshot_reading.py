@@ -23,10 +23,8 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.backends.snapshot import object_store
-from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import scan
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
-from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import MalformedAnswerError
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition, FieldWriter, Pod
@@ -733,11 +731,3 @@ def test_conditions_and_endpoints(tmp_path: Path) -> None:
     (endpoints,) = cluster.list(ENDPOINTS)
     assert endpoints.annotations == {"idling.alpha.openshift.io/idled-at": "x"}
     assert endpoints.pods == (("web-0", "u0"), ("web-1", "u3"))
-
-
-def test_reading_needs_no_leave_to_write(tmp_path: Path) -> None:
-    a_snapshot_cluster(tmp_path / "east", {"a.yaml": TYPED_LIST})
-    before = sorted(tmp_path.rglob("*"))
-    cluster = SnapshotCluster(Store(tmp_path / "east", "east"), victim_order=lambda pods, count, _: pods[:count])
-    cluster.list(BUILT_IN["Deployment"])
-    assert sorted(tmp_path.rglob("*")) == before

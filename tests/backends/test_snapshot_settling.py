@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.backends.protocols import AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, PODS, SCALED_OBJECT, workloads_of
+from reconciler.backends.protocols import AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, PODS, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
-from reconciler.model import FieldWriter, ObjectRef, Workload, Write
+from reconciler.model import ObjectRef, Workload, Write
 from reconciler.workload_kinds import WorkloadKind
 from tests.backends.clone_sets import CLONE_SETS
 from tests.backends.folders import BUILT_IN, a_manifest, a_snapshot_cluster, manifests_in, patch
@@ -275,25 +275,6 @@ def test_the_writer_of_bounds_is_ours_where_writers_are_recorded(tmp_path: Path)
     assert found.bounds_writer.manager == "reconciler"
     written = yaml.safe_load((tmp_path / "all.yaml").read_text())["metadata"]["managedFields"]
     assert written[0]["fieldsV1"] == {"f:spec": {"f:metrics": {}}}
-
-
-def test_the_writer_of_a_pause_is_ours_where_writers_are_recorded(tmp_path: Path) -> None:
-    paused = "autoscaling.keda.sh/paused-replicas"
-    fields = {"f:metadata": {"f:annotations": {f"f:{paused}": {}}}}
-    entry = {"manager": "argocd-controller", "operation": "Apply", "fieldsV1": fields}
-    manifest = {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": "web", "namespace": "shop", "annotations": {paused: "3"}, "managedFields": [entry]},
-        "spec": {"scaleTargetRef": {"name": "web"}},
-    }
-    cluster = a_cluster_of(tmp_path, manifest)
-    ref = ObjectRef("east", "shop", "ScaledObject", "web", "keda.sh")
-    found = cluster.get(workloads_of(SCALED_OBJECT), "shop", "web")
-    assert found.replicas_writer == FieldWriter("argocd-controller", None)
-    cluster.write(patch(ref, ("replace", f"/metadata/annotations/{paused.replace('/', '~1')}", "0")))
-    found = cluster.get(workloads_of(SCALED_OBJECT), "shop", "web")
-    assert (found.annotations[paused], found.replicas_writer) == ("0", FieldWriter("reconciler", None))
 
 
 def test_a_stale_patch_settles_nothing(tmp_path: Path) -> None:
