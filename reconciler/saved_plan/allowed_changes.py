@@ -209,22 +209,15 @@ def _names(decision: Decision) -> Iterator[tuple[str, str]]:
 def _changes(decision: Decision, switches: _Switches) -> Iterator[tuple[str, str]]:
     missing = missing_maps(decision)
     for change in decision.changes:
-        check = _check_of(decision, change.path, switches)
+        check, path = _check_of(decision, change.path, switches), short(pointer(change.path))
         if check is None:
-            yield (
-                f"after {short(pointer(change.path))}",
-                f" is no field of a {decision.ref.kind} that {decision.verb} changes",
-            )
+            yield f"after {path}", f" is no field of a {decision.ref.kind} that {decision.verb} changes"
         elif change.before is not None and change.path[:-1] in missing:
-            yield (  # the write tests the map alone, and what is "unchanged" in it would be written
-                f"before {short(pointer(change.path))}",
-                f" is {short(repr(change.before))}, expected null in an object without {change.path[-2]}",
-            )
+            # The write tests the map alone, and what is "unchanged" in it would be written.
+            words = f"expected null in an object without {change.path[-2]}"
+            yield f"before {path}", f" is {short(repr(change.before))}, {words}"
         elif change.before != change.after and not check(change.after):
-            yield (
-                f"after {short(pointer(change.path))}",
-                f" is {short(repr(change.after))}, expected what belongs there",
-            )
+            yield f"after {path}", f" is {short(repr(change.after))}, expected what belongs there"
     if not switches.may_be((decision.ref.group, decision.ref.kind)):
         yield from _replicas(decision)
 

@@ -283,8 +283,6 @@ def policy_of(
         pod_picker=pod_picker_of(document, ("spec", "downscalePodPicker"), spec.pod_picker),
         digest=hashlib.sha256(json.dumps(stated, sort_keys=True, default=str).encode()).hexdigest()[:12],
     )
-    if policy.target is not None:
-        _check_target(document, ("spec", "targetRef"), policy.target)
     _check_form(document, policy, spec)
     if document.is_readable(("spec", "replicas")):
         _warn_of_bounds(document, policy)
@@ -319,24 +317,23 @@ def check_preferences(document: PolicyDocument, path: Path, preferences: Prefere
                 document.warn((*path, name), "has no weight beside a * that has one, so it holds its minimum only")
 
 
-def _check_target(document: PolicyDocument, path: Path, target: TargetRef) -> None:
-    fault = kind_fault(target.kind)
-    if not workload_kind(target.kind).counts:
+def _check_target(document: PolicyDocument, path: Path, kind: str) -> None:
+    fault = kind_fault(kind)
+    if not workload_kind(kind).counts:
         fault = "expected a kind whose replicas can be spread, like Deployment"
     if fault is not None:
-        document.add((*path, "kind"), f"is {shown(target.kind)}, {fault}")
+        document.add(path, f"is {shown(kind)}, {fault}")
 
 
 def _check_form(document: PolicyDocument, policy: FederatedReplicaSet, spec: FederatedReplicaSetSpec) -> None:
     own = [name for name in ("selector", "template") if document.get(("spec", name)) is not None]
-    if policy.target is not None and policy.pod_picker is not None:
-        check_pickable(document, ("spec", "targetRef", "kind"), policy.target.kind, "downscalePodPicker")
-    if policy.target is not None and own:
-        document.add(
-            ("spec", own[0]), "is beside targetRef, expected either targetRef, or selector and template", key=True
-        )
-        return
     if policy.target is not None:
+        _check_target(document, ("spec", "targetRef", "kind"), policy.target.kind)
+        if policy.pod_picker is not None:
+            check_pickable(document, ("spec", "targetRef", "kind"), policy.target.kind, "downscalePodPicker")
+        for name in own[:1]:
+            words = "is beside targetRef, expected either targetRef, or selector and template"
+            document.add(("spec", name), words, key=True)
         return
     for name in ("selector", "template"):
         if name not in own:
