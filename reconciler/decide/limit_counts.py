@@ -242,8 +242,8 @@ class CountedDecisions:
 
 
 class RemainingDecisions:
-    """The decisions that no limit holds back yet, and what is bound to them; `held` are the keys of the others, with
-    whose they are held back as.
+    """The decisions that no limit holds back yet, and what is bound to them. `held` are the keys of the others, each
+    with the policy that it is held back for.
     """
 
     def __init__(self, decisions: Sequence[Decision]) -> None:
@@ -272,8 +272,8 @@ class RemainingDecisions:
         return [decision for decision in decisions if decision.key not in self.held]
 
     def hold_back(self, taking: Iterable[Decision], owner: PolicyKey) -> set[str]:
-        """Hold back `taking` as those of `owner`, and everything bound to them: the other decreasing steps of an idling
-        group, and whatever needs one of them, so that no half step is left. Return the keys of all of that.
+        """Hold back `taking` for `owner`, and everything bound to them: the other decreasing steps of an idling group,
+        and whatever needs one of them, so that no half step is left. Return the keys of all of that.
         """
         out: set[str] = set()
         more = [decision.key for decision in taking]

@@ -199,7 +199,7 @@ _OF_STATE = {
     IdleState.TAKEN_OVER: _A_WAKE_REQUEST,
 }
 _NOT_OWN = (IdlingCondition.RUNS_ELSEWHERE, IdlingCondition.SERVICE_RUNS, IdlingCondition.PODS_UNREAD)
-_OF_NEIGHBOURS = (*_NOT_OWN, IdlingCondition.CLUSTER_UNREAD, IdlingCondition.FEDERATED_PAUSED)
+_OF_NEIGHBOURS = tuple(name for name in IdlingCondition if name.check is None)
 """What ends when others are decided otherwise, where it names them."""
 
 
