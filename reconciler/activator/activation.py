@@ -27,7 +27,7 @@ from reconciler.activator.service_listeners import ListenedPorts, ServiceListene
 from reconciler.activator.slices import PublishedSlices, slice_manifests
 
 
-class Phase(Enum):
+class _Phase(Enum):
     """Where a Service is between idle and awake; what this says of slices and connections."""
 
     MARKED = auto()
@@ -43,12 +43,12 @@ class Phase(Enum):
 Event = Literal["idled", "woken", "no pod ready", "pod ready", "pod answered"]
 """The first two: its record was written, and is gone."""
 
-MOVES: Mapping[Event, Mapping[Phase, Phase]] = {
-    "idled": dict.fromkeys(Phase, Phase.MARKED),  # before the first pod goes
-    "woken": {Phase.MARKED: Phase.ANSWERING},
-    "no pod ready": dict.fromkeys(Phase, Phase.AT_ZERO),
-    "pod ready": {Phase.AT_ZERO: Phase.STARTING},
-    "pod answered": {Phase.STARTING: Phase.ANSWERING},  # or enough time passed, or its clients go to it themselves
+MOVES: Mapping[Event, Mapping[_Phase, _Phase]] = {
+    "idled": dict.fromkeys(_Phase, _Phase.MARKED),  # before the first pod goes
+    "woken": {_Phase.MARKED: _Phase.ANSWERING},
+    "no pod ready": dict.fromkeys(_Phase, _Phase.AT_ZERO),
+    "pod ready": {_Phase.AT_ZERO: _Phase.STARTING},
+    "pod answered": {_Phase.STARTING: _Phase.ANSWERING},  # or enough time passed, or its clients go to it themselves
 }
 """From which phase a Service goes to which other one; where none is named it stays."""
 
@@ -107,7 +107,7 @@ class Activation:
         self._held: dict[HeldConnection, None] = {}
         self._spliced: dict[HeldConnection, None] = {}
         self._probing: asyncio.Task[None] | None = None
-        self._phase = Phase.ANSWERING
+        self._phase = _Phase.ANSWERING
         self._idled_at: datetime | None = None
         self._record_changed_at = -inf  # when it was written, or went
         self._withdrawn_at: float | None = None
@@ -153,9 +153,9 @@ class Activation:
         """
         if self._observed.service is None or not self._listeners.ports:
             return False
-        if self._phase in (Phase.AT_ZERO, Phase.STARTING) and self._is_idle:
+        if self._phase in (_Phase.AT_ZERO, _Phase.STARTING) and self._is_idle:
             return True
-        return self._phase is not Phase.ANSWERING and self._loop.time() - self._record_changed_at <= _LEADS_AT_LATEST
+        return self._phase is not _Phase.ANSWERING and self._loop.time() - self._record_changed_at <= _LEADS_AT_LATEST
 
     @property
     def _is_idle(self) -> bool:
@@ -224,7 +224,7 @@ class Activation:
 
     async def _accepted(self) -> None:
         """Connect to a pod until one accepts. Where there is no TCP port, "ready" is enough."""
-        while self._phase is Phase.STARTING:
+        while self._phase is _Phase.STARTING:
             service = self._observed.service
             ports = [port for port in (service.ports if service else ()) if port.transport == "TCP"]
             if not ports:
@@ -278,7 +278,7 @@ class Activation:
         made = HeldConnection(client, port, self, context)
         self._held[made] = None
         held.take(namespace, made)
-        if self._phase is Phase.AT_ZERO:
+        if self._phase is _Phase.AT_ZERO:
             return
         if not self._observed.restricted:
             made.begin_splice()
@@ -315,7 +315,7 @@ class Activation:
     def spoke(self, connection: HeldConnection) -> None:
         """Take a connection as traffic; where pods answer it, and it may not be spliced, its client tries again."""
         self._traffic(connection.port)
-        if self._phase is not Phase.AT_ZERO and self._observed.restricted and not self._is_withdrawn:
+        if self._phase is not _Phase.AT_ZERO and self._observed.restricted and not self._is_withdrawn:
             connection.refuse("network-policy")
 
     def _traffic(self, port: WatchedPort) -> None:
@@ -329,7 +329,7 @@ class Activation:
 
     def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
         """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
-        if self._phase is Phase.AT_ZERO or self._observed.restricted:
+        if self._phase is _Phase.AT_ZERO or self._observed.restricted:
             return ()
         return _rotated(self._observed.backends.of(port), next(self._turn))
 

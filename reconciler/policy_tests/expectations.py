@@ -29,7 +29,7 @@ Touched = tuple[str, str, str]
 """Kind and name of a policy that selects a judged workload, and what a run did with that, "" for nothing."""
 
 
-class Failure(Struct, frozen=True):
+class Unmet(Struct, frozen=True):
     """What was not as expected: of which workload, when, and the reasons that the run gave."""
 
     place: Place
@@ -81,14 +81,14 @@ def _idle_after(step: Step) -> set[ObjectRef]:
     return idle
 
 
-def judged(moment: Moment, steps: Sequence[Step]) -> tuple[list[Failure], set[Touched]]:
+def judged(moment: Moment, steps: Sequence[Step]) -> tuple[list[Unmet], set[Touched]]:
     """Return what is not as `moment` expects in its runs, of which there is at least one, and what was looked at."""
     runs = [_Run.of(step) for step in steps]
     names = {ref: [ref] for ref in steps[0].replicas}
     for autoscaler, target in steps[0].targets.items():
         if target in names:
             names[target].append(autoscaler)
-    failures: list[Failure] = []
+    failures: list[Unmet] = []
     touched: set[Touched] = set()
     for expectation in moment.expected:
         refs = [ref for ref, known in names.items() if any(_is_meant(one, expectation.fields) for one in known)]
@@ -114,24 +114,24 @@ def _is_on(cluster: str, fields: ExpectFields) -> bool:
     return any(fnmatchcase(cluster, pattern) for pattern in given(fields.clusters) or ("*",))
 
 
-def _nobody(expectation: Expectation, step: Step) -> Failure:
+def _nobody(expectation: Expectation, step: Step) -> Unmet:
     """Return that no workload is meant: an expectation of nothing would always hold."""
     named = given(expectation.fields.object)
     subject = named or f"namespaces {', '.join(given(expectation.fields.namespaces) or ())}"
     near = nearest(named, [name_of(ref) for ref in step.replicas]) if named else ""
-    return Failure(expectation.place, step.at, subject, "a workload", f"none of that name{near}")
+    return Unmet(expectation.place, step.at, subject, "a workload", f"none of that name{near}")
 
 
-def _unread(expectation: Expectation, step: Step) -> Iterator[Failure]:
+def _unread(expectation: Expectation, step: Step) -> Iterator[Unmet]:
     """Yield the clusters that are meant by a pattern and could not be read: nobody knows what holds there."""
     if given(expectation.fields.object) is not None:
         return  # it is missing then
     for cluster, why in step.plan.unknown_clusters.items():
         if _is_on(cluster, expectation.fields):
-            yield Failure(expectation.place, step.at, f"cluster {cluster}", "a cluster that can be read", why)
+            yield Unmet(expectation.place, step.at, f"cluster {cluster}", "a cluster that can be read", why)
 
 
-def _failures(one: Expectation, refs: Sequence[ObjectRef], moment: Moment, runs: Sequence[_Run]) -> list[Failure]:
+def _failures(one: Expectation, refs: Sequence[ObjectRef], moment: Moment, runs: Sequence[_Run]) -> list[Unmet]:
     """Return the first failure of those of all `refs`, and how many more there are."""
     found = [failure for ref in refs if (failure := _failure(one, ref, moment, runs)) is not None]
     if len(found) < 2:
@@ -140,7 +140,7 @@ def _failures(one: Expectation, refs: Sequence[ObjectRef], moment: Moment, runs:
     return [replace(first, subject=f"{first.subject}, and {len(found) - 1} more,")]
 
 
-def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_Run]) -> Failure | None:
+def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_Run]) -> Unmet | None:
     name = name_of(ref)
     for run in _looked_at(one, moment, runs):
         wrong = [(expected, got) for expected, got, holds in _checks(one.fields, ref, run) if not holds]
@@ -148,13 +148,13 @@ def _failure(one: Expectation, ref: ObjectRef, moment: Moment, runs: Sequence[_R
             until = f" until {reasons_in(run.step.plan).time(one.until)}" if one.until is not None else ""
             expected = ", ".join(expected for expected, _ in wrong) + until
             got = ", ".join(got for _, got in wrong)
-            return Failure(one.place, run.step.at, name, expected, got, _lines(run, ref))
+            return Unmet(one.place, run.step.at, name, expected, got, _lines(run, ref))
     last = next(run for run in reversed(runs) if one.ended is None or run.step.at < one.ended)
     checks = list(_checks(one.fields, ref, last))
     if one.until is None or not all(holds for *_, holds in checks):
         return None
     expected = f"{', '.join(words for words, *_ in checks)} until {reasons_in(last.step.plan).time(one.until)}"
-    return Failure(one.place, last.step.at, name, expected, "it still holds", _lines(last, ref))
+    return Unmet(one.place, last.step.at, name, expected, "it still holds", _lines(last, ref))
 
 
 def _looked_at(expectation: Expectation, moment: Moment, runs: Sequence[_Run]) -> Iterator[_Run]:

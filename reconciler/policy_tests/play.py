@@ -21,7 +21,7 @@ from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import GivenFields, SampleFields, SeriesFields
 from reconciler.policy.types import PolicySet
 from reconciler.policy_tests.cases import Case, CaseFile, runs_before
-from reconciler.policy_tests.expectations import Failure, Touched, judged
+from reconciler.policy_tests.expectations import Touched, Unmet, judged
 from reconciler.report.change_words import name_of
 from reconciler.report.times import common_zone
 from reconciler.workload_kinds import WorkloadKind, same_scalar, workload_kind
@@ -38,7 +38,7 @@ class CaseResult(Struct, frozen=True):
 
     case: Case
     zone: tzinfo
-    failures: tuple[Failure, ...]
+    failures: tuple[Unmet, ...]
     touched: frozenset[Touched]
 
 
@@ -59,7 +59,7 @@ def case_results(file: CaseFile, policies: PolicySet) -> Iterator[CaseResult]:
 
 
 def _played(case: Case, simulation: Simulation, answers: Answers, zone: tzinfo) -> CaseResult:
-    failures: list[Failure] = []
+    failures: list[Unmet] = []
     touched: set[Touched] = set()
     at = case.start
     for moment in case.moments:
@@ -68,7 +68,7 @@ def _played(case: Case, simulation: Simulation, answers: Answers, zone: tzinfo) 
                 pass
         for place, event in moment.given:
             if words := _happened(event, moment.start, simulation, answers):
-                failures.append(Failure(place, moment.start, *words))
+                failures.append(Unmet(place, moment.start, *words))
         wrong, looked_at = judged(moment, list(simulation.play(moment.start, moment.end)))
         failures += wrong
         touched |= looked_at

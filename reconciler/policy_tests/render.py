@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import format_time
 from reconciler.messages import counted
-from reconciler.policy_tests.expectations import Failure, PolicyCoverage
+from reconciler.policy_tests.expectations import PolicyCoverage, Unmet
 from reconciler.policy_tests.play import CaseResult
 from reconciler.report.times import time_and_zone
 from reconciler.untrusted_text import escaped
@@ -43,7 +43,7 @@ def as_lines(results: Results) -> Iterator[str]:
     yield f"{counted(len(results.cases), 'case')}: {passed} passed, {results.failed} failed."
 
 
-def _failure_lines(failure: Failure, zone: tzinfo) -> Iterator[str]:
+def _failure_lines(failure: Unmet, zone: tzinfo) -> Iterator[str]:
     yield f"{failure.place}: {failure.subject} at {time_and_zone(failure.at, zone)}"
     yield f"  expected  {failure.expected}"
     yield f"  got       {failure.got}"
@@ -86,7 +86,7 @@ def as_dict(results: Results) -> dict[str, Any]:
     return found
 
 
-def _failure_dict(failure: Failure) -> dict[str, Any]:
+def _failure_dict(failure: Unmet) -> dict[str, Any]:
     return {
         "file": failure.place.file,
         "line": failure.place.line,
