@@ -259,10 +259,8 @@ def the_settings(policy: str, strategy: Strategy, picker: PodPicker | None = Non
     return replace(DEFAULT, policy=policy, strategy=strategy, picker=picker, **fields)
 
 
-def a_limit_use(
-    name: str, unit: str, used: int, allowed: int, base: int, cluster: str = "", policy: str = ""
-) -> LimitUse:
-    return LimitUse(name, unit, used, allowed, base, cluster, policy)
+def a_limit_use(name: str, unit: str, used: int, allowed: int, base: int, cluster: str = "") -> LimitUse:
+    return LimitUse(name, unit, used, allowed, base, cluster, "")
 
 
 def a_fleet(*names: str, **fields: Any) -> Fleet:

@@ -62,11 +62,10 @@ def an_idle(
     return decision_of(Verb.IDLE, Phase.DECREASE, ref, cause, changes, **(defaults | fields))
 
 
-def a_wake(name: str = "api", *, replicas: int = 3, cause: Cause = IDLE_DEV, **fields: Any) -> Decision:
+def a_wake(name: str = "api", *, cause: Cause = IDLE_DEV, **fields: Any) -> Decision:
     ref = fields.pop("ref", None) or a_ref(name, cluster="eu-west", namespace="dev-a")
-    defaults: dict[str, Any] = {"replicas_before": 0, "replicas_after": replicas, "event": "Woken"}
-    changes = (replicas_change(0, replicas),)
-    return decision_of(Verb.WAKE, Phase.WAKE, ref, cause, changes, **(defaults | fields))
+    defaults: dict[str, Any] = {"replicas_before": 0, "replicas_after": 3, "event": "Woken"}
+    return decision_of(Verb.WAKE, Phase.WAKE, ref, cause, (replicas_change(0, 3),), **(defaults | fields))
 
 
 def a_record(name: str = "api", **fields: Any) -> Decision:
@@ -89,12 +88,12 @@ def a_scale(before: int, after: int, name: str = "web", *, cluster: str = "eu-we
     return decision_of(Verb.SCALE, phase, ref, cause, (replicas_change(before, after),), **(defaults | fields))
 
 
-def a_create(replicas: int = 2, name: str = "web", *, cluster: str = "ap-south", **fields: Any) -> Decision:
-    ref = a_ref(name, cluster=cluster, kind="ReplicaSet")
+def a_create(replicas: int = 2, **fields: Any) -> Decision:
+    ref = a_ref("web", cluster="ap-south", kind="ReplicaSet")
     defaults: dict[str, Any] = {
         "job": "placement",
         "uid": None,
-        "manifest": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}},
+        "manifest": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}},
         "replicas_after": replicas,
         "group": f"placement/{ref.namespace}/{ref.name}",
     }

@@ -142,6 +142,6 @@ def run(services: LiveServices, *more: str) -> Any:
     return services.folder.call("apply", "policies", "--auto-approve", "--quiet", "--credentials-dir", folder, *more)
 
 
-def is_consistent(services: LiveServices, name: str = "web") -> bool:
+def is_consistent(services: LiveServices) -> bool:
     """Whether it does not stand at zero without a mark."""
-    return services.replicas(name) > 0 or IDLED_AT in service_of(services, name)
+    return services.replicas("web") > 0 or IDLED_AT in service_of(services, "web")

@@ -195,9 +195,9 @@ def meanwhile(world: World, happens: Callable[[World], None]) -> Outcome:
     return outcome_of(world)
 
 
-def cost_of(name: str, text: str, op: Any = "replace") -> Callable[[World], None]:
+def cost_of(name: str, text: str) -> Callable[[World], None]:
     path = "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost"
-    return lambda world: world.patch_pod(name, PatchOperation(op, path, text))
+    return lambda world: world.patch_pod(name, PatchOperation("replace", path, text))
 
 
 def ready(name: str, status: str) -> Callable[[World], None]:

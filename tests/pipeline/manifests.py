@@ -35,8 +35,8 @@ def downscale(selector: str, replicas: int, *more: str, name: str = "less") -> s
     return policy("DownscalePolicy", name, f"selector: {{{selector}}}", f"target: {{replicas: {replicas}}}", *more)
 
 
-def target_ref(kind: str = "Deployment", name: str = "web") -> str:
-    return f"targetRef: {{apiVersion: apps/v1, kind: {kind}, name: {name}}}"
+def target_ref(name: str = "web") -> str:
+    return f"targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}"
 
 
 def template(app: str = "web", image: str = "web:1") -> str:

@@ -113,10 +113,10 @@ def a_quota(name: str = "quota", **hard: str) -> Object:
     return an_object("v1", "ResourceQuota", name, spec={"hard": hard})
 
 
-def a_crd(kind: str, group: str, *, version: str = "v1alpha1", scale: bool = False, any_status: bool = True) -> Object:
+def a_crd(kind: str, group: str, *, version: str = "v1alpha1", scale: bool = False) -> Object:
     """A CustomResourceDefinition without a schema of its own; with `/scale` where asked for."""
     plural = f"{kind.lower()}s"
-    subresources: Object = {"status": {}} if any_status else {}
+    subresources: Object = {"status": {}}
     if scale:
         subresources["scale"] = {
             "specReplicasPath": ".spec.replicas",
@@ -145,9 +145,9 @@ CLONE_SET = a_crd("CloneSet", "apps.kruise.io", scale=True)
 SCALED_OBJECT = a_crd("ScaledObject", "keda.sh")
 
 
-def many_deployments(count: int, replicas: int, prefix: str = "load") -> list[Object]:
+def many_deployments(count: int, replicas: int) -> list[Object]:
     """That many Deployments, `load-0000` and so on, each with its own pods."""
-    return [a_deployment(f"{prefix}-{number:04}", replicas) for number in range(count)]
+    return [a_deployment(f"load-{number:04}", replicas) for number in range(count)]
 
 
 def manifests(*files: Path) -> list[Object]:

@@ -171,7 +171,7 @@ def an_event(*, fork: bool = False, deleted: bool = False) -> dict[str, Any]:
     }
 
 
-def a_later_event(owner: str = "stranger", event: str = "pull_request") -> dict[str, Any]:
+def a_later_event(event: str = "pull_request") -> dict[str, Any]:
     """What GitHub hands to a workflow on `workflow_run`."""
     return {
         "action": "completed",
@@ -179,6 +179,6 @@ def a_later_event(owner: str = "stranger", event: str = "pull_request") -> dict[
             "event": event,
             "head_sha": SHA,
             "head_branch": "a change/ö",
-            "head_repository": {"owner": {"login": owner}, "full_name": f"{owner}/platform"},
+            "head_repository": {"owner": {"login": "stranger"}, "full_name": "stranger/platform"},
         },
     }

@@ -219,13 +219,13 @@ def test_14_advice_that_can_be_followed(by, of, autoscaler, expected):
 # What somebody puts back while we hold it: bounds of an autoscaler, a CronJob's suspension.
 
 
-def undone_night(world: World, *, by: str = GIT, acts: bool = True, after: timedelta = MINUTE, **how: Any) -> None:
+def undone_night(world: World, *, acts: bool, after: timedelta = MINUTE, **how: Any) -> None:
     """We idle it, somebody puts the bounds back some time later, and we run again."""
     declared = world.objects[HPA]
     run_in(world, FLOOR)
     assert (world.replicas(WEB), bounds(world)) == (1, (1, 1))
     world.now += after
-    world.put_back(declared, by, **how)
+    world.put_back(declared, GIT, **how)
     if acts:
         world.controllers()
     world.now += MINUTE

@@ -96,8 +96,8 @@ def a_forged_service(*entries: dict, namespace: str = "shop", selector: dict | N
     return a_service(namespace=namespace, selector=chosen, annotations={**annotations, **marks})
 
 
-def an_entry(kind: str = "Deployment", replicas: int = MOST) -> dict:
-    return {"kind": kind, "name": "web", "replicas": replicas}
+def an_entry(kind: str = "Deployment") -> dict:
+    return {"kind": kind, "name": "web", "replicas": MOST}
 
 
 OC = {

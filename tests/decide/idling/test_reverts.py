@@ -34,10 +34,10 @@ INSISTS = a_policy("nights", a_schedule(), on_revert="Insist")
 YIELDS = a_policy("nights", a_schedule())
 
 
-def reverted(world: World, by: str, replicas: int = 5) -> None:
+def reverted(world: World, by: str) -> None:
     """`by` scales what is idle up, and its pods come."""
     world.now += MINUTE
-    world.scale(WEB, replicas)
+    world.scale(WEB, 5)
     world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter(by, world.now))
     world.now += MINUTE
 

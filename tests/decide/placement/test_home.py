@@ -121,11 +121,11 @@ def specs(world):
     return {one.name: one.spec for one in world.clusters}
 
 
-def pass_runs(world, number, tick=timedelta(minutes=1)):
+def pass_runs(world, number):
     for _ in range(number):
         world.apply(world.decided().decisions)
         world.control()
-        world.pass_time(tick)
+        world.pass_time(timedelta(minutes=1))
 
 
 def test_while_home_is_away_other_losses_are_timed_too():
