@@ -434,12 +434,12 @@ def test_what_fails_the_check_is_one_of_some_words(folder, words):
 def test_with_on_effect_there_is_a_comment_where_there_is_something_to_say(folder, host):
     call = (*PLAN, "--comment", "on-effect")
     assert folder.call(*call).err == "no comment is written: there is nothing to say\n"
-    assert (host.comments, "**No effect in the next 1 day.**" in summary(folder)) == ([], True)
+    assert (host.comments, "**No effect in the next day.**" in summary(folder)) == ([], True)
     (folder.path / "policies" / "downscale.yaml").rename(folder.path / "downscale.yaml")
     assert folder.call(*call).err == "the comment was created\n"
     (folder.path / "downscale.yaml").rename(folder.path / "policies" / "downscale.yaml")
     assert folder.call(*call).err == "the comment was updated\n"
-    assert "**No effect in the next 1 day.**" in host.comments[0]["body"], "what was said no longer holds"
+    assert "**No effect in the next day.**" in host.comments[0]["body"], "what was said no longer holds"
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_with_on_effect_there_is_a_comment_where_there_is_something_to_say(folde
             "namespaces: []",
             "Production: 1 workload in eu-west no longer production.",
         ),
-        ("share: 10%", "share: 90%", "With the Fleet of the base nothing changes in the next 1 day."),
+        ("share: 10%", "share: 90%", "With the Fleet of the base nothing changes in the next day."),
     ],
 )
 def test_a_fleet_that_nobody_judged_is_something_to_say(folder, host, old, new, first):
