@@ -141,6 +141,10 @@ class GlobIndex:
         for number, patterns in enumerate(lists):
             self.add(number, patterns)
 
+    def __len__(self) -> int:
+        """Return how many beginnings of globs it tells apart."""
+        return len(self._starts)
+
     def add(self, number: int, patterns: Iterable[str]) -> None:
         """Add a list of globs."""
         for start, end in {_ends(pattern) for pattern in patterns}:

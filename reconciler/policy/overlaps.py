@@ -90,10 +90,14 @@ def likely_pairs(
 
     def before(number: int) -> Iterator[Policy]:
         yield from policies[:1] if number else ()
-        alike = [index.candidates(patterns) for index, patterns in zip(indices, named[number], strict=True)]
-        yield from (
-            policies[one] for one in sorted(set.intersection(*alike) - {0}) if not on[one].isdisjoint(on[number])
-        )
+        found = None
+        # What tells most of them apart comes first: then nothing is left to look up in most cases.
+        for index, patterns in sorted(zip(indices, named[number], strict=True), key=lambda pair: -len(pair[0])):
+            alike = index.candidates(patterns) - {0}
+            found = alike if found is None else found & alike
+            if not found:
+                return
+        yield from (policies[one] for one in sorted(found or ()) if not on[one].isdisjoint(on[number]))
 
     for number, policy in enumerate(policies):
         yield policy, before(number)
