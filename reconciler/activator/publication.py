@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from typing import Any
@@ -61,9 +61,9 @@ class Publication:
     def renew(self) -> None:
         """Write the Lease anew. Without a fresh one, the others remove our slices."""
         began = self._client.limit.now()
-        ahead = self._server_ahead()
+        ahead = self._client.ahead
         self._write_lease(self._client.now())
-        if abs(self._server_ahead() - ahead) > SERVER_TIME_STEP:
+        if abs(self._client.ahead - ahead) > SERVER_TIME_STEP:
             self._write_lease(self._client.now())
         if began - self._renewed_at > ACTIVATOR_LEASE_SECONDS:
             self._fresh_since = began
@@ -82,10 +82,6 @@ class Publication:
     def expire(self) -> None:
         """Write the Lease as one that is not renewed any more: from now on whoever looks deletes our slices."""
         self._write_lease(datetime.fromtimestamp(0, UTC))
-
-    def _server_ahead(self) -> timedelta:
-        """Return how far the server's clock is ahead of ours, by its last answer."""
-        return self._client.now() - datetime.now(UTC)
 
     def _write_lease(self, renewed_at: datetime) -> None:
         manifest = {

@@ -34,6 +34,9 @@ _LONGEST_PAUSE = 60.0
 _BEGINS_SECONDS = 10.0
 """How long the answer to a watch may take to begin: a server says at once that it watches, whatever changes."""
 
+_MOST_CLOCK_SKEW = timedelta(days=1)
+"""A server whose clock differs from ours by more does not know the time."""
+
 _IMPERSONATE_USER = "Impersonate-User"
 """The header that says as whom a request is carried out. Where it names a ServiceAccount and no groups are stated, the
 API server adds those of the ServiceAccount, and asks for the right to impersonate nothing but that.
@@ -70,14 +73,21 @@ class ApiClient:
         self._connection = connection
         self._traffic = _TrafficCount()
         self._agent = f"reconciler/{VERSION}"
-        self._ahead = timedelta()
+        self.ahead = datetime.now(UTC) - self._clock()
+        """How far the server's time is ahead of our clock, as of its last answer."""
 
     def traffic(self) -> ApiTraffic:
         return self._traffic.so_far()
 
     def now(self) -> datetime:
-        """Return the server's time by its last answer, ours where no answer had one."""
-        return datetime.now(UTC) + self._ahead
+        """Return the server's time by its last answer; ours where that had none, or one that is a day off.
+
+        Between two answers it is measured: whoever sets the time of this machine does not change it.
+        """
+        return self._clock() + self.ahead
+
+    def _clock(self) -> datetime:
+        return datetime.fromtimestamp(self.limit.now(), UTC)
 
     def check_reading(self, operation: Operation) -> None:
         """Check that somebody waits for what is read: also with the lock, while single objects are read to the end.
@@ -134,8 +144,9 @@ class ApiClient:
     def _note(self, request: ApiRequest, answer: HttpResponse) -> None:
         """Note what an answer says of the server: that it is there, what time it is there, that it can do this."""
         self.is_unreachable = False
-        date = answer.date
-        self._ahead = timedelta() if date is None else date - datetime.now(UTC)
+        date, ours = answer.date, datetime.now(UTC)
+        at = ours if date is None or abs(date - ours) >= _MOST_CLOCK_SKEW else date
+        self.ahead = at - self._clock()
         if answer.status not in _FAILURES:
             self._failing.discard(request.operation.kind)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Unpack
 
 import msgspec
@@ -50,9 +49,6 @@ renews would keep every run away. Nor less than ours, since its holder may be a 
 _CLOCK_SKEW = 60
 """By so much the clocks of API servers and holders may differ: what they say counts only beyond."""
 
-_MOST_CLOCK_SKEW = 86_400
-"""A server whose clock differs from ours by more does not know the time."""
-
 _ANOTHER = "another holder"
 
 
@@ -89,7 +85,6 @@ class LeaseLock:
         self._sure_until = 0.0
         self._version = ""
         self._acquired_at = ""  # as we last wrote it, to know a lease of ours by where no answer came
-        self._offset = 0.0  # the server's time, less that of our clock
         self._seen = ""  # the version that somebody else holds, and since when we know it
         self._seen_at = 0.0
         self._looked_at = ""  # the version that nobody held when the cluster was begun to be read
@@ -206,7 +201,6 @@ class LeaseLock:
             self._create()
             answer = self._ask("get")
         lease = self._lease(answer, "get")
-        self._set_time(answer)
         is_ours = lease.spec.holder_identity == self._holder and lease.spec.acquire_time == self._acquired_at
         if not is_ours and not self._is_free(lease, began):
             return lease.spec.holder_identity or _ANOTHER
@@ -226,11 +220,11 @@ class LeaseLock:
             return True
         if self._seen != lease.metadata.resource_version:
             self._seen, self._seen_at = lease.metadata.resource_version, self._client.limit.now()
-        age = self._server_now().timestamp() - spec.renew_time / 1e9
+        age = self._client.now().timestamp() - spec.renew_time / 1e9
         return began - self._seen_at > lease.seconds or age > lease.seconds + _CLOCK_SKEW
 
     def _taking(self, free: LeaseSpec) -> dict[str, Any]:
-        self._acquired_at = micro_time(self._server_now())
+        self._acquired_at = micro_time(self._client.now())
         return {
             "holderIdentity": self._holder,
             "leaseDurationSeconds": LEASE_DURATION,
@@ -259,9 +253,8 @@ class LeaseLock:
     def _hold(self, version: str, changes: dict[str, Any]) -> None:
         """Write a new renewTime, and `changes`; how long it is ours counts from before the request."""
         began = self._client.limit.now()
-        answer = self._change(version, {**changes, "renewTime": micro_time(self._server_now())})
+        answer = self._change(version, {**changes, "renewTime": micro_time(self._client.now())})
         lease = self._lease(answer, "patch")
-        self._set_time(answer)
         with self._guard:
             self._version = lease.metadata.resource_version
             self._sure_until = began + _RENEW_DEADLINE
@@ -285,12 +278,3 @@ class LeaseLock:
 
     def _lease(self, answer: HttpResponse, verb: str) -> LockManifest:
         return decoded(answer.body, LockManifest, self._request(verb).operation)
-
-    def _set_time(self, answer: HttpResponse) -> None:
-        """Learn the server's time from an answer; one that does not say it, or is a day off, has ours."""
-        ours = datetime.now(UTC).timestamp()
-        at = ours if answer.date is None else answer.date.timestamp()
-        self._offset = (at if abs(at - ours) < _MOST_CLOCK_SKEW else ours) - self._client.limit.now()
-
-    def _server_now(self) -> datetime:
-        return datetime.fromtimestamp(self._offset + self._client.limit.now(), UTC)

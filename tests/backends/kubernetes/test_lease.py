@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -193,6 +194,7 @@ def test_a_server_that_does_not_know_the_time(
         holder.lock.acquire(TimeLimit(0))
         assert str(a_lease(api_server, api_namespace)["renewTime"])[:4] == str(datetime.now(UTC).year)
         assert holder.lock.held()
+        assert abs(holder.cluster.now() - datetime.now(UTC)) < timedelta(minutes=1)
         holder.lock.release()
         assert Preflight(holder.requests, holder.connection).server().version
 
@@ -256,6 +258,22 @@ class Passing(threading.Event):
         return self._clock.now >= self._end
 
 
+class FakeClient:
+    """What a lock asks of its client; `said` answers each request, or raises."""
+
+    cluster, fence = "east", None
+
+    def __init__(self, clock: FakeClock, said: Callable[[], bytes]) -> None:
+        self.limit = TimeLimit(clock=clock)
+        self._said = said
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def send(self, _: ApiRequest) -> HttpResponse:
+        return HttpResponse(200, {}, self._said())
+
+
 @pytest.mark.parametrize(
     "answers",
     [
@@ -279,18 +297,15 @@ def test_one_renewal_without_an_answer_loses_no_lock(answers: list[Exception | N
     clock = FakeClock()
     body = b'{"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "run"}}'
 
-    class Client:
-        cluster, fence, limit = "east", None, TimeLimit(clock=clock)
+    def said() -> bytes:
+        error = answers.pop(0) if answers and clock.now else None
+        if isinstance(error, UnreachableError):
+            clock.sleep(3.0)
+        if error is not None:
+            raise error
+        return body
 
-        def send(self, _: ApiRequest) -> HttpResponse:
-            error = answers.pop(0) if answers and clock.now else None
-            if isinstance(error, UnreachableError):
-                clock.sleep(3.0)
-            if error is not None:
-                raise error
-            return HttpResponse(200, {}, body)
-
-    lock = LeaseLock(cast(ApiClient, Client()), "reconciler", "run")
+    lock = LeaseLock(cast(ApiClient, FakeClient(clock, said)), "reconciler", "run")
     lock._hold("1", {})
     lock._done = Passing(clock, 60.0)
     lock._renew()
@@ -308,16 +323,13 @@ def test_a_lock_of_a_server_that_is_busy_is_waited_for_as_one_that_is_held(
     clock = FakeClock()
     free = b'{"metadata": {"resourceVersion": "1"}, "spec": {}}'
 
-    class Client:
-        cluster, fence, limit = "east", None, TimeLimit(clock=clock)
+    def said() -> bytes:
+        if clock.now < busy:
+            clock.sleep(3.0)
+            raise ThrottledError("east: too many requests, expected to be let in")
+        return free
 
-        def send(self, _: ApiRequest) -> HttpResponse:
-            if clock.now < busy:
-                clock.sleep(3.0)
-                raise ThrottledError("east: too many requests, expected to be let in")
-            return HttpResponse(200, {}, free)
-
-    lock = LeaseLock(cast(ApiClient, Client()), "reconciler", "run")
+    lock = LeaseLock(cast(ApiClient, FakeClient(clock, said)), "reconciler", "run")
     with expected:
         lock.acquire(TimeLimit(30.0, clock))
     assert lock.held() is (busy < 30.0)
