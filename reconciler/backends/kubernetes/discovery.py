@@ -130,23 +130,20 @@ def discover(client: ApiClient, switches: Iterable[WorkloadKind]) -> ServedKinds
     kinds: dict[tuple[str, str], WorkloadKind] = {}
     unreadable: dict[tuple[str, str], ClusterError] = {}
     switched = {(switch.group, switch.kind) for switch in switches}
-    custom = sorted(_custom_scales(kind for kind in served.values() if (kind.group, kind.kind) not in switched))
+    custom = _custom_scales(kind for kind in served.values() if (kind.group, kind.kind) not in switched)
     silent = {**_too_many(client.cluster, custom), **silent}
-    for group, plural in custom if len(custom) <= MOST_KINDS else ():
-        fallback = next(
-            kind for kind in served.values() if (kind.group, kind.plural) == (group, plural) and kind.scales
-        )
+    for first in custom if len(custom) <= MOST_KINDS else ():
         try:
-            kind = _scale_kind(client, fallback)
+            kind = _scale_kind(client, first)
         except (ForbiddenError, MalformedAnswerError) as error:
-            unreadable[group, plural] = error
-            kind = WorkloadKind(group, fallback.version, fallback.kind, plural)
+            unreadable[first.group, first.plural] = error
+            kind = WorkloadKind(first.group, first.version, first.kind, first.plural)
         if kind is not None:
-            kinds[group, kind.kind] = kind
+            kinds[first.group, kind.kind] = kind
     for switch in switches:
-        plurals = {each.plural: each for each in found if (each.group, each.kind) == (switch.group, switch.kind)}
-        for plural in plurals:
-            kinds[switch.group, switch.kind] = replace(switch, plural=plural)
+        for each in found:
+            if (each.group, each.kind) == (switch.group, switch.kind):
+                kinds[switch.group, switch.kind] = replace(switch, plural=each.plural)
     for group in silent.keys() - _NO_SCALE_OF_OURS:
         unreadable[group, EVERY_KIND] = silent[group]
         kinds[group, EVERY_KIND] = WorkloadKind(group, EVERY_KIND, EVERY_KIND, EVERY_KIND)
@@ -155,29 +152,26 @@ def discover(client: ApiClient, switches: Iterable[WorkloadKind]) -> ServedKinds
     )
 
 
-def _too_many(cluster: str, custom: Sequence[tuple[str, str]]) -> dict[str, ClusterError]:
+def _too_many(cluster: str, custom: Sequence[Served]) -> dict[str, ClusterError]:
     """Return the groups of `custom` kinds, with the reason, where there are more kinds than are read."""
     if len(custom) <= MOST_KINDS:
         return {}
     words = f"{cluster}: serves {len(custom)} custom kinds with a scale, expected at most {MOST_KINDS}; none is read"
-    return {group: MalformedAnswerError(words) for group, _ in custom}
+    return {kind.group: MalformedAnswerError(words) for kind in custom}
 
 
-def _custom_scales(served: Iterable[Served]) -> set[tuple[str, str]]:
-    """Return group and plural of the custom kinds with a scale.
+def _custom_scales(served: Iterable[Served]) -> list[Served]:
+    """Return the custom kinds with a scale, each in the first version with one, by group and plural.
 
     Rights are granted by these names: whatever a cluster says, none of them is "*" or a group of Kubernetes itself.
     """
     built_in = {(kind.group, kind.plural) for kind in BUILT_IN_SCALES}
-    return {
-        (kind.group, kind.plural)
-        for kind in served
-        if kind.scales
-        and (kind.group, kind.plural) not in built_in
-        and _CUSTOM_GROUP.fullmatch(kind.group)
-        and not kind.group.endswith(".k8s.io")
-        and _PLURAL.fullmatch(kind.plural)
-    }
+    found: dict[tuple[str, str], Served] = {}
+    for kind in served:
+        is_custom = _CUSTOM_GROUP.fullmatch(kind.group) and not kind.group.endswith(".k8s.io")
+        if kind.scales and (kind.group, kind.plural) not in built_in and is_custom and _PLURAL.fullmatch(kind.plural):
+            found.setdefault((kind.group, kind.plural), kind)
+    return [found[key] for key in sorted(found)]
 
 
 def _scale_kind(client: ApiClient, found: Served) -> WorkloadKind | None:
