@@ -16,8 +16,10 @@ from msgspec.json import decode
 from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import Imported, Loss, Manifest, mappings, policy_name, stated
 from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
+from reconciler.model import pointer
 from reconciler.policy.kinds.windows import MINUTES_A_DAY, MINUTES_A_WEEK
 from reconciler.untrusted_text import MOST_REPLICAS
+from reconciler.workload_kinds import BY_KIND
 from reconciler.yaml.reader import marked
 
 SLEEP_INFO = ("kube-green.com", "SleepInfo")
@@ -29,14 +31,8 @@ _STEPS = re.compile(r"(\*|\d{1,4}(?:-\d{1,4})?)(?:/(\d{1,4}))?", re.ASCII)
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _DAY = re.compile(rf"\b({'|'.join(_DAYS)})\b", re.ASCII | re.IGNORECASE)
 _MOST_WINDOWS = 50
-_GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "CronJob": "batch"}
-_PATCHED = {
-    "Deployment.apps": ("/spec/replicas", 0),
-    "StatefulSet.apps": ("/spec/replicas", 0),
-    "ReplicaSet.apps": ("/spec/replicas", 0),
-    "CronJob.batch": ("/spec/suspend", True),
-}
-"""What a patch of a kind sets, and to what, where it does what a policy does."""
+_PATCHED = {kind: BY_KIND[kind] for kind in ("Deployment", "StatefulSet", "ReplicaSet", "CronJob")}
+"""The kinds of which a patch may do what a policy does."""
 
 
 def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
@@ -106,8 +102,12 @@ def _patches(manifest: Manifest) -> Iterator[tuple[str, bool]]:
     for patch in mappings(manifest.at("spec", "patches")):
         kind, group = (str(value_below(patch, ("target", key)) or "") for key in ("kind", "group"))
         steps, _ = marked(str(patch.get("patch", "")))
-        does = [(step.get("path"), step.get("value")) for step in mappings(steps)] == [_PATCHED.get(f"{kind}.{group}")]
-        yield kind if group == _GROUPS.get(kind) else f"{kind}.{group}", does
+        known = _PATCHED.get(kind)
+        if known is None or known.group != group:
+            yield f"{kind}.{group}", False
+            continue
+        does = [(step.get("path"), step.get("value")) for step in mappings(steps)]
+        yield kind, does == [(pointer(known.replicas_path), known.value_at(0))]
 
 
 # Times. A SleepInfo is two moments a day, a policy is a state: from each moment to sleep to the next one to wake.
@@ -225,12 +225,12 @@ def asleep_by_kube_green(secret: Mapping[str, str]) -> dict[tuple[str, str, str]
     found: list[tuple[str, str, _Spec]] = []
     for target, of_kind in _decoded(secret.get("original-resource-info", "{}"), dict[str, dict[str, str]], {}).items():
         kind = target.partition(".")[0]
-        patches = ((name, _decoded(patch, _Patch, None)) for name, patch in of_kind.items() if kind in _GROUPS)
+        patches = ((name, _decoded(patch, _Patch, None)) for name, patch in of_kind.items() if kind in _PATCHED)
         found += [(kind, name, patch.spec) for name, patch in patches if patch is not None]
     for key, kind in (("deployment-replicas", "Deployment"), ("cronjobs-info", "CronJob")):
         found += [(kind, one.name, one) for one in _decoded(secret.get(key, "[]"), list[_Idled], [])]
     return {
-        (_GROUPS[kind], kind, name): 1 if kind == "CronJob" or spec.replicas is None else spec.replicas
+        (_PATCHED[kind].group, kind, name): 1 if kind == "CronJob" or spec.replicas is None else spec.replicas
         for kind, name, spec in found
         if not (kind == "CronJob" and spec.suspend)
     }
