@@ -34,23 +34,20 @@ from reconciler.model import (
     Switch,
     Workload,
 )
-from reconciler.policy.kinds.fields import Share
+from reconciler.policy.kinds.federated_replica_set import TargetRef
+from reconciler.policy.kinds.fields import ClusterDefaultLimit, DefaultLimits, FleetLimits, Share
 from reconciler.policy.load import check_loaded
 from reconciler.policy.policy_files import Loaded
 from reconciler.policy.types import (
     Autoscalers,
-    ClusterDefaultLimit,
     DefaultLimit,
-    DefaultLimits,
     DownscalePolicy,
     FederatedReplicaSet,
     Fleet,
     FleetCluster,
-    FleetLimits,
     IdlingPolicy,
     Place,
     PolicySet,
-    TargetRef,
     WakeOrder,
 )
 from reconciler.workload_kinds import CRON_JOB

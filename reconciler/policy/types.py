@@ -17,28 +17,13 @@ from reconciler.errors import Problem
 from reconciler.model import NOTHING, QueryKey
 from reconciler.policy.kinds.calendar import Calendar
 from reconciler.policy.kinds.cluster import FleetCluster, Freeze, Writes
-from reconciler.policy.kinds.criteria import (
-    AllOf,
-    AnyOf,
-    Criterion,
-    MetricCriterion,
-    ScheduleCriterion,
-    WakeMetric,
-    leaves,
-)
+from reconciler.policy.kinds.criteria import AllOf, AnyOf, Criterion, MetricCriterion, ScheduleCriterion, WakeMetric
 from reconciler.policy.kinds.document import Place
-from reconciler.policy.kinds.downscale_policy import DownscalePolicy, DownscaleTarget, Logarithm, ZoneBalanced
-from reconciler.policy.kinds.federated_replica_set import ClusterPreference, FederatedReplicaSet, TargetRef
-from reconciler.policy.kinds.fields import (
-    ClusterDefaultLimit,
-    DefaultLimit,
-    DefaultLimits,
-    FleetLimits,
-    Limits,
-    ReplicasLimits,
-)
-from reconciler.policy.kinds.fleet import Fleet, Prices, Production
-from reconciler.policy.kinds.idling_policy import Autoscalers, GitOps, IdlingPolicy, WakeOrder
+from reconciler.policy.kinds.downscale_policy import DownscalePolicy, DownscaleTarget
+from reconciler.policy.kinds.federated_replica_set import ClusterPreference, FederatedReplicaSet
+from reconciler.policy.kinds.fields import DefaultLimit, Limits, ReplicasLimits
+from reconciler.policy.kinds.fleet import Fleet, Prices
+from reconciler.policy.kinds.idling_policy import Autoscalers, IdlingPolicy, WakeOrder
 from reconciler.policy.kinds.notification import MessageFormat, Notification, NotifyOn
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant

@@ -15,7 +15,7 @@ from reconciler.connection_settings import PickerAnswer
 from reconciler.errors import ClusterError, LockLostError, PickerError, RefusedError, UnreachableError
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 from reconciler.plan.model import Action
-from reconciler.policy.types import Logarithm, ZoneBalanced
+from reconciler.policy.kinds.downscale_policy import Logarithm, ZoneBalanced
 from tests.builders import a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_pod_manifest, a_world
 from tests.fakes import Counted, FakeClock, FakePicker, Wrapped

@@ -8,7 +8,8 @@ import pytest
 
 from reconciler.decide.decide import decide
 from reconciler.model import ObservedState
-from reconciler.policy.types import ClusterPreference, TargetRef
+from reconciler.policy.kinds.federated_replica_set import TargetRef
+from reconciler.policy.types import ClusterPreference
 from tests.bench.measure import SHARES, Work, measured
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_workload
 from tests.decide.idling.idling_policies import NIGHT, NOON, a_policy, a_schedule, workloads_selector

@@ -12,7 +12,8 @@ from reconciler.decide.selectors import (
     exclusions,
 )
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, TargetRef, WorkloadSelector
+from reconciler.policy.kinds.federated_replica_set import TargetRef
+from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import NOW, a_cluster, a_federated_replica_set, a_fleet, a_namespace, a_workload
 from tests.decide.idling.idling_policies import a_policy
 

@@ -23,7 +23,8 @@ from reconciler.observe.needed_objects import EVERYTHING
 from reconciler.picker.picker import Picker as Webhook
 from reconciler.picker.picker import Result, ReviewAnswer
 from reconciler.picker.review import review_in
-from reconciler.policy.types import Freeze, Logarithm
+from reconciler.policy.kinds.downscale_policy import Logarithm
+from reconciler.policy.types import Freeze
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_world

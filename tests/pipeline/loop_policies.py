@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
@@ -20,7 +21,6 @@ from reconciler.policy.types import (
     ObjectSelector,
     PolicySet,
     Selector,
-    TargetRef,
     WakeMetric,
     WakeOrder,
     WorkloadSelector,

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.connection_settings import ClusterConnection
-from reconciler.policy.types import FleetCluster, Production
+from reconciler.policy.kinds.fleet import Production
+from reconciler.policy.types import FleetCluster
 from tests.builders import a_fleet
 
 EAST = FleetCluster(name="east", labels={"stage": "live"}, connection=ClusterConnection("east"))

@@ -13,6 +13,7 @@ from msgspec.structs import astuple
 from reconciler.connection_settings import ClusterConnection, PickerHeader, PrometheusConnection, SecretKey
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.kinds.cluster import PrometheusFields
+from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import (
     AbsoluteWindow,
@@ -28,7 +29,6 @@ from reconciler.policy.types import (
     PolicySet,
     ScheduleCriterion,
     Selector,
-    TargetRef,
     WakeMetric,
     WakeOrder,
     WeeklyWindow,

@@ -6,7 +6,8 @@ import pytest
 
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import OwnerReference
-from reconciler.policy.types import ClusterPreference, ObjectSelector, Selector, TargetRef, WorkloadSelector
+from reconciler.policy.kinds.federated_replica_set import TargetRef
+from reconciler.policy.types import ClusterPreference, ObjectSelector, Selector, WorkloadSelector
 from reconciler.report.explanation import ClosestSelectors
 from tests.builders import (
     a_cluster,

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
 from reconciler.decide.idling.contested import remedy
 from reconciler.model import FieldWriter
-from reconciler.policy.types import GitOps, IdlingPolicy
+from reconciler.policy.kinds.idling_policy import GitOps
+from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_ref, a_service, a_workload, an_hpa
 from tests.decide.idling.idling_policies import (
     MONDAY,

@@ -15,7 +15,8 @@ from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
 from reconciler.decide.workloads import Settled
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, TargetRef, Tenant
+from reconciler.policy.kinds.federated_replica_set import TargetRef
+from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, Tenant
 from tests.builders import (
     NOW,
     NOW_NS,

@@ -7,7 +7,8 @@ from reconciler.decide.placement.allocation import allocate
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.status import placement_group
 from reconciler.model import ObservedState
-from reconciler.policy.types import ClusterPreference, TargetRef
+from reconciler.policy.kinds.federated_replica_set import TargetRef
+from reconciler.policy.types import ClusterPreference
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_workload
 from tests.decide.idling.idling_policies import NIGHT, a_policy, a_schedule, workloads_selector
 from tests.laws import counted

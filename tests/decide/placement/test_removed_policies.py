@@ -10,7 +10,8 @@ from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.placement.status import rejection_key
 from reconciler.decide.workloads import Settled
 from reconciler.model import OwnerReference
-from reconciler.policy.types import ClusterPreference, Place, TargetRef, Tenant
+from reconciler.policy.kinds.federated_replica_set import TargetRef
+from reconciler.policy.types import ClusterPreference, Place, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
 
 from .placements import (
