@@ -16,13 +16,14 @@ Each decision goes one way; what a reader asks stands in the module named:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import cache
+from functools import cached_property
 from itertools import chain
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Verb
-from reconciler.decide.facts import FindChange
+from reconciler.decide.facts import ChangeIf
 from reconciler.decide.idling.explanations import change_if_of, explained
 from reconciler.decide.idling.idle_groups import FederatedMembers, federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
@@ -52,7 +53,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     context = WriteContext(policies.fleet, run, clusters, choices, named, idle_together=together)
     held_back = _if_done(IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
-        explained(clusters, choices, run, _changes(policies, state, run)),
+        explained(clusters, choices, run, _Changes(policies, state, run)),
         decisions=(*decisions_of(context), *_abandoned_decisions(context)),
         observed=tuple(map(_observed, _if_done(IdleAction.OBSERVE, IdleAction.IDLE, context))),
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
@@ -72,10 +73,21 @@ def _chosen(
     return clusters, guards, tuple(federated.values()), choices
 
 
-def _changes(policies: PolicySet, state: ObservedState, run: Run) -> FindChange:
-    """Return what finds what would change a choice. It makes all choices again, once: a plan need not keep them."""
-    choices = cache(lambda: _chosen(policies, state, run)[-1])
-    return lambda ref: change_if_of(choices()[ref], choices())
+class _Changes(Struct, frozen=True, dict=True):  # so that the choices are made once; a function could not be sent
+    """Finds what would change a choice. It makes all choices again once it is asked: a plan need not keep them, and
+    a forecast that another process played comes without them.
+    """
+
+    policies: PolicySet
+    state: ObservedState
+    run: Run
+
+    @cached_property
+    def choices(self) -> dict[ObjectRef, Choice]:
+        return _chosen(self.policies, self.state, self.run)[-1]
+
+    def __call__(self, ref: ObjectRef) -> ChangeIf | None:
+        return change_if_of(self.choices[ref], self.choices)
 
 
 _DONE_BLIND = GOES_UP | {IdleAction.OVERDUE}
