@@ -69,12 +69,7 @@ class World(Struct, frozen=True):
         return replace(self, sources={**self.sources, **gone})
 
 
-def open_world(
-    fleet: Fleet,
-    snapshot: str | None,
-    now: datetime,
-    settings: RequestSettings = DEFAULTS,
-) -> World:
+def open_world(fleet: Fleet, snapshot: str | None, now: datetime, settings: RequestSettings = DEFAULTS) -> World:
     """Return the clusters of `fleet`, opened: those of the snapshot directory where one is given, else the live ones.
 
     Raises:

@@ -236,11 +236,4 @@ def lasting_periods(plan: Plan, ended: Iterable[IdlePeriod]) -> Iterator[IdlePer
     idle = {explanation.idled[0]: explanation for explanation in plan.explanations if explanation.idled is not None}
     for ref, found in idle.items():
         if found.idled_at is not None and found.idled is not None and (str(ref), found.idled_at) not in over:
-            yield IdlePeriod(
-                str(ref),
-                found.idled[1],
-                found.idled_at,
-                plan.made_at,
-                found.asleep,
-                found.requests,
-            )
+            yield IdlePeriod(str(ref), found.idled[1], found.idled_at, plan.made_at, found.asleep, found.requests)

@@ -61,10 +61,7 @@ _FLAGS_WITHOUT_COUNTERPART = {
     "upscale-target-only": "has no counterpart: what no policy selects any more is woken",
 }
 _WIDER = "the policies would select more, so they only observe; select what is meant, and take mode out"
-_OBSERVED = {
-    "dry-run": "the policies only observe, too; take mode out to scale",
-    "explicit-include": _WIDER,
-}
+_OBSERVED = {"dry-run": "the policies only observe, too; take mode out to scale", "explicit-include": _WIDER}
 _LITERAL = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 
 

@@ -12,15 +12,7 @@ from reconciler.decide.annotations import AWAKE_SINCE, read_time
 from reconciler.decide.decisions import Decision, DesiredState, Ending, Notice, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.home import unknown_since
-from reconciler.model import (
-    NOTHING,
-    HorizontalPodAutoscaler,
-    ObjectRef,
-    ObservedState,
-    Run,
-    Service,
-    Workload,
-)
+from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.plan.filters import NO_FILTERS, Filters, kept_groups
 from reconciler.plan.model import QUERY_OF, Awake, Plan
 from reconciler.plan.order import in_order, numbered_actions

@@ -24,11 +24,7 @@ class Effect(StrEnum):
     METADATA = "metadata"  # only annotations, labels and ConfigMaps of our own change
 
 
-_BY_VERB = {
-    Verb.DELETE: Effect.DELETE,
-    Verb.OVERWRITE: Effect.OVERWRITE,
-    Verb.CREATE: Effect.CREATE,
-}
+_BY_VERB = {Verb.DELETE: Effect.DELETE, Verb.OVERWRITE: Effect.OVERWRITE, Verb.CREATE: Effect.CREATE}
 _RECORDS = (Verb.RECORD, Verb.CLEAR, Verb.REMEMBER)
 _STEPS = {Verb.IDLE: Effect.IDLE, Verb.WAKE: Effect.WAKE}
 

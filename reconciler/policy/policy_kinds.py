@@ -71,11 +71,7 @@ POLICY_KINDS = {
         equals="is not newly idled",
         production=_PRODUCTION,
     ),
-    "Calendar": _PolicyKind(
-        document=CalendarDocument,
-        build=calendar_policy_of,
-        into="calendars",
-    ),
+    "Calendar": _PolicyKind(document=CalendarDocument, build=calendar_policy_of, into="calendars"),
     "FederatedReplicaSet": _PolicyKind(
         document=FederatedReplicaSetDocument,
         build=federated_replica_set_of,

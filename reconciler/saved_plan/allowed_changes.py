@@ -95,10 +95,7 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
     ("", "Endpoints"): {},
     ("discovery.k8s.io", "EndpointSlice"): {},
     ("", "ConfigMap"): {("data",): _is_texts, ("data", "*"): _is_text},
-    ("", "Pod"): {
-        (*ANNOTATIONS, DELETION_COST): _is_text,
-        (*_LABELS, VICTIM_LABEL): _is_text,
-    },
+    ("", "Pod"): {(*ANNOTATIONS, DELETION_COST): _is_text, (*_LABELS, VICTIM_LABEL): _is_text},
     **_OF_KIND,
     ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `checks` holds it against the policies
         **_OF_KIND["apps", "ReplicaSet"],
@@ -125,8 +122,7 @@ _NO_ANNOTATIONS = frozenset({("", "Pod"), ("discovery.k8s.io", "EndpointSlice")}
 
 
 _ONLY_TESTED = dict.fromkeys(
-    ((*ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)),
-    lambda _value: False,
+    ((*ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)), lambda _value: False
 )
 """Annotations of others: that they are still the same may be a condition, another value may not be written."""
 

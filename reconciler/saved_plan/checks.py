@@ -32,22 +32,12 @@ from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
 from reconciler.errors import PlanFileError
 from reconciler.messages import counted
-from reconciler.model import (
-    Endpoints,
-    HorizontalPodAutoscaler,
-    ObjectRef,
-    Service,
-    Workload,
-    pointer,
-)
+from reconciler.model import Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Workload, pointer
 from reconciler.plan.model import Action, Plan, json_value
 from reconciler.policy.types import PolicySet
 from reconciler.saved_plan.differences import WRITTEN, Compared
 from reconciler.untrusted_text import short, whole_number_in
-from reconciler.workload_kinds import (
-    PAUSED_REPLICAS,
-    workload_kind,
-)
+from reconciler.workload_kinds import PAUSED_REPLICAS, workload_kind
 
 _KEEP_AWAKE = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
 _SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))

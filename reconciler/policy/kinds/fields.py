@@ -80,8 +80,7 @@ NamespaceName = Annotated[
 ]
 Kind = Annotated[str, matching(r"^[A-Za-z][A-Za-z0-9]*\Z", "a kind like Deployment")]
 KindAndGroup = Annotated[
-    str,
-    matching(r"^[A-Za-z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z", "a kind like Deployment"),
+    str, matching(r"^[A-Za-z][A-Za-z0-9]*(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z", "a kind like Deployment")
 ]
 """A kind, alone or with its group as kubectl writes it: Service.serving.knative.dev."""
 
