@@ -105,7 +105,10 @@ def recorded_moments(
 def _of_idles(policies: PolicySet, cluster: ObservedCluster, after: datetime) -> Iterator[datetime]:
     """Yield when something is old enough, or was awake for long enough, to be idled, where a policy may do that."""
     waits = [
-        (one.since, frozenset(max(one.wait(policy), _AFTER if one.strictly else _AT) for policy in policies.idling))
+        (
+            one.since,
+            frozenset(max(one.longest((policy,)), _AFTER if one.strictly else _AT) for policy in policies.idling),
+        )
         for one in TIMED_CONDITIONS
     ]
     labels = namespace_labels(cluster)

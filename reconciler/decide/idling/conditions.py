@@ -30,7 +30,7 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
-from reconciler.decide.idling.verdicts import NOT_BUSY, NOT_IDLE, Verdict
+from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, NOT_BUSY, NOT_IDLE, Verdict
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
@@ -350,35 +350,36 @@ def _time_unreadable(case: IdlingConditions) -> Fact | None:
     return None
 
 
-def _latest(case: IdlingConditions, annotation: str) -> datetime | None:
-    times = (read_time(annotations.get(annotation)) for annotations in case.subject.kept_by)
-    return max((at for at in times if at is not None), default=None)
+class TimedCondition(Struct, frozen=True):
+    """A condition that ends by itself: once what `wait` says has passed since a time, which its reason calls `named`;
+    without `wait` at that time. It is that of the annotation `since`, else when the object was created.
 
+    `default` is waited where no policy is known. `strictly`: it is met in the very second of that time, too.
+    """
 
-def _min_awake(case: IdlingConditions) -> Fact | None:
-    since, least = _latest(case, AWAKE_SINCE), case.subject.verdict.min_awake
-    if since is None or (since < case.now and since + least <= case.now):
-        return None
-    why = reason(ReasonCode.MIN_AWAKE, since=since, least=spelt_duration(least))
-    return Fact((why,), until=since + least)
+    code: ReasonCode
+    named: str
+    since: str = ""
+    wait: Callable[[IdlingPolicy], timedelta] | None = None
+    default: timedelta = timedelta()
+    strictly: bool = False
 
+    def longest(self, policies: Iterable[IdlingPolicy]) -> timedelta:
+        """Return how long `policies` wait, of several the longest."""
+        return self.default if self.wait is None else max(map(self.wait, policies), default=self.default)
 
-def _kept_awake(case: IdlingConditions) -> Fact | None:
-    until = _latest(case, AWAKE_UNTIL)
-    if until is None or until <= case.now:
-        return None
-    return Fact((reason(ReasonCode.KEPT_AWAKE, until=until),), after(until, AWAKE_UNTIL), until)
-
-
-def _min_age(case: IdlingConditions) -> Fact | None:
-    scale, policies = case.subject.scale, case.subject.verdict.policies
-    least = max((policy.min_age for policy in policies), default=timedelta())
-    times = (scale.written.created_at, scale.runs.created_at)
-    created = max((at for at in times if at is not None), default=None)
-    if created is None or created + least <= case.now:
-        return None
-    why = reason(ReasonCode.MIN_AGE, at=created, least=spelt_duration(least))
-    return Fact((why,), until=created + least)
+    def __call__(self, case: IdlingConditions) -> Fact | None:
+        subject, least = case.subject, self.longest(case.subject.verdict.policies)
+        times = [subject.scale.written.created_at, subject.scale.runs.created_at]
+        if self.since:
+            times = [read_time(annotations.get(self.since)) for annotations in subject.kept_by]
+        at = max((at for at in times if at is not None), default=None)
+        if at is None or (at + least <= case.now and not (self.strictly and at == case.now)):
+            return None
+        if self.wait is None:
+            return Fact((reason(self.code, **{self.named: at}),), after(at, self.since), at)
+        why = reason(self.code, **{self.named: at}, least=spelt_duration(least))
+        return Fact((why,), until=at + least)
 
 
 def _terminating(case: IdlingConditions) -> Fact | None:
@@ -404,6 +405,9 @@ def _observed(case: IdlingConditions) -> Fact | None:
 
 _Check = Callable[[IdlingConditions], Fact | None]
 _NOT_UP = False
+_MIN_AWAKE = TimedCondition(
+    ReasonCode.MIN_AWAKE, "since", AWAKE_SINCE, lambda policy: policy.min_awake, MIN_AWAKE_BY_DEFAULT, strictly=True
+)
 
 
 class IdlingCondition(StrEnum):
@@ -443,9 +447,9 @@ class IdlingCondition(StrEnum):
     AUTOSCALED = "autoscaled", _autoscaled  # an autoscaler has the say
     AT_IDLE_REPLICAS = "at idleReplicas", _at_idle_replicas
     TIME_UNREADABLE = "time unreadable", _time_unreadable  # since or until when it is awake
-    MIN_AWAKE = "minAwake", _min_awake
-    KEPT_AWAKE = AWAKE_UNTIL, _kept_awake
-    MIN_AGE = "minAge", _min_age
+    MIN_AWAKE = "minAwake", _MIN_AWAKE
+    KEPT_AWAKE = AWAKE_UNTIL, TimedCondition(ReasonCode.KEPT_AWAKE, "until", AWAKE_UNTIL)
+    MIN_AGE = "minAge", TimedCondition(ReasonCode.MIN_AGE, "at", wait=lambda policy: policy.min_age)
     TERMINATING = "terminating", _terminating
     ROLLOUT = "a rollout", _rollout
     MAY_WAKE = "may wake", _may_wake  # a wakeWhen holds or is unknown, of any policy
@@ -463,21 +467,5 @@ KEEP_UP = tuple(name for name in IdlingCondition if name.keeps_up)
 """What keeps up what the criteria call idle, in the order in which it is the reason."""
 
 
-class _TimedCondition(Struct, frozen=True):
-    """A condition that ends by itself: when the time in the annotation `since` and what `wait` says are over.
-
-    Without `since` it is the time when the object was created. `strictly`: it is met in the very second of that time,
-    whatever the wait.
-    """
-
-    since: str
-    wait: Callable[[IdlingPolicy], timedelta]
-    strictly: bool = False
-
-
-TIMED_CONDITIONS = (
-    _TimedCondition("", lambda policy: policy.min_age),
-    _TimedCondition(AWAKE_SINCE, lambda policy: policy.min_awake, strictly=True),
-    _TimedCondition(AWAKE_UNTIL, lambda _policy: timedelta()),
-)
+TIMED_CONDITIONS = tuple(name.check for name in IdlingCondition if isinstance(name.check, TimedCondition))
 """Forecasts look at when they end."""
