@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from reconciler.backends.decode.values import Instant, NonEmptyText, Wire, datetime_of, instant
 from reconciler.backends.protocols import (
@@ -117,8 +118,8 @@ class _Read(Wire, forbid_unknown_fields=True):
 
 
 class _File(Wire, forbid_unknown_fields=True):
-    read: list[_Read] = msgspec.field(default_factory=list)
     kinds: _Failure | None = None
+    read: list[_Read] = msgspec.field(default_factory=list)
     at: Instant | None = None
 
 
@@ -143,19 +144,14 @@ def read_recording(
 
 def _recording_value(recording: SnapshotRecording) -> dict[str, Any]:
     """Return the content of `recording.yaml`."""
-    kinds = {} if recording.kinds is None else {"kinds": _failure(recording.kinds)}
     at = {} if recording.at is None else {"at": f"{recording.at:%Y-%m-%dT%H:%M:%SZ}"}
-    return {**at, **kinds, "read": [_entry(asked, recording.read[asked]) for asked in sorted(recording.read)]}
+    kinds = None if recording.kinds is None else _Failure(**_said(recording.kinds))
+    read = [_Read(**asdict(asked), **_said(error)) for asked, error in sorted(recording.read.items())]
+    return {**at, **msgspec.to_builtins(_File(kinds, read))}
 
 
-def _entry(asked: ReadKey, error: ClusterError | None) -> dict[str, str]:
-    where = {"namespace": asked.namespace, "name": asked.name, "labels": asked.labels}
-    given = {key: value for key, value in where.items() if value}
-    return {"resource": asked.resource, **given, **({} if error is None else _failure(error))}
-
-
-def _failure(error: ClusterError) -> dict[str, str]:
-    return {"error": type(error).__name__.removesuffix(_ENDING), "message": str(error)}
+def _said(error: ClusterError | None) -> dict[str, str]:
+    return {} if error is None else {"error": type(error).__name__.removesuffix(_ENDING), "message": str(error)}
 
 
 def _error(name: str, message: str) -> ClusterError | None:
