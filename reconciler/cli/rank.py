@@ -106,7 +106,7 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
     """Return the one workload that `name` names.
 
     Raises:
-        UsageError: it names none, or several.
+        UsageError: it names none, several, or one without replicas.
     """
     if name.cluster not in state.clusters:
         raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {state.unreachable[name.cluster]}')
@@ -114,4 +114,6 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
     if len(found) != 1:
         named = first_of([str(workload.ref) for workload in found], 5) or "nothing"
         raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")
+    if not found[0].kind.counts:
+        raise UsageError(f"{text}: is a {found[0].ref.kind}, expected a workload with replicas")
     return found[0]

@@ -97,6 +97,7 @@ WRONG_CALLS = {
         64,
         'mars/batch/deploy/worker: "mars" is not a cluster of the Fleet',
     ),
+    "no replicas": (f"rank eu-west/ci/cronjob/nightly {LOOKING}", 64, "is a CronJob, expected a workload with"),
     "too long": (f"rank a/b/c/d/e {LOOKING}", 64, "does not name an object, expected CLUSTER/NAMESPACE"),
     "restore nothing": (f"restore {LOOKING} --auto-approve", 64, "restore: expected an OBJECT, --policy"),
     "a duration that is none": (
