@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.live.deployed import OPEN, OWN
 from tests.real.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Object
+from tests.real.cluster import path_of
 from tests.real.objects import (
     CLONE_SET,
     SCALED_OBJECT,
@@ -148,28 +149,10 @@ class Attempt:
     dry_runs: bool = True
 
 
-_ROOTS = {
-    "deployments": "/apis/apps/v1",
-    "daemonsets": "/apis/apps/v1",
-    "statefulsets": "/apis/apps/v1",
-    "replicasets": "/apis/apps/v1",
-    "cronjobs": "/apis/batch/v1",
-    "jobs": "/apis/batch/v1",
-    "clonesets": "/apis/apps.kruise.io/v1alpha1",
-    "scaledobjects": "/apis/keda.sh/v1alpha1",
-    "horizontalpodautoscalers": "/apis/autoscaling/v2",
-    "leases": "/apis/coordination.k8s.io/v1",
-    "endpointslices": "/apis/discovery.k8s.io/v1",
-    "networkpolicies": "/apis/networking.k8s.io/v1",
-    "roles": "/apis/rbac.authorization.k8s.io/v1",
-    "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
-}
-
-
 def _path(place: str) -> str:
     """The path of "dev/deployments/web/scale": namespace, resource, name, subresource."""
     namespace, resource, *rest = place.split("/")
-    return "/".join([_ROOTS.get(resource, "/api/v1"), "namespaces", namespace, resource, *rest])
+    return path_of(resource, namespace, *rest)
 
 
 def _patch(name: str, policy: str, place: str, body: Any, content_type: str = MERGE_PATCH) -> Attempt:

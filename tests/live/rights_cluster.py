@@ -13,7 +13,7 @@ from tests.live.deployed import APPLY, OPEN, OWN
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, policy, template
 from tests.real.api import Api, ApiError, Object
-from tests.real.cluster import create, create_missing
+from tests.real.cluster import create, create_missing, path_of
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import (
     CLONE_SET,
@@ -84,22 +84,11 @@ POLICIES = documents(
     downscale("namespaces: {include: [batch]}, workloads: {kinds: [Deployment]}", 2, *_FEW, name="workers"),
 )
 
-_LISTS = {
-    "Deployment": "/apis/apps/v1/{}deployments",
-    "StatefulSet": "/apis/apps/v1/{}statefulsets",
-    "ReplicaSet": "/apis/apps/v1/{}replicasets",
-    "ReplicationController": "/api/v1/{}replicationcontrollers",
-    "CronJob": "/apis/batch/v1/{}cronjobs",
-    "CloneSet": "/apis/apps.kruise.io/v1alpha1/{}clonesets",
-    "ScaledObject": "/apis/keda.sh/v1alpha1/{}scaledobjects",
-    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/{}horizontalpodautoscalers",
-    "Service": "/api/v1/{}services",
-    "Endpoints": "/api/v1/{}endpoints",
-    "EndpointSlice": "/apis/discovery.k8s.io/v1/{}endpointslices",
-    "Pod": "/api/v1/{}pods",
-    "ConfigMap": "/api/v1/{}configmaps",
-}
-_PASSING = ("/api/v1/{}events", "/apis/coordination.k8s.io/v1/{}leases")
+_KINDS = (
+    *("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "CronJob", "CloneSet", "ScaledObject"),
+    *("HorizontalPodAutoscaler", "Service", "Endpoints", "EndpointSlice", "Pod", "ConfigMap"),
+)
+_PASSING = ("Event", "Lease")
 _OF_THIS_TIME = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences")
 
 
@@ -151,18 +140,18 @@ def fill(api: Api) -> None:
 def empty(api: Api) -> None:
     """Take away all that `fill` makes and a run writes, but for what lasts."""
 
-    paths = [*_LISTS.values(), *_PASSING]
+    kinds = (*_KINDS, *_PASSING)
     with ThreadPoolExecutor(8) as threads:
-        lists = list(threads.map(lambda path: api.items(path.format("")), paths))
-        found = [(path, one["metadata"]) for path, items in zip(paths, lists, strict=True) for one in items]
-        ours = [(path, one) for path, one in found if one["namespace"] in (*NAMESPACES, OWN)]
+        lists = list(threads.map(lambda kind: api.items(path_of(kind)), kinds))
+        found = [(kind, one["metadata"]) for kind, items in zip(kinds, lists, strict=True) for one in items]
+        ours = [(kind, one) for kind, one in found if one["namespace"] in (*NAMESPACES, OWN)]
         list(threads.map(lambda place: _delete(api, *place), ours))
 
 
-def _delete(api: Api, path: str, metadata: Mapping[str, Any]) -> None:
-    inside = path.format(f"namespaces/{metadata['namespace']}/")
+def _delete(api: Api, kind: str, metadata: Mapping[str, Any]) -> None:
+    path = path_of(kind, metadata["namespace"], metadata["name"])
     try:
-        api.delete(f"{inside}/{metadata['name']}", propagationPolicy="Background", gracePeriodSeconds=0)
+        api.delete(path, propagationPolicy="Background", gracePeriodSeconds=0)
     except ApiError as error:
         if error.status != 404:  # Endpoints go with their Service
             raise
@@ -170,8 +159,8 @@ def _delete(api: Api, path: str, metadata: Mapping[str, Any]) -> None:
 
 def settle(api: Api) -> None:
     """Do what the controller of ReplicaSets would: all local ones run what they should."""
-    for one in api.items(_LISTS["ReplicaSet"].format("namespaces/shop/")):
-        path = f"{_LISTS['ReplicaSet'].format('namespaces/shop/')}/{one['metadata']['name']}/status"
+    for one in api.items(path_of("ReplicaSet", "shop")):
+        path = path_of("ReplicaSet", "shop", one["metadata"]["name"], "status")
         api.patch(path, {"status": status_of("ReplicaSet", one["spec"]["replicas"], one["metadata"]["generation"])})
 
 
@@ -180,10 +169,10 @@ def state(api: Api) -> dict[tuple[str, str, str], Object]:
     history does.
     """
     with ThreadPoolExecutor(4) as threads:
-        lists = list(threads.map(lambda path: api.items(path.format("")), _LISTS.values()))
+        lists = list(threads.map(lambda kind: api.items(path_of(kind)), _KINDS))
     return {
         (one["metadata"]["namespace"], kind, one["metadata"]["name"]): _lasting(one)
-        for kind, items in zip(_LISTS, lists, strict=True)
+        for kind, items in zip(_KINDS, lists, strict=True)
         for one in items
         if one["metadata"]["namespace"] in (*NAMESPACES, OWN)
         and not one["metadata"]["name"].startswith("reconciler-history-")

@@ -27,7 +27,7 @@ from tests.live.children import called
 from tests.pipeline.calls import Folder, Said
 from tests.real import faults
 from tests.real.api import JSON_PATCH, Api, Object
-from tests.real.cluster import create, create_missing
+from tests.real.cluster import create, create_missing, path_of
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_namespace, status_of
 from tests.real.proxy import Fault, Matching, Proxy, Request, Rule, is_any
@@ -38,23 +38,14 @@ if TYPE_CHECKING:
 Key = tuple[str, str, str, str]
 """Cluster, namespace, kind, name."""
 
-_LISTS = {
-    "Deployment": "/apis/apps/v1/{}deployments",
-    "StatefulSet": "/apis/apps/v1/{}statefulsets",
-    "ReplicaSet": "/apis/apps/v1/{}replicasets",
-    "CronJob": "/apis/batch/v1/{}cronjobs",
-    "CloneSet": "/apis/apps.kruise.io/v1alpha1/{}clonesets",
-    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/{}horizontalpodautoscalers",
-    "Service": "/api/v1/{}services",
-    "Pod": "/api/v1/{}pods",
-    "ConfigMap": "/api/v1/{}configmaps",
-    "Lease": "/apis/coordination.k8s.io/v1/{}leases",
-    "Event": "/api/v1/{}events",
-}
+_KINDS = (
+    *("Deployment", "StatefulSet", "ReplicaSet", "CronJob", "CloneSet", "HorizontalPodAutoscaler"),
+    *("Service", "Pod", "ConfigMap", "Lease", "Event"),
+)
 _WORKER = "/apis/apps/v1/namespaces/batch/deployments/worker"
 _COUNTED = ("Deployment", "StatefulSet", "ReplicaSet", "CloneSet")
 _EXPIRED = "2001-01-01T00:00:00.000000Z"
-_LOCK = f"{_LISTS['Lease'].format(f'namespaces/{deployed.OWN}/')}/reconciler"
+_LOCK = path_of("Lease", deployed.OWN, "reconciler")
 _CHILDREN = multiprocessing.get_context("forkserver")
 _CHILDREN.set_forkserver_preload(["tests.live.children"])
 
@@ -189,11 +180,10 @@ class Stage:
         cluster, namespace, kind, name = key
         api = self.planes[cluster].api
         wanted = one["spec"].get("replicas", 1)
-        path = f"{_LISTS[kind].format(f'namespaces/{namespace}/')}/{name}"
         if name == "worker":
             _shrink_workers(api, wanted)
         status = status_of(kind, wanted, one["metadata"].get("generation", 1))
-        api.patch(f"{path}/status", {"status": status})
+        api.patch(path_of(kind, namespace, name, "status"), {"status": status})
 
     def expire_leases(self) -> None:
         for plane in self.planes.values():
@@ -273,16 +263,16 @@ def _is_scale_of_workers(request: Request) -> bool:
 
 def _everything(api: Api) -> list[tuple[str, Object]]:
     """All objects of the world with their kinds."""
-    with ThreadPoolExecutor(len(_LISTS)) as threads:
-        lists = list(threads.map(lambda path: api.items(path.format("")), _LISTS.values()))
-    found = [(kind, one) for kind, items in zip(_LISTS, lists, strict=True) for one in items]
+    with ThreadPoolExecutor(len(_KINDS)) as threads:
+        lists = list(threads.map(lambda kind: api.items(path_of(kind)), _KINDS))
+    found = [(kind, one) for kind, items in zip(_KINDS, lists, strict=True) for one in items]
     return [(kind, one) for kind, one in found if one["metadata"]["namespace"] in everything.NAMESPACES]
 
 
 def _empty(api: Api) -> None:
     """Delete the world."""
     found = {(kind, one["metadata"]["namespace"]) for kind, one in _everything(api)}
-    paths = [_LISTS[kind].format(f"namespaces/{namespace}/") for kind, namespace in sorted(found)]
+    paths = [path_of(kind, namespace) for kind, namespace in sorted(found)]
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda path: api.delete(path, gracePeriodSeconds=0), paths))
 

@@ -136,8 +136,29 @@ def allow(api: Api, account: str, home: str, rules: Iterable[dict[str, Any]], *,
     api.create(f"{where}/{kind.lower()}bindings", binding)
 
 
+_GROUPS = {
+    "apps/v1": ("deployments", "daemonsets", "statefulsets", "replicasets"),
+    "batch/v1": ("cronjobs", "jobs"),
+    "apps.kruise.io/v1alpha1": ("clonesets",),
+    "keda.sh/v1alpha1": ("scaledobjects",),
+    "autoscaling/v2": ("horizontalpodautoscalers",),
+    "coordination.k8s.io/v1": ("leases",),
+    "discovery.k8s.io/v1": ("endpointslices",),
+    "networking.k8s.io/v1": ("networkpolicies",),
+    f"{RBAC}/v1": ("roles", "rolebindings"),
+}
+_ROOTS = {plural: f"/apis/{group}" for group, plurals in _GROUPS.items() for plural in plurals}
+
+
+def path_of(kind: str, namespace: str = "", *below: str) -> str:
+    """Return the path of a kind, or of its plural: of all objects, of those of a namespace, or of what is below."""
+    plural = kind.lower().removesuffix("s") + "s"
+    inside = ("namespaces", namespace) if namespace else ()
+    return "/".join((_ROOTS.get(plural, "/api/v1"), *inside, plural, *below))
+
+
 def deployment_path(namespace: str, name: str, kind: str = "deployments") -> str:
-    return f"/apis/apps/v1/namespaces/{namespace}/{kind}/{name}"
+    return path_of(kind, namespace, name)
 
 
 def scale(api: Api, namespace: str, name: str, replicas: int, kind: str = "deployments") -> None:
