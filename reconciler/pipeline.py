@@ -15,7 +15,7 @@ from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent, with_picked_pods
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.downscale.every_decrease import seen_replicas
-from reconciler.decide.downscale.victim_forecast import picker_requests
+from reconciler.decide.downscale.planned_victims import picker_requests
 from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due

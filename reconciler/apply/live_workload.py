@@ -15,8 +15,8 @@ from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, FieldChange
 from reconciler.decide.downscale.journal import JournalEntry, entry_text, former_changes, read_entry, victim_changes
+from reconciler.decide.downscale.planned_victims import domains_of
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
-from reconciler.decide.downscale.victim_forecast import domains_of
 from reconciler.decide.workloads import own_key, owner_key
 from reconciler.errors import LockLostError, NotFoundError, StaleError
 from reconciler.labels import selector_text

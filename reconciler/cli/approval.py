@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.cli.output import FORMATS, say, say_each, say_text, show
 from reconciler.cli.progress import Progress
-from reconciler.cli.run_limit import interruptible
 from reconciler.cli.run_options import RunOptions
+from reconciler.cli.run_time_limit import interruptible
 from reconciler.decide.decisions import Phase
 from reconciler.errors import PlanFileError, ReconcilerError
 from reconciler.pipeline import Applied, Control

@@ -12,8 +12,8 @@ from typing import TypeVar
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import TrackedRun, run_progress
-from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import RunOptions
+from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.decisions import Decision, NoticeKind
 from reconciler.errors import ExitCode, FailOn, first_exit_code
 from reconciler.messages import counted

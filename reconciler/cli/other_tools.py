@@ -25,8 +25,8 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import say, say_each, show
 from reconciler.cli.progress import run_progress
-from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, BY_HAND_FORMATS, SERVER, RunOptions
+from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.idling.adoption import decide_adoption, is_asleep

@@ -31,7 +31,7 @@ from reconciler.cli.options import (
     unread,
 )
 from reconciler.cli.output import FORMATS, failure_lines, say, say_each
-from reconciler.cli.run_limit import RunLimit
+from reconciler.cli.run_time_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
 from reconciler.errors import (
     ClusterError,

@@ -12,8 +12,8 @@ from reconciler.cli.exit_of_run import exit_of_apply
 from reconciler.cli.options import auto_approve_option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import run_progress
-from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, ByHandOptions
+from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.restore import Restoration, decide_restore

@@ -17,8 +17,8 @@ from reconciler.cli.option_values import duration
 from reconciler.cli.options import GENERAL, argument, auto_approve_option, option, terminal_or, verb
 from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import run_progress
-from reconciler.cli.run_limit import cut_by_signals
 from reconciler.cli.run_options import BY_HAND, ByHandOptions
+from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time, parse_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due

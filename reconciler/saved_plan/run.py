@@ -22,7 +22,8 @@ from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age
 from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
-from reconciler.saved_plan.checks import (
+from reconciler.saved_plan.differences import Compared, compared
+from reconciler.saved_plan.refusals import (
     deletions_and_pickers,
     kept_awake,
     more_replicas,
@@ -30,7 +31,6 @@ from reconciler.saved_plan.checks import (
     refuse,
     replicas_of,
 )
-from reconciler.saved_plan.differences import Compared, compared
 from reconciler.untrusted_text import short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World

@@ -44,7 +44,7 @@ def test_what_is_shared_is_done_once_by_as_many_processes_as_there_are_processor
 
 STARTED = """
 import os, signal
-from reconciler.cli.run_limit import RunLimit, cut_by_signals
+from reconciler.cli.run_time_limit import RunLimit, cut_by_signals
 from reconciler.cli.second_process import beside
 with cut_by_signals(RunLimit(None)):
     beside(lambda: b"more than a pipe holds" * 100_000)

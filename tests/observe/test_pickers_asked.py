@@ -12,7 +12,7 @@ from reconciler.backends.protocols import PodPickerClient
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide, with_picked_pods
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.downscale.victim_forecast import picker_requests
+from reconciler.decide.downscale.planned_victims import picker_requests
 from reconciler.model import ObservedState
 from reconciler.observe.pods import answers_of_pickers
 from reconciler.policy.types import DownscaleTarget, PolicySet

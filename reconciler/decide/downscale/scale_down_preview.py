@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import NO_VICTIMS, Cause, Decision, DesiredState, Phase, Verb, VictimForecast
 from reconciler.decide.downscale.deletion_order import PodRule, rank_victims
+from reconciler.decide.downscale.planned_victims import BALANCE, domains_of, with_victims
 from reconciler.decide.downscale.victim_choice import nanoseconds_at, pod_group, relatives_in, siblings_in
-from reconciler.decide.downscale.victim_forecast import BALANCE, domains_of, with_victims
 from reconciler.model import ObservedState, Pod, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 

@@ -17,7 +17,7 @@ from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.decide.downscale.journal import decide_recovery
-from reconciler.decide.downscale.victim_forecast import with_victims
+from reconciler.decide.downscale.planned_victims import with_victims
 from reconciler.errors import NotFoundError
 from reconciler.model import JOURNAL, NOTHING, ObjectRef, PatchOperation, Pod, Run, Write
 from reconciler.observe.clusters import observe

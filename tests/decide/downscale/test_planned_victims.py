@@ -20,7 +20,7 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.deletion_order import RankingRules
-from reconciler.decide.downscale.victim_forecast import is_steady, picker_requests, with_victims
+from reconciler.decide.downscale.planned_victims import is_steady, picker_requests, with_victims
 from reconciler.model import Node, ObjectRef, Pod, PodsQuestion, Workload
 from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet
 from tests.builders import (
