@@ -185,12 +185,13 @@ def review_of(
         None if one is None else replace(one, first=replace(one.first, time_zones=zones)) for one in played
     )
     changes = policy_changes(base, head)
-    known = {**labels, **{one.ref: one.labels for some in played if some is not None for one in some.timelines}}
-    named = known | {one.ref: known.get(one.ref) for some in plans for one in some.explanations}
-    was = frozenset(ref for ref, found in named.items() if _is_production(ref, found, base.fleet))
+    known: dict[ObjectRef, Mapping[str, str] | None] = {one.ref: None for some in plans for one in some.explanations}
+    known |= labels
+    known |= {one.ref: one.labels for some in played if some is not None for one in some.timelines}
+    was = frozenset(ref for ref, found in known.items() if _is_production(ref, found, base.fleet))
     now = was
     if head.fleet != base.fleet:
-        now = frozenset(ref for ref, found in named.items() if _is_production(ref, found, head.fleet))
+        now = frozenset(ref for ref, found in known.items() if _is_production(ref, found, head.fleet))
     production = was | now
     found = Review(
         head=after,
@@ -294,12 +295,13 @@ def _with_idle_left(base: Forecast, head: Forecast) -> Forecast:
 
 def _differences_of(base: Forecast, head: Forecast, production: Iterable[ObjectRef]) -> tuple[ChangedWorkload, ...]:
     """Return every workload that runs in another way: production first, then those that change most."""
-    before, after = ({timeline.ref: timeline for timeline in forecast.timelines} for forecast in (base, head))
     named, idle = frozenset(production), idle_in(base)
+    after = {timeline.ref: timeline for timeline in head.timelines}
+    pairs = [(one.ref, one, after.pop(one.ref, None)) for one in base.timelines]
     found = [
-        ChangedWorkload(ref, before.get(ref), after.get(ref), at, ref in named, ref in idle)
-        for ref in before | after
-        if (at := _first_difference(before.get(ref), after.get(ref))) is not None
+        ChangedWorkload(ref, before, later, at, ref in named, ref in idle)
+        for ref, before, later in (*pairs, *((ref, None, one) for ref, one in after.items()))
+        if (at := _first_difference(before, later)) is not None
     ]
     return tuple(sorted(found, key=lambda one: (not one.production, -abs(one.hours), one.ref)))
 
