@@ -189,26 +189,38 @@ def hears_sigterm(process: int) -> bool:
     return bool(int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1)
 
 
-@pytest.mark.parametrize(("how", "code"), [("signal", 143), ("timeout", 1)])
-def test_a_stop_is_heard_while_waiting_for_locks(quickstart, how, code):
+@pytest.fixture
+def locked(quickstart):
+    """The quickstart whose locks are all held by another run."""
     locks = [FileLock(path, "the test") for path in sorted((quickstart.path / "snapshot").iterdir())]
     for lock in locks:
         lock.acquire(TimeLimit(0))
-    timeout = ["--timeout", "1"] if how == "timeout" else []
+    yield quickstart
+    for lock in locks:
+        lock.release()
+
+
+def test_a_signal_is_heard_while_waiting_for_locks(locked):
     process = subprocess.Popen(
-        [sys.executable, "-m", "reconciler", "apply", "policies", *LOOK, "--auto-approve", "-q", *timeout],
-        cwd=quickstart.path,
+        [sys.executable, "-m", "reconciler", "apply", "policies", *LOOK, "--auto-approve", "-q"],
+        cwd=locked.path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    if how == "signal":
-        while process.poll() is None and not hears_sigterm(process.pid):
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
+    while process.poll() is None and not hears_sigterm(process.pid):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
     process.communicate(timeout=25)
-    for lock in locks:
-        lock.release()
-    assert process.returncode == code
+    assert process.returncode == 143
+
+
+def test_locks_are_waited_for_until_the_timeout(locked, monkeypatch):
+    """By a clock of its own: half of the time is that of the policies, which take as long as the machine lets them."""
+    clock = FakeClock()
+    monkeypatch.setattr("reconciler.time_limit.Clock", lambda: clock)
+    said = locked.apply(NOW, "--timeout", "20")
+    assert (said.code, 20 <= clock.now < 21) == (1, True), clock.now
+    assert "--timeout of 20 s reached" in said.out
 
 
 @pytest.mark.parametrize(
