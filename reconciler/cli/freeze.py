@@ -12,7 +12,7 @@ from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES
 from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.object_names import object_name
-from reconciler.cli.option_values import duration
+from reconciler.cli.option_values import duration, utf8
 from reconciler.cli.options import argument, option, output_option, verb
 from reconciler.cli.output import Formats, document, say, say_each, show
 from reconciler.cli.policy_source import user_of_this_machine
@@ -76,9 +76,9 @@ class _FreezeOptions(_ScopeOptions):
         required=True,
         elsewhere=("apply", "plan").__contains__,
     )
-    reason: str = option("Why; every plan says it.", metavar="TEXT", required=True)
+    reason: str = option("Why; every plan says it.", type=utf8, metavar="TEXT", required=True)
     by: str | None = option(
-        "Who freezes; every plan says it.", metavar="NAME", default_words="the user of this machine"
+        "Who freezes; every plan says it.", type=utf8, metavar="NAME", default_words="the user of this machine"
     )
     output: str = output_option(*FORMATS)
 

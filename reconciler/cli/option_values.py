@@ -38,6 +38,16 @@ def written_as(metavar: str) -> Callable[[Callable[[str], Any]], Callable[[Any],
     return decorate
 
 
+@written_as("TEXT")
+def utf8(text: str) -> str:
+    """Return what others are told: an argument may be of any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f'"{text}" is not UTF-8, expected text') from None
+    return text
+
+
 @written_as("RATE")
 def rate(text: str) -> float:
     """Return a number of writes a second, 0 for no limit."""

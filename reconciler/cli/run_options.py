@@ -17,7 +17,17 @@ from reconciler.backends.backend import Backend
 from reconciler.backends.credentials.sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, LEASES, RequestSettings
 from reconciler.cli import policy_source
-from reconciler.cli.option_values import duration, exceeding, fail_on, label_selector, rate, run_id, seconds, shard
+from reconciler.cli.option_values import (
+    duration,
+    exceeding,
+    fail_on,
+    label_selector,
+    rate,
+    run_id,
+    seconds,
+    shard,
+    utf8,
+)
 from reconciler.cli.options import (
     DEFAULT_PATH,
     Options,
@@ -124,7 +134,7 @@ class RunOptions(Options, shared=True):
         type=run_id,
         default_words="a digest of policies, inputs and time",
     )
-    source_revision: str | None = option("The revision of the policies, for the records.", metavar="REV")
+    source_revision: str | None = option("The revision of the policies, for the records.", type=utf8, metavar="REV")
     report_dir: str | None = option(
         "Also write the history of this run to a new file of JSON lines in DIR.", type=click.Path(), metavar="DIR"
     )

@@ -225,7 +225,7 @@ def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], li
             failures.append(reason_on(cluster.name, error))
             continue
         days += [day for at, day in kept.items() if at >= first]
-        failures += [f"{cluster.name}: history of {at}: {why}" for at, why in unread.items() if at >= first]
+        failures += [why for at, why in unread.items() if at >= first]
     return days, failures
 
 

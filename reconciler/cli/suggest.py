@@ -14,7 +14,7 @@ from reconciler.backends.backend import Opened
 from reconciler.backends.protocols import NAMESPACES, SERVICES
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.cli.forecast import histories_of, opened_snapshot, past_snapshot
-from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration
+from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration, utf8
 from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
@@ -65,6 +65,7 @@ class _SuggestOptions(RunOptions):
     )
     query: str | None = option(
         "Who is called: a query as in an IdlingPolicy, with the labels namespace and service.",
+        type=utf8,
         metavar="PROMQL",
         default_words="the first metric of the IdlingPolicies",
     )

@@ -232,8 +232,7 @@ class History:
 
         Where the next day has begun they are added to that: what was saved before it is counted already.
         """
-        kept_on, found, before = self._newest(day)
-        known = Day() if found is None else _day(found)
+        kept_on, known, found, before = self._newest(day)
         if kept_on < day:
             known, kept_on, found = Day(saved=known.saved_in_all()), day, None
         text = packed(replace(known, changes=(*known.changes, *changes)))
@@ -246,20 +245,21 @@ class History:
         Raises:
             ClusterError: it cannot be read.
         """
-        found = self._newest(day)[1]
-        return Day() if found is None else _day(found)
+        return self._newest(day)[1]
 
-    def _newest(self, day: date) -> tuple[date, ConfigMap | None, dict[date, ConfigMap]]:
+    def _newest(self, day: date) -> tuple[date, Day, ConfigMap | None, dict[date, ConfigMap]]:
         """Return the newest day of which anything is kept, and what is: as seen from `day`, on which a run began that
-        may end on the next one. Where it is before `day`, all that is kept before is listed.
+        may end on the next one. Where it is before `day`, it can be read, and all that is kept before is listed.
         """
         for kept_on in (day + timedelta(days=1), day):
             found = self._found(kept_on)
             if found is not None:
-                return kept_on, found, {}
+                return kept_on, _day(found), found, {}
         before = {kept_on: found for kept_on, found in self._listed().items() if kept_on < day}
-        newest = max(before, default=date.min)
-        return newest, before.get(newest), before
+        for kept_on in sorted(before, reverse=True):
+            with suppress(MalformedAnswerError):
+                return kept_on, _day(before[kept_on]), before[kept_on], before
+        return date.min, Day(), None, before
 
     def _listed(self) -> dict[date, ConfigMap]:
         """Return all that is kept, by its day."""
@@ -272,7 +272,10 @@ class History:
         recent = [woken for woken in awake if run.now - timedelta(days=1) <= woken.since <= run.now]
         if not recent:
             return []
-        days = self.since(today - timedelta(days=1), today)
+        days: dict[date, Day] = {}
+        for day in (today - timedelta(days=1), today):
+            with suppress(MalformedAnswerError):
+                days |= self.since(day, day)
         last = _last_by_object(change for day in days.values() for change in day.changes)
         last |= _last_by_object(changes, last)
         new = [woken for woken in recent if str(woken.ref) not in last or last[str(woken.ref)].time < woken.since]
@@ -305,7 +308,10 @@ def _day_of(name: str) -> date | None:
 
 def _day(config_map: ConfigMap) -> Day:
     text = config_map.binary_data.get(_KEY)
-    return Day() if text is None else unpacked(text)
+    try:
+        return Day() if text is None else unpacked(text)
+    except MalformedAnswerError as error:
+        raise MalformedAnswerError(f"{config_map.ref}: {error}; delete it to begin it anew") from error
 
 
 def _last_by_object(changes: Iterable[Change], known: Mapping[str, Change] | None = None) -> dict[str, Change]:

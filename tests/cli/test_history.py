@@ -190,6 +190,26 @@ def test_what_is_no_history_is_refused(text: str) -> None:
         unpacked(text)
 
 
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_day_that_cannot_be_read_is_named_and_the_next_one_is_written_all_the_same(tmp_path: Path, back: int) -> None:
+    access, run = access_of(tmp_path), Run(NOW, "run-1")
+    spoiled = ObjectRef("east", "reconciler", "ConfigMap", f"reconciler-history-{NOW.date() - timedelta(days=back)}")
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": spoiled.name, "namespace": spoiled.namespace, "labels": {HISTORY_LABEL: "changes"}},
+        "binaryData": {"changes": "bm8="},
+    }
+    access.cluster.write(Write("create", spoiled, "v1", manifest=manifest))
+    ours = (Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0),)
+    woken = Awake(ObjectRef("east", "shop", "Deployment", "api"), NOW, 2)
+    words = record(ours, a_plan(run, woken), {"east": access}, a_fleet(), run)[1]
+    if back:
+        assert (words, History(access.cluster, "reconciler").last(NOW.date()).changes) == ("", ours)
+    else:
+        assert words.startswith(f"history: not written: {spoiled}: changes: not the lines of a day")
+
+
 def test_a_history_that_cannot_be_written_is_said_and_fails_nothing(tmp_path: Path) -> None:
     run = Run(NOW, "run-1")
     actions, outcomes = night(run, ["web"], idles=True, policy=1)

@@ -67,6 +67,7 @@ def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart, state, writt
         ["--run-id", "a b"],
         ["--run-id", "../../x"],
         ["--run-id", "x" * 41],
+        ["--source-revision", "\udcff"],
     ],
 )
 def test_numbers_and_ids_that_cannot_be_meant(quickstart, flags):

@@ -224,6 +224,7 @@ WRONG: list[Any] = [
     pytest.param(("--now", "2026-11-20T22:00:00Z"), 64, "--now: the history in the snapshot says", id="a time"),
     pytest.param(("--query", " "), 64, "--query: is empty, expected a query", id="an empty query"),
     pytest.param(("-n", "dve"), 64, 'matches none of 1 with a Service, did you mean "dev"?', id="no such namespace"),
+    pytest.param(("--query", "\udcff"), 64, "'--query': \"\\udcff\" is not UTF-8, expected text", id="no text"),
     pytest.param(("--query", "up"), 3, "does not hold the past of up, expected it", id="not recorded"),
 ]
 

@@ -277,7 +277,9 @@ def test_a_day_that_cannot_be_read_is_named_and_the_others_count_and_none_does_n
     spoil_history(week, "2026-11-16")
     said = week.call(*asked, "-o", "json")
     assert (said.code, json.loads(said.out)["all"]["replicaHours"]) == (ExitCode.PARTIAL, 55.0)
-    assert said.err.startswith("error: dev: history of 2026-11-16: changes: not the lines of a day")
+    assert said.err.startswith(
+        "error: dev/reconciler/ConfigMap/reconciler-history-2026-11-16: changes: not the lines of a day"
+    )
     spoil_history(week, "2026-11-17")
     said = week.call(*asked)
     assert (said.code, said.out.splitlines()[1:]) == (ExitCode.PARTIAL, ["Whether anything was idle is not known."])
