@@ -76,8 +76,9 @@ class Case:
 
 
 def on_east(name: str, values: str) -> dict[str, str]:
-    """Return the series of the metric `name` on east, beside that of west, where all is well."""
-    return {f'{name}{{cluster="east"}}': values, f'{name}{{cluster="west"}}': "0x100"}
+    """Return the series of the metric `name` on east, beside that of west, where all is well, and that of a plan."""
+    of_a_plan = f'{name}{{cluster="north",verb="plan"}}'  # pushed once, and at the gateway for ever
+    return {f'{name}{{cluster="east"}}': values, f'{name}{{cluster="west"}}': "0x100", of_a_plan: "1x100"}
 
 
 STOPPED, EAST = "No run has ended well for an hour.", {"cluster": "east"}
@@ -103,7 +104,10 @@ CASES = [
     ),
     Case(
         "ReconcilerTenantForbidden",
-        {'reconciler_tenant_forbidden_changes{cluster="east",tenant="a"}': "2x90"},
+        {
+            'reconciler_tenant_forbidden_changes{cluster="east",tenant="a"}': "2x90",
+            'reconciler_tenant_forbidden_changes{cluster="east",tenant="b",verb="diff"}': "2x90",
+        },
         {"50m": False, "65m": True},
         "Tenant a may not make 2 changes on east.",
         {**EAST, "tenant": "a"},
@@ -124,7 +128,7 @@ CASES = [
     ),
     Case(
         "ReconcilerPolicyConflict",
-        {"reconciler_policy_conflicts": "1x90"},
+        {"reconciler_policy_conflicts": "1x90", 'reconciler_policy_conflicts{verb="plan"}': "2x90"},
         {"50m": False, "65m": True},
         "Policies of equal priority select the same workloads (1 times).",
     ),
@@ -145,7 +149,11 @@ CASES = [
     ),
     Case(
         "ReconcilerHeldBack",
-        {HELD: f"{NIGHT} {EASY}", HELD.replace("dev", "ci"): f"{EASY} {NIGHT}"},
+        {
+            HELD: f"{NIGHT} {EASY}",
+            HELD.replace("dev", "ci"): f"{EASY} {NIGHT}",
+            HELD.replace("}", ',verb="plan"}'): f"{NIGHT} {NIGHT}",
+        },
         {"33h": False, "42h": False},
         TWICE,
         interval="30m",
