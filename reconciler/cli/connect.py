@@ -56,6 +56,8 @@ _ADMISSION = {
     "kind": "ValidatingAdmissionPolicy",
     "metadata": {"name": "reconciler-others"},
 }
+_RENEWS = "not-its-own-token"
+"""The match condition with which it lets a token be renewed."""
 
 
 class _ConnectOptions(RunOptions):
@@ -102,6 +104,8 @@ def connect_command(options: _ConnectOptions) -> int:
         raise UsageError("connect: expected the name of a cluster of the Fleet, or --rotate")
     if (file is None) == (hub is None):
         raise UsageError("connect: expected either --file FILE or --hub CONTEXT, where the entry goes")
+    if hub is None and secret is not None:
+        raise UsageError("--secret: expected --hub CONTEXT beside it, or --rotate")
     terminal_or(options.auto_approve, "connect")
     policies = options.policies()
     setup = _Setup(_member(policies, subject), policies, options, options.admin_context)
@@ -189,10 +193,16 @@ class _Setup:
                 yield manifest
             elif manifest["kind"] == "Role":
                 say(f"warning: {self._member.name}: has no namespace {where}, so no {_named(manifest)}")
-        if self.manifests.find(_ADMISSION) is None:
+        admission = self.manifests.find(_ADMISSION)
+        if admission is None:
             say(
                 f"warning: {self._member.name}: has no admission policies that narrow these rights, expected those of "
                 "deploy/member, from Kubernetes 1.30 on"
+            )
+        elif own_token and _RENEWS not in [one["name"] for one in admission["spec"].get("matchConditions", ())]:
+            say(
+                f"warning: {self._member.name}: its admission policy reconciler-others lets no token be renewed, "
+                "expected that of deploy/components/own-token, or --no-rotation"
             )
 
 

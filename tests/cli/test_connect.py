@@ -43,6 +43,7 @@ ROTATE = "--rotate: expected --file FILE, with or without --secret NAME, and not
         ((), "connect: expected the name of a cluster of the Fleet, or --rotate"),
         (("east", "--yes"), EITHER),
         (("east", *TO_FILE, "--hub", "hub"), EITHER),
+        (("east", *TO_FILE, "--secret", "other"), "--secret: expected --hub CONTEXT beside it, or --rotate"),
         (("eats", *TO_FILE), 'eats: is no cluster of the Fleet, did you mean "east"?'),
         (("hub", *TO_FILE), "hub: is the cluster that runs are in, where they need no kubeconfig"),
         (("east", *TO_FILE, "--duration", "5m"), "from 10m to"),

@@ -316,6 +316,14 @@ def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_els
             path = f"/api/v1/namespaces/{OWN}/serviceaccounts/{name}/token"
             body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
             assert (deployed.refusal(thief, "POST", path, body) == "") is allowed, (name, spec)
+        others = next(one for one in objects if one["metadata"]["name"] == "reconciler-others")
+        spec = {"matchConditions": others["spec"]["matchConditions"][:1]}  # that of deploy/member alone
+        api.patch(Paths(api).of(others), {"spec": spec})
+        lets = (
+            "reconciler-others lets no token be renewed, expected that of deploy/components/own-token, or --no-rotation"
+        )
+        assert cli.call(*CONNECT).err == f"warning: east: its admission policy {lets}\n"
+        assert cli.call(*CONNECT, "--no-rotation").err == ""
     finally:
         paths = Paths(api)
         for one in objects:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from reconciler.backends.decode.values import decoded_json
@@ -27,6 +29,12 @@ from reconciler.redaction import without_credentials
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: the last two where a text is no UTF-8, or maps are nested a thousand deep."""
+
+_DENIED = re.compile(r"\bdenied (the )?request\b", re.ASCII)
+"""What the server says where an admission policy or webhook refuses.
+
+Source: kubernetes apiserver pkg/admission/plugin/policy/validating/dispatcher.go; plugin/webhook/errors/statuserror.go.
+"""
 
 _MAX_WORDS = 500
 _MOST_TEXT = 1 << 16
@@ -63,6 +71,8 @@ def error_of(operation: Operation, answer: HttpResponse) -> ClusterError:
     """Return the error that an answer other than 2xx is, in the server's own words."""
     status = refusal_status(answer)
     words = _words(status.message) or f"status {answer.status}"
+    if answer.status == 403 and _DENIED.search(words):  # whoever would bind a role would do so in vain
+        return ForbiddenError(f"{operation}: forbidden ({words}), expected admission to let it through", words)
     if answer.status == 403:
         return ForbiddenError(f"{operation}: forbidden ({words}), expected the right to; bind {operation.rule}", words)
     if answer.status == 401:

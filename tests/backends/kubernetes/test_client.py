@@ -229,12 +229,26 @@ def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path)
         assert len(server.requests) == 1
 
 
-def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path) -> None:
-    status = json.dumps({"kind": "Status", "message": "no\nway", "reason": "Forbidden"}).encode()
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("no\nway", "no way), expected the right to; bind a ClusterRole"),
+        (
+            "ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no",
+            "ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no), expected admission to let it through",
+        ),
+        (
+            'admission webhook "a.b" denied the request: no',
+            'admission webhook "a.b" denied the request: no), expected admission to let it through',
+        ),
+    ],
+)
+def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path, message: str, words: str) -> None:
+    status = json.dumps({"kind": "Status", "message": message, "reason": "Forbidden"}).encode()
     answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(status) + status
-    expected = pytest.raises(ClusterError, match=r"^east: get /version: forbidden \(no way\), expected the right to")
-    with Server(answer) as server, expected:
+    with Server(answer) as server, pytest.raises(ForbiddenError) as raised:
         requests_to(server.url, tmp_path, RequestSettings()).send(READ)
+    assert str(raised.value).startswith(f"east: get /version: forbidden ({words}")
 
 
 def test_of_the_refusal_of_a_watch_only_the_first_line_is_read(tmp_path: Path) -> None:
