@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
-from reconciler.messages import printable
+from reconciler.messages import counted, printable
 from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.policy_kinds import POLICY_KINDS, policy_document
@@ -277,4 +277,4 @@ def first_problems(problems: Iterable[Problem]) -> Iterator[Problem]:
         all_of_file = list(inside)
         yield from all_of_file[:_MOST_PROBLEMS]
         if others := all_of_file[_MOST_PROBLEMS:]:
-            yield replace(others[0], field="", message=f"and {len(others)} more problems of this file")
+            yield replace(others[0], field="", message=f"and {counted(len(others), 'more problem')} of this file")
