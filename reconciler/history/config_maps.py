@@ -245,6 +245,10 @@ class History:
         Raises:
             ClusterError: it cannot be read.
         """
+        with suppress(MalformedAnswerError):  # each run asks this: before the first change of a day nothing is listed
+            for after in (1, 0, -1):
+                if (found := self._found(day + timedelta(days=after))) is not None:
+                    return _day(found)
         return self._newest(day)[1]
 
     def _newest(self, day: date) -> tuple[date, Day, ConfigMap | None, dict[date, ConfigMap]]:

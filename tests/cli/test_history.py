@@ -402,13 +402,17 @@ def test_what_is_too_old_and_cannot_be_deleted_makes_no_change_of_the_day_twofol
 
 
 class CountedReads(Wrapped):
-    """A cluster that counts the objects that are asked for one by one."""
+    """A cluster that counts the objects that are asked for one by one, and the lists."""
 
-    count = 0
+    count = lists = 0
 
     def get(self, *asked: Any) -> Any:
         self.count += 1
         return self.inside.get(*asked)
+
+    def list(self, *asked: Any, **how: Any) -> Any:
+        self.lists += 1
+        return self.inside.list(*asked, **how)
 
 
 @pytest.mark.parametrize("back", [1, 20, 100], ids=["yesterday", "weeks ago", "too long ago"])
@@ -423,6 +427,18 @@ def test_the_first_change_of_a_day_looks_for_no_other_day_by_itself_and_takes_wh
         assert counted.count == 2
     kept = {NOW.date(), NOW.date() - before} if before <= KEPT else {NOW.date()}
     assert History(counted, "reconciler").kept()[0].keys() == kept
+
+
+@pytest.mark.parametrize(("back", "lists"), [(-1, 0), (0, 0), (1, 0), (3, 1)])
+def test_what_idling_saved_is_told_without_a_list_of_all_days_until_a_day_has_its_first_change(
+    tmp_path: Path, back: int, lists: int
+) -> None:
+    counted = CountedReads(access_of(tmp_path).cluster)
+    ours = [Change(rfc3339(NOW), "east/shop/Deployment/web", "idle", "reconciler", 3, 0)]
+    History(counted, "reconciler").add(ours, NOW.date() - timedelta(days=back))
+    counted.lists = 0
+    assert History(counted, "reconciler").last(NOW.date()).changes == tuple(ours)
+    assert counted.lists == lists
 
 
 @pytest.mark.parametrize("name", ["reconciler-history-2026-11-20-backup", "reconciler-history-20261120", "other"])
