@@ -133,7 +133,8 @@ def _roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, A
             chosen = [right for right in every if (right.apply, right.own) == (writes, bool(namespace))]
             yield from _bound(name, namespace, chosen, accounts)
     for namespace, secrets in _secrets_by_namespace(policies).items():
-        yield from _bound(_SECRETS, namespace, [secret_right(name) for name in sorted(secrets)], (run,))
+        readers = (run, ServiceAccount(own, "reconciler-picker"))  # where deploy/components/picker is
+        yield from _bound(_SECRETS, namespace, [secret_right(name) for name in sorted(secrets)], readers)
 
 
 def _bound(
