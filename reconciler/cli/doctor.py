@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.preflight import Preflight
-from reconciler.backends.kubernetes.rights import Right, impersonation_right, role_rules, secret_right
+from reconciler.backends.kubernetes.rights import IDENTITY, Right, impersonation_right, role_rules, secret_right
 from reconciler.cli import doctor_findings as findings
 from reconciler.cli.doctor_findings import (
     ClusterCheck,
@@ -96,7 +96,7 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
         ClusterError: the cluster does not say what it serves.
     """
     for right in _used_rights(case):
-        if case.writing or not right.apply:
+        if case.writing or not (right.apply or (right == IDENTITY and case.scope.alone)):
             yield _asked(right, case)
     if case.writing:
         yield from _secret_rights(case)

@@ -181,7 +181,9 @@ def test_a_picker_reads_its_secret_in_the_namespaces_that_are_named(tmp_path: Pa
     assert secrets[0]["rules"] == [
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["picker"], "verbs": ["get"]}
     ]
-    assert secrets[1]["subjects"] == manifests(deployed.PICKER_SECRETS)[1]["subjects"], "what is applied takes its place"
+    assert secrets[1]["subjects"] == manifests(deployed.PICKER_SECRETS)[1]["subjects"], (
+        "what is applied takes its place"
+    )
 
 
 def test_a_secret_in_namespaces_by_pattern_is_told(tmp_path: Path) -> None:

@@ -302,8 +302,10 @@ def test_rights_in_one_namespace_plan_there(cluster: RightsCluster, tmp_path: Pa
     less = cli.call(*call)
     create_missing(cluster.api, [*one_namespace("administrator.yaml", "dev"), binding_of_clone_sets("dev")])
     enough = cli.call(*call)
+    checked = cli.call("doctor", *call[1:5], "--for", "plan")
 
     assert less.code == 6
+    assert (checked.code, "plan has all rights" in checked.out) == (0, True), checked
     unknown = less.out.partition("\nUnknown: ")[2].partition("\n\n")[0].splitlines()[1:]
     assert ["configmaps in reconciler" in line or "clonesets" in line for line in unknown] == [True, True]
     assert enough.code == 0, enough

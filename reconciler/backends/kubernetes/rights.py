@@ -61,8 +61,11 @@ def _of_scale(kind: WorkloadKind, use: Use) -> Iterator[Right]:
         yield from _rights(kind.group, f"{kind.plural}/scale", "patch", apply=True, use=use)
 
 
+IDENTITY = Right("", "namespaces", "get", name="kube-system")
+"""The right to read the identity of the cluster."""
+
 RIGHTS: tuple[Right, ...] = (
-    *_rights("", "namespaces", "get", name="kube-system"),
+    IDENTITY,
     *_rights("", "namespaces services endpoints pods events", "list"),
     *_rights("discovery.k8s.io", "endpointslices", "list"),
     *_rights("autoscaling", "horizontalpodautoscalers", "list"),
