@@ -59,6 +59,10 @@ def test_an_index_does_not_return_what_begins_or_ends_otherwise():
     assert index.candidates(["?-b"]) == {0, 1, 2, 3, 4}
 
 
+def test_several_together_may_hold_what_none_of_them_holds():
+    assert is_within("team-[ab]-*", ["team-a-*", "team-b-*"])
+
+
 def test_a_pattern_with_too_many_ways_counts_as_not_within_and_as_overlapping_in_no_time():
     pattern, other = "?*a" + "?" * 16, "*a" + "?" * 16
     assert not is_within(pattern, [other])

@@ -12,6 +12,8 @@ from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_policy,
+    decided,
+    of_state,
     run_in,
     verbs,
     why_of,
@@ -108,6 +110,16 @@ class TestIdledToAFloor:
         world.now = MONDAY
         run_in(world, FLOOR)
         assert (world.replicas(WEB), bounds(world)) == (woken, (2, 10))
+
+    @pytest.mark.parametrize(
+        ("state", "cleared"), [("Active", ["HorizontalPodAutoscaler", "Service"]), ("ReadOnly", [])]
+    )
+    def test_what_is_left_of_a_deleted_workload_is_cleared_where_anything_may_be_written(self, state, cleared):
+        world = the_world()
+        run_in(world, FLOOR)
+        del world.objects[WEB]
+        decisions = decided(world.state(), FLOOR, fleet=of_state(state)).desired.decisions
+        assert sorted(one.ref.kind for one in decisions) == cleared
 
     def test_a_broken_record_at_its_idle_replicas_keeps_nothing_else_awake(self):
         world = the_world()

@@ -116,6 +116,11 @@ def test_whose_criteria_are_the_reason(replicas, annotations, metrics, action, n
     assert (found.action, deciding_names(found), waking_policy(found)) == (action, names, waking)
 
 
+def test_of_several_policies_the_one_with_the_most_idle_replicas_wakes_what_had_no_more():
+    found = choice(0, RECORD, *policies(idle_replicas=5))
+    assert (found.action, deciding_names(found), waking_policy(found)) == ("wake", (), "second")
+
+
 @pytest.mark.parametrize(
     ("replicas", "annotations", "policy"),
     [
