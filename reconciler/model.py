@@ -262,9 +262,10 @@ class Node(Struct, frozen=True):
 class HorizontalPodAutoscaler(Struct, frozen=True):
     """`target` is (kind, name) in the same namespace; `minimum` is None where absent (counts as 1).
 
-    `bounds_writer` is who wrote one of its bounds last, None where nobody is recorded. `behavior` is spec.behavior as
-    it stands, empty where it is absent. `scaled_to_zero`: by its condition ScaledToZero it scaled its target to zero
-    itself. `may_be_zero`: it has a metric that is there without pods, without which its minimum cannot be 0.
+    `bounds_writer` is who wrote one of its bounds last and `minimum_writer` who wrote that one, None where nobody is
+    recorded. `behavior` is spec.behavior as it stands, empty where it is absent. `scaled_to_zero`: by its condition
+    ScaledToZero it scaled its target to zero itself. `may_be_zero`: it has a metric that is there without pods, without
+    which its minimum cannot be 0.
     """
 
     ref: ObjectRef
@@ -277,6 +278,7 @@ class HorizontalPodAutoscaler(Struct, frozen=True):
     api_version: str = "autoscaling/v2"
     has_annotations: bool = True
     bounds_writer: FieldWriter | None = None
+    minimum_writer: FieldWriter | None = None
     labels: Mapping[str, str] = NOTHING
     behavior: Mapping[str, Any] = NOTHING
     scaled_to_zero: bool = False

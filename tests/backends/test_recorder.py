@@ -179,6 +179,7 @@ def test_of_managers_of_an_autoscaler_only_those_of_bounds_are_kept() -> None:
     live, recorded, written = again(AUTOSCALERS, {"metadata": metadata, "spec": spec})
     assert recorded == live
     assert live.bounds_writer == FieldWriter("argocd-controller", datetime(2026, 11, 20, 22, tzinfo=UTC))
+    assert live.minimum_writer is None
     kept = {"f:spec": {"f:maxReplicas": {}}}
     assert written["metadata"]["managedFields"] == [{**entries[0], "fieldsV1": kept}]
 

@@ -177,6 +177,7 @@ def _autoscaler(
         scale_down_disabled=(behavior.get("scaleDown") or NOTHING).get("selectPolicy") == "Disabled",
         has_annotations=metadata.annotations is not None,
         bounds_writer=writer_of(decoded.metadata.managed_fields or (), *BOUNDS),
+        minimum_writer=writer_of(decoded.metadata.managed_fields or (), BOUNDS[0]),
         labels=metadata.labels or NOTHING,
         behavior=behavior,
         scaled_to_zero=any(

@@ -168,7 +168,7 @@ def scale_through(hpa: HorizontalPodAutoscaler, field: HpaField, target: Workloa
         replicas=hpa.minimum if field == "Minimum" else None,
         labels=hpa.labels,
         annotations=hpa.annotations,
-        replicas_writer=hpa.bounds_writer if field == "Minimum" else None,
+        replicas_writer=hpa.minimum_writer if field == "Minimum" else None,
         replicas_path=MINIMUM,
         switch=Switch(SCALE_UP, _scale_up_policy(hpa)) if field == "ScaleUp" else None,
         scale_target=hpa.target,

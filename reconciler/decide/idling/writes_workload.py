@@ -210,20 +210,20 @@ def _awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
 
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
-    autoscaler = choice.subject.pinned
+    autoscaler, by = choice.subject.pinned, _SOMEBODY.get(undo.by, undo.by)
     if choice.subject.scale.is_scaled_meanwhile:
-        return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.runs.spec_replicas, by=undo.by)
+        return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.runs.spec_replicas, by=by)
     if choice.subject.scale.hpa is not None:
         name = f"HorizontalPodAutoscaler/{choice.ref.name}"
-        return reason(ReasonCode.HPA_CHANGED_BY, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)
+        return reason(ReasonCode.HPA_CHANGED_BY, by=by, autoscaler=name)
     if undo.autoscaler and autoscaler is not None:
         restored = autoscaler.previous in (None, autoscaler.bounds)
         code = ReasonCode.HPA_RESTORED_BY if restored else ReasonCode.HPA_CHANGED_BY
         name = f"HorizontalPodAutoscaler/{undo.autoscaler}"
-        return reason(code, by=_SOMEBODY.get(undo.by, undo.by), autoscaler=name)
+        return reason(code, by=by, autoscaler=name)
     if choice.subject.scale.kind.is_switch:
-        return reason(ReasonCode.SWITCHED_ON_BY, by=_SOMEBODY.get(undo.by, undo.by))
-    return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.replicas, by=undo.by)
+        return reason(ReasonCode.SWITCHED_ON_BY, by=by)
+    return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.replicas, by=by)
 
 
 def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:

@@ -17,6 +17,7 @@ from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
     a_policy,
+    notices_of,
     run_in,
     verbs,
     workloads_selector,
@@ -113,7 +114,8 @@ class TestALowerMinimum:
     def test_a_wake_stays_within_a_maximum_that_somebody_lowered(self):
         world = self.world()
         run_in(world, LOWERED)
-        world.objects[HPA] = replace(world.objects[HPA], maximum=2)
+        world.put_back(replace(world.objects[HPA], maximum=2), "kubectl")
+        assert notices_of(run_in(world, LOWERED), "fieldManager") == []  # its minimum is ours
         world.now = MONDAY
         run_in(world, LOWERED)
         assert self.bounds(world) == (2, 2)
@@ -121,7 +123,7 @@ class TestALowerMinimum:
     def test_somebody_who_raises_it_is_respected_for_the_night(self):
         world = self.world()
         run_in(world, LOWERED)
-        world.objects[HPA] = replace(world.objects[HPA], minimum=4, bounds_writer=FieldWriter("kubectl", NIGHT))
+        world.objects[HPA] = replace(world.objects[HPA], minimum=4, minimum_writer=FieldWriter("kubectl", NIGHT))
         outcome = run_in(world, LOWERED)
         assert verbs(outcome) == [("release", "HorizontalPodAutoscaler/web")]
         assert outcome.desired.decisions[0].cause.why == "kubectl changed the bounds of HorizontalPodAutoscaler/web"

@@ -80,7 +80,9 @@ class TestByHand:
             world.scale(WEB, 1)
             world.controllers()
             world.now += MINUTE
-            assert notices_of(run_in(world, policy), "contested") == []
+            outcome = run_in(world, policy)
+            assert notices_of(outcome, "contested") == []
+            assert outcome.desired.decisions[0].cause.why == "scaled to 2 by somebody"
             assert (world.replicas(WEB), said(world, "undone")["by"]) == (2, "unknown")
             world.now += timedelta(days=7)
 

@@ -160,6 +160,8 @@ class World:
 
     def _settled(self, before: Any, after: Any, writer: FieldWriter) -> Any:
         if isinstance(after, HorizontalPodAutoscaler):
+            if before.minimum != after.minimum:
+                after = replace(after, minimum_writer=writer)
             moved = (before.minimum, before.maximum) != (after.minimum, after.maximum)
             return replace(after, bounds_writer=writer) if moved else after
         if not isinstance(after, Workload):
