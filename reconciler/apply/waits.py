@@ -70,8 +70,7 @@ class WaitingActions:
     def remark(self, action: Action) -> str:
         """Return the remark on an action that went on although what it waited for was not ready, "" where it was."""
         if action.id in self._limits and (waiting := self._first_not_ready(action)) is not None:
-            waited = f"{self._limits[action.id][1] / 60:.3g} minutes"
-            return f"went on after {waited}, {waiting.ref} of the tier below not ready yet"
+            return f"went on after {self._limits[action.id][1]:.0f} s, {waiting.ref} of the tier below not ready yet"
         if not action.decision.wait_activator:
             return ""
         needed = {self._recorded[need] for need in action.needs if need in self._recorded}
