@@ -149,8 +149,9 @@ class _DownscalerImport:
     def _included_kinds(self) -> list[str]:
         controller = self._controller
         if controller.manifest is None:
-            annotated = {manifest.kind for manifest in self._workloads if self._scope_of(manifest.annotations)}
-            return sorted({"Deployment", *annotated})
+            scaled = {one.kind for one in self._workloads if f"{_PREFIX}original-replicas" in one.annotations}
+            annotated = {one.kind for one in self._workloads if self._scope_of(one.annotations)}
+            return sorted({"Deployment", *annotated, *scaled})
         kinds = []
         for plural in controller.listed("include-resources"):
             if plural in _KINDS:

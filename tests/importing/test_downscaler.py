@@ -96,6 +96,12 @@ def test_a_workload_that_says_something_else_wins_over_its_namespace(tmp_path):
     assert specs["dev-job"]["selector"]["workloads"]["kinds"] == ["CronJob"]
 
 
+@pytest.mark.parametrize("said", [{"uptime": UP}, {"original_replicas": "1"}], ids=["it says so", "it is asleep"])
+def test_a_kind_that_the_tool_scales_is_selected_where_its_controller_is_not_there(tmp_path, said):
+    specs, _ = imported(tmp_path, "kube-downscaler", space(uptime=UP) + web("job", "CronJob", **said))
+    assert specs["dev"]["selector"]["workloads"]["kinds"] == ["CronJob", "Deployment"]
+
+
 @pytest.mark.parametrize("value", ["always", "sometimes"])
 def test_a_workload_that_is_always_up_or_cannot_be_read_is_left_out(tmp_path, value):
     specs, said = imported(tmp_path, "kube-downscaler", space(uptime=UP) + web(uptime=value))
