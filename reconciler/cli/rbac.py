@@ -117,22 +117,25 @@ def roles(
     What a plan needs is granted to both ServiceAccounts, and where nothing is written nothing else but, with
     `own_token`, to renew that. A Secret that no Role can be made for is said.
     """
-    every = [manifest for manifest in _roles(policies, rights) if writes or manifest["metadata"]["name"] == _PLAN]
     run = ServiceAccount(policies.fleet.namespace, RUN)
-    return [*every, *(_bound(_TOKEN, run.namespace, [token_right(run)], (run,)) if own_token else ())]
+    return [
+        *_roles(policies, rights, writes=writes),
+        *(_bound(_TOKEN, run.namespace, [token_right(run)], (run,)) if own_token else ()),
+    ]
 
 
-def _roles(policies: PolicySet, rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
+def _roles(policies: PolicySet, rights: Iterable[Right], *, writes: bool) -> Iterator[dict[str, Any]]:
     own = policies.fleet.namespace
     run = ServiceAccount(own, RUN)
     tenants = {tenant.service_account for tenant in policies.fleet.tenants if tenant.service_account is not None}
     impersonated = [impersonation_right(ServiceAccount(own, name)) for name in sorted(tenants)]
     every = [*rights, *impersonated]
-    for name, accounts, writes in ((_PLAN, (ServiceAccount(own, _PLAN), run), False), (_APPLY, (run,), True)):
+    granted = [(_PLAN, (ServiceAccount(own, _PLAN), run), False), *([(_APPLY, (run,), True)] if writes else [])]
+    for name, accounts, applies in granted:
         for namespace in ("", own):
-            chosen = [right for right in every if (right.apply, right.own) == (writes, bool(namespace))]
+            chosen = [right for right in every if (right.apply, right.own) == (applies, bool(namespace))]
             yield from _bound(name, namespace, chosen, accounts)
-    for namespace, secrets in _secrets_by_namespace(policies).items():
+    for namespace, secrets in (_secrets_by_namespace(policies) if writes else {}).items():
         readers = (run, ServiceAccount(own, "reconciler-picker"))  # where deploy/components/picker is
         yield from _bound(_SECRETS, namespace, [secret_right(name) for name in sorted(secrets)], readers)
 

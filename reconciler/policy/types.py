@@ -145,9 +145,11 @@ class PolicySet(Struct, frozen=True):
         return frozenset(selected | {one.target.kind for one in self.federated if one.target is not None})
 
     def on(self, cluster: FleetCluster) -> PolicySet:
-        """Return the set with only those policies that may select something on `cluster`."""
+        """Return the set with only those policies that may select something on `cluster`, and the tenants it has."""
+        tenants = tuple(tenant for tenant in self.fleet.tenants if tenant.has_cluster(cluster.name))
         return replace(
             self,
+            fleet=replace(self.fleet, tenants=tenants),
             idling=tuple(policy for policy in self.idling if policy.selector.selects_cluster(cluster)),
             federated=tuple(policy for policy in self.federated if policy.is_on(cluster.name)),
             downscale=tuple(policy for policy in self.downscale if policy.selector.selects_cluster(cluster)),

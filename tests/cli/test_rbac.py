@@ -187,20 +187,27 @@ def test_a_picker_reads_its_secret_in_the_namespaces_that_are_named(tmp_path: Pa
 
 
 def test_a_secret_in_namespaces_by_pattern_is_told(tmp_path: Path) -> None:
-    said = printed(tmp_path, PICKING_FLEET, PICKER.replace("[batch]", '["batch-*"]'))
+    fleet = PICKING_FLEET.replace("{name: east}", "{name: east}, {name: west, state: ReadOnly}")
+    pickers = PICKER.replace("[batch]", '["batch-*"]')
+    said = printed(tmp_path, fleet, pickers)
 
+    assert printed(tmp_path, fleet, pickers, arguments=("--cluster", "west")).err == "", "none is read there"
     assert said.code == 0
     assert said.err.startswith("warning: DownscalePolicy workers: its pod picker wants Secret picker in namespaces")
     assert "secrets" not in said.out
 
 
-def test_accounts_of_tenants_are_impersonated_by_name(tmp_path: Path) -> None:
-    tenant = "tenants: [{name: team-a, paths: [team-a], namespaces: [team-a-web], serviceAccount: reconciler-team-a}]"
-    found = granted(tmp_path, fleet(["east"], tenant, name="mine"), PLAIN)
+def test_accounts_of_tenants_are_impersonated_by_name_where_they_have_the_cluster(tmp_path: Path) -> None:
+    where = "namespaces: [team-a-web], clusters: [east], serviceAccount: reconciler-team-a"
+    teams = fleet(["east", "west"], f"tenants: [{{name: team-a, paths: [team-a], {where}}}]", name="mine")
 
-    assert {one for one in found if "impersonate" in one} == {
-        "impersonate serviceaccounts reconciler-team-a of our own"
-    }
+    for arguments, impersonated in (
+        ((), {"impersonate serviceaccounts reconciler-team-a of our own"}),
+        (("--cluster", "east"), {"impersonate serviceaccounts reconciler-team-a of our own"}),
+        (("--cluster", "west"), set()),
+    ):
+        found = granted(tmp_path, teams, PLAIN, arguments=arguments)
+        assert {one for one in found if "impersonate" in one} == impersonated
 
 
 def test_wrong_policies_are_told_and_nothing_is_printed(tmp_path: Path) -> None:
