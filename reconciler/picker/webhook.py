@@ -214,13 +214,13 @@ class Webhook:
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            for what, look in (("certificate", self.files.look), ("policies", self.renew)):
+            for what, look in (("certificate counts", self.files.look), ("policies count", self.renew)):
                 try:
                     await asyncio.to_thread(look)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the former ones count, and it is said once
                     why = reason_of(error)
                     if self._stale.get(what) != why:
-                        self.tell(f"warning: the former {what} counts: {why}")
+                        self.tell(f"warning: the former {what}: {why}")
                     self._stale[what] = why
                 else:
                     self._stale.pop(what, None)

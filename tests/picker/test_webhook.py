@@ -323,7 +323,7 @@ def test_policies_that_cannot_be_read_again_leave_the_former_ones(
         answer(play.post(a_review()))
 
     play.run(asked)
-    assert sum("broken" in line for line in play.said) == 1
+    assert sum("the former policies count: policies/all.yaml: broken" in line for line in play.said) == 1
 
 
 def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:

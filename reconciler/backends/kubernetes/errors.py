@@ -30,10 +30,11 @@ from reconciler.redaction import without_credentials
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises: the last two where a text is no UTF-8, or maps are nested a thousand deep."""
 
-_DENIED = re.compile(r"\bdenied (the )?request\b", re.ASCII)
-"""What the server says where an admission policy or webhook refuses.
+_DENIED = re.compile(r"\bdenied (the )?request\b|\bpermissions not currently held\b", re.ASCII)
+"""What the server says where an admission policy or webhook refuses, or a role would grant more than its writer has.
 
-Source: kubernetes apiserver pkg/admission/plugin/policy/validating/dispatcher.go; plugin/webhook/errors/statuserror.go.
+Source: kubernetes apiserver pkg/admission/plugin/policy/validating/dispatcher.go; plugin/webhook/errors/statuserror.go;
+pkg/registry/rbac/validation/rule.go, ConfirmNoEscalation.
 """
 
 _MAX_WORDS = 500
@@ -72,7 +73,7 @@ def error_of(operation: Operation, answer: HttpResponse) -> ClusterError:
     status = refusal_status(answer)
     words = _words(status.message) or f"status {answer.status}"
     if answer.status == 403 and _DENIED.search(words):  # whoever would bind a role would do so in vain
-        return ForbiddenError(f"{operation}: forbidden ({words}), expected admission to let it through", words)
+        return ForbiddenError(f"{operation}: forbidden ({words}), expected it to be accepted", words)
     if answer.status == 403:
         return ForbiddenError(f"{operation}: forbidden ({words}), expected the right to; bind {operation.rule}", words)
     if answer.status == 401:

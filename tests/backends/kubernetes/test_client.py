@@ -235,11 +235,15 @@ def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path)
         ("no\nway", "no way), expected the right to; bind a ClusterRole"),
         (
             "ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no",
-            "ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no), expected admission to let it through",
+            "ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no), expected it to be accepted",
+        ),
+        (
+            'user "a" is attempting to grant RBAC permissions not currently held: {}',
+            'user "a" is attempting to grant RBAC permissions not currently held: {}), expected it to be accepted',
         ),
         (
             'admission webhook "a.b" denied the request: no',
-            'admission webhook "a.b" denied the request: no), expected admission to let it through',
+            'admission webhook "a.b" denied the request: no), expected it to be accepted',
         ),
     ],
 )
