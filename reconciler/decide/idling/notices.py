@@ -20,7 +20,7 @@ from reconciler.decide.idling.contested import (
     tools_of,
     undo_of,
 )
-from reconciler.decide.idling.records import Record, who_idled
+from reconciler.decide.idling.records import Record, scaled_at, who_idled
 from reconciler.decide.idling.rules import GOES_IDLE, GOES_UP, Choice, IdleAction, owner_policy
 from reconciler.decide.idling.service_records import ServiceRecord
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
@@ -207,9 +207,14 @@ _EXPECTED = ("", FIELD_MANAGER, AUTOSCALER)
 
 
 def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
-    """A change of field manager alone is a notice and nothing else."""
-    writer = choice.subject.scale.written.replicas_writer
-    if choice.state is IdleState.IDLE and writer is not None and writer.manager not in _EXPECTED:
+    """A change of field manager alone is a notice and nothing else; who wrote before the record, as what another tool
+    has idled is adopted, changed nothing.
+    """
+    written, record = choice.subject.scale.written, choice.record
+    writer = written.replicas_writer
+    if choice.state is not IdleState.IDLE or writer is None or writer.manager in _EXPECTED:
+        return
+    if writer.at is None or record is None or writer.at >= scaled_at(written, record):
         why = reason(ReasonCode.WRITTEN_BY, by=writer.manager, at=writer.at)
         yield _about(choice.ref, "fieldManager", f" is idle, and {why}", owner_policy(choice), (why,))
 

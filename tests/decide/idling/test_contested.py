@@ -94,6 +94,9 @@ class TestByHand:
         assert notices_of(outcome, "fieldManager") == [
             "east/shop/Deployment/web is idle, and argocd-controller wrote its replicas last at 2026-11-20T22:00:00Z"
         ]
+        adopted = FieldWriter("python-requests", NIGHT - MINUTE)  # it was idle before it had the record
+        world.objects[WEB] = replace(world.objects[WEB], replicas_writer=adopted)
+        assert notices_of(run_in(world), "fieldManager") == []
         world.objects[WEB] = replace(world.objects[WEB], replicas_writer=FieldWriter("kube-controller-manager"))
         assert notices_of(run_in(world), "fieldManager") == []  # an autoscaler that is held at the idled count
 
