@@ -98,7 +98,9 @@ class ClosestSelectors:
         owner = workload.owner
         owned = "" if owner is None else f"{owner.kind}/{owner.name} owns it: policies select the owner"
         if selector.workloads is not None:
-            parts.append(("workloads", owned or _workload_problem(selector.workloads, workload)))
+            switched = workload.kind.pods == "None" and isinstance(policy, DownscalePolicy)
+            without = f"{ref.kind} has no replicas" if switched else ""
+            parts.append(("workloads", owned or without or _workload_problem(selector.workloads, workload)))
         if selector.services is not None:
             services = self._services.get(ref.namespace, ())
             parts.append(("services", owned or _service_problem(selector.services, workload, services)))

@@ -230,10 +230,10 @@ def _placement_lines(plan: Plan) -> Iterator[str]:
 
 def placement_line(view: PlacementView) -> str:
     """Return one federated ReplicaSet with its replicas in each cluster, which may be others than it asks for."""
-    layout = ", ".join(
-        f"{row.cluster} {_layout(row.current, row.desired)}" for row in view.rows if row.desired != 0 or row.current
-    )
-    desired = [row.desired for row in view.rows]
+    own = [row for row in view.rows if row.desired is not None or row.current is None]  # others are left to others
+    shown = (row for row in own if row.desired != 0 or row.current)
+    layout = ", ".join(f"{row.cluster} {_layout(row.current, row.desired)}" for row in shown)
+    desired = [row.desired for row in own]
     placed = view.total if None in desired else sum(filter(None, desired))
     total = f"{view.total} =" if placed == view.total else f"{view.total} desired, {placed} placed:"
     return one_line(f"FederatedReplicaSet {view.key}: {total} {layout or 'nothing placed'}")

@@ -133,6 +133,12 @@ def test_which_part_fails(selector, workload, expected):
     assert closest(idling(**selector), workload) == ("nights", expected)
 
 
+def test_a_downscale_policy_selects_nothing_without_replicas():
+    policy = a_downscale_policy("less", selector=Selector(workloads=WorkloadSelector()))
+    expected = {"workloads": "CronJob has no replicas"}
+    assert closest({"downscale": (policy,)}, a_workload(kind="CronJob")) == ("less", expected)
+
+
 FRONTS = ObjectSelector(labels=LabelSelector((("tier", "front"),)))
 
 

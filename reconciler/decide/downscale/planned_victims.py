@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import NO_VICTIMS, Decision, DesiredState, Notice, VictimForecast
-from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, age_scale, rank_victims
+from reconciler.decide.downscale.deletion_order import PodRule, RankingRules, VictimRanking, age_scale, rank_victims
 from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.downscale.victim_choice import (
     DEFAULT,
@@ -257,10 +257,14 @@ def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _PlannedS
 
 
 def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> Sequence[str]:
-    """Return what puts each of the pods that are first in the order of the cut before the first one that stays."""
+    """Return what puts each of the pods that are first in the order of the cut before the first one that stays.
+
+    Our costs settle what the controller leaves to the order of its cache: by uid, as the cut is.
+    """
     rules, now_ns = ranking_rules(scale_down.strategy.settings), nanoseconds_at(scale_down.run)
     ranking = rank_victims(group.pods, selection.count, now_ns=now_ns, siblings=group.siblings, rules=rules)
-    return [str(rule) for rule in ranking.rules[len(selection.first) :]]
+    chosen = ranking.rules[len(selection.first) :]
+    return [str(PodRule.UID if rule is PodRule.CACHE else rule) for rule in chosen]
 
 
 def _chosen(

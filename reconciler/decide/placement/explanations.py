@@ -25,9 +25,9 @@ from reconciler.untrusted_text import LARGEST
 def with_reasons(result: PlacementResult) -> PlacementResult:
     """Return `result` with its reasons: for each cluster why it should run its replicas, as "weight 1 of 4, max 2"."""
     late, served = lagging(result.allocation, result.placed), result.allocation.served
-    # Those that drain take no replicas, so that their weights do not count.
-    draining = {local.cluster for local in result.placed if local.limit == "draining"}
-    weights = sum(weight for name, weight in zip(served.names, served.weights, strict=True) if name not in draining)
+    # Those that drain, or where there is nothing to scale, take no replicas, so that their weights do not count.
+    without = {local.cluster for local in result.placed if local.limit in ("draining", "missing")}
+    weights = sum(weight for name, weight in zip(served.names, served.weights, strict=True) if name not in without)
     placed = {
         local.cluster: (*_grounds(local, result, weights, late), *_lasting(local, result)) for local in result.placed
     }

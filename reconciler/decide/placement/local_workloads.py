@@ -200,7 +200,7 @@ def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
 
 def _restricted(case: _Case) -> LocalWorkload | None:
     found = restriction(case.placement.cluster, case.ref.namespace)
-    return None if found is None else case.held(Fact(found.why))
+    return None if found is None else case.held(found)
 
 
 def _production(case: _Case) -> LocalWorkload | None:
@@ -222,8 +222,8 @@ def _in_rollout(case: _Case) -> LocalWorkload | None:
         return None
     if workload.terminating:
         return case.held(fact(ReasonCode.TERMINATING))
-    in_rollout = replaces_replica_sets(workload)
-    return case.held(fact(ReasonCode.ROLLOUT_IN_PROGRESS)) if in_rollout else None
+    in_rollout = fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS))
+    return case.held(in_rollout) if replaces_replica_sets(workload) else None
 
 
 def _missing(case: _Case) -> LocalWorkload | None:

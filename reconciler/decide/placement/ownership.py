@@ -15,7 +15,7 @@ from reconciler.decide.annotations import (
     placement_owner,
     read_placed,
 )
-from reconciler.decide.facts import Fact, fact
+from reconciler.decide.facts import Fact, fact, field_is
 from reconciler.decide.placement.local_replica_sets import label_of
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import local_ref
@@ -63,7 +63,8 @@ def why_not_placed(workload: Workload, federated: FederatedReplicaSet, fleets: f
     is_its = federated.target is not None or is_ours(workload, federated, fleets)
     if owner is not None and (owner[0] not in fleets or (is_made and not is_its)):
         return fact(ReasonCode.OWNED_BY, owner=f"{owner[0]}/{PLACING_KIND}/{owner[1]}")
-    return None if is_its or federated.on_conflict == "Overwrite" else fact(ReasonCode.NOT_MANAGED)
+    adopts = is_its or federated.on_conflict == "Overwrite"
+    return None if adopts else fact(ReasonCode.NOT_MANAGED, field_is("onConflict", "Overwrite"))
 
 
 def placed_workloads(policies: PolicySet, state: ObservedState) -> dict[ObjectRef, str]:

@@ -202,6 +202,12 @@ def test_before_a_picker_is_asked_its_choice_may_be_in_the_way() -> None:
     assert not victims_of(by("Logarithmic", pod_picker=PICKER, on_foreign_cost="Override"), pods=lowest).deferred
 
 
+def test_our_costs_settle_ties_that_the_controller_leaves_to_its_cache() -> None:
+    found = victims_of(by("NewestFirst"), pods=tuple(pod(name) for name in "dcba"))
+    assert (found.pods, found.certain) == (("a", "b"), True)
+    assert found.rules == ("smaller uid among equal ages",) * 2
+
+
 def test_costs_of_karpenter_are_in_nobodys_way() -> None:
     pods = tuple(dataclasses.replace(one, cost_writer="karpenter") for one in COSTLY)
     assert victims_of(by("Logarithmic", pod_picker=PICKER), pods=pods).note == ""

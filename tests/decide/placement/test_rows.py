@@ -106,7 +106,7 @@ AWAY = "unreachable since 2026-11-20T12:00:00Z, its replicas move elsewhere"
 def test_explanations_of_a_fleet_that_is_full(full):
     assert told(full) == {
         "a": ("11 replicas", "share 11: weight 1 of 6", "replicas is 42"),
-        "b": ("left alone", "the cluster is frozen", ""),
+        "b": ("left alone", "the cluster is frozen", "its cluster has another state"),
         "c": ("4 replicas", "share 2: weight 1 of 6, capacity 2, 2 waiting", "its capacity is above 2"),
         "d": ("6 replicas", f"share 6: {LAGGING}", ""),
         "e": ("10 replicas", "share 10: weight 1 of 6, refused once: exceeded quota", "replicas is 41"),
@@ -138,7 +138,7 @@ LATER = "more move once as many are available elsewhere"
 def test_rows_of_a_fleet_where_others_decide(mixed):
     assert rows(mixed) == {
         "a": ((None, 3, 3, 3, None, 0), "is controlled by Deployment/web"),
-        "b": ((6, 6, 3, 3, None, 0), "weight 1 of 2"),
+        "b": ((6, 6, 3, 3, None, 0), "weight 1 of 1"),
         "c": ((0, 2, 2, 2, 0, 0), f"leaving, 2 {LATER}"),
         "d": ((3, 0, 0, 0, None, 0), "idle, nights decides"),
         "e": ((0, 0, 0, 0, 0, 0), "namespace shop does not exist"),
@@ -160,7 +160,7 @@ def test_the_status_of_a_fleet_where_others_decide(mixed):
 def test_explanations_of_a_fleet_where_others_decide(mixed):
     assert told(mixed) == {
         "a": ("left alone", "is controlled by Deployment/web", ""),
-        "b": ("6 replicas", "share 6: weight 1 of 2", "replicas is 10"),
+        "b": ("6 replicas", "share 6: weight 1 of 1", "replicas is 10"),
         "c": ("2 replicas", f"leaving, 2 {LATER}", "state is Active in the Fleet"),
         "d": ("left alone", "idle, nights decides", ""),
         "e": ("0 replicas", "namespace shop does not exist", "namespace shop exists"),
@@ -190,7 +190,7 @@ def test_a_target_that_is_missing():
         federated=a_placed(6, clusters={name: ClusterPreference(weight=1) for name in "ab"}),
     )  # fmt: skip
     assert rows(desired) == {
-        "a": ((6, 6, 3, 3, None, 0), "weight 1 of 2"),
+        "a": ((6, 6, 3, 3, None, 0), "weight 1 of 1"),
         "b": ((0, 0, 0, 0, 0, 0), "Deployment web does not exist"),
     }
     assert statuses(desired) == {"a": (6, 6, ""), "b": (0, 0, "")}

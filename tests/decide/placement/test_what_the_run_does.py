@@ -7,6 +7,7 @@ import pytest
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference
+from reconciler.report.status import placement_line
 from tests.builders import a_cluster, change_if_of
 
 from .placements import (
@@ -37,6 +38,8 @@ class TestConflict:
         desired = place(settled("east", 3), settled("west", 3, **FOREIGN), federated=a_federated(on_conflict="Abort"))
         assert numbers(desired) == {"east": "scale 3 -> 6"}
         assert [(one.kind, one.subject) for one in desired.notices] == [("conflict", "west/shop/ReplicaSet/web")]
+        assert change_if_of(desired.explanations[1]) == "onConflict is Overwrite"
+        assert placement_line(desired.placements[0]) == "FederatedReplicaSet shop/web: 6 = east 3 -> 6"
 
     def test_with_abort_ours_is_kept_like_the_policy(self):
         changed = {"template": FOREIGN["template"]}
