@@ -92,8 +92,7 @@ def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> st
     """
     parts = urlsplit(url)
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user and password
-    job = "" if _JOB in parts.path else f"{_JOB}reconciler/verb/{verb.partition('/')[0]}"
-    group = job + "".join(verb.partition("/")[1:])
+    group = f"{'' if _JOB in parts.path else f'{_JOB}reconciler'}/verb/{verb}"
     method = "PUT" if whole else "POST"
     request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
     late = f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"

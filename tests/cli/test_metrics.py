@@ -132,7 +132,7 @@ def test_a_push_takes_the_place_of_all_before_after_a_success_only(quickstart: F
 def test_the_address_may_name_its_own_group_and_a_login_that_is_not_told(
     quickstart: Folder, httpserver: HTTPServer
 ) -> None:
-    httpserver.expect_request("/metrics/job/scale/fleet/prod").respond_with_data("no\nway", 400)
+    httpserver.expect_request("/metrics/job/scale/fleet/prod/verb/plan").respond_with_data("no\nway", 400)
     address = f"http://me:s%3Acret@127.0.0.1:{httpserver.port}/metrics/job/scale/fleet/prod"
     said = quickstart.plan(NOW, "--push-gateway", address)
     assert said.code == 0
