@@ -328,7 +328,8 @@ def gitlab_run(variables: Mapping[str, str], *, comment: bool) -> Comments | str
         return reason
     remember(token)
     api = RestApi(variables.get("CI_API_V4_URL", ""), {"PRIVATE-TOKEN": token}, "CI_API_V4_URL")
-    return gitlab_notes(api, project, int(number))
+    # The pipeline of a merge request from a fork runs in the fork, which may have another one of that number.
+    return gitlab_notes(api, variables.get("CI_MERGE_REQUEST_PROJECT_ID") or project, int(number))
 
 
 def _event(path: str) -> _WorkflowEvent:

@@ -346,7 +346,8 @@ def test_two_folders_of_policies_have_two_comments():
 def gitlab(folder, host, monkeypatch) -> Folder:
     for name, value in {
         "CI_API_V4_URL": host.url,
-        "CI_PROJECT_ID": "5",
+        "CI_PROJECT_ID": "6",  # of a fork
+        "CI_MERGE_REQUEST_PROJECT_ID": "5",
         "CI_MERGE_REQUEST_IID": str(NUMBER),
         "GITLAB_TOKEN": TOKEN,
     }.items():
