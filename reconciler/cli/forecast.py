@@ -30,6 +30,7 @@ from reconciler.forecast.timelines import Forecast, forecast
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Calendar, PolicySet, Prices
 from reconciler.report.calendar import render_calendars
+from reconciler.untrusted_text import LARGEST
 from reconciler.world import victim_order
 
 _SAID_BY_HISTORY = {"now": "when the past ends", "tick": "how often a run comes"}
@@ -196,7 +197,7 @@ def prices_of(texts: tuple[str, ...]) -> Prices:
             amount = float(price)
         except ValueError:
             amount = math.nan
-        if resource not in ("cpu", "memory") or resource in found or not 0 <= amount < math.inf:
+        if resource not in ("cpu", "memory") or resource in found or not 0 <= amount <= LARGEST:
             raise UsageError(f'--price: "{text}" is not a price, expected cpu=NUMBER and memory=NUMBER, each once')
         found[resource] = amount
     return Prices(**found)

@@ -107,6 +107,7 @@ def test_the_verb(quickstart: Folder) -> None:
         (("--snapshot", "snapshot", "--by", "label=policy"), '--by: "label=policy" is no label'),
         (("--snapshot", "snapshot", "--price", "gpu=1"), '--price: "gpu=1" is not a price'),
         (("--snapshot", "snapshot", "--price", "cpu=nan"), '--price: "cpu=nan" is not a price'),
+        (("--snapshot", "snapshot", "--price", "cpu=1e308"), '--price: "cpu=1e308" is not a price'),
         (("--snapshot", "snapshot", "--tick", "10s"), '"10s" is out of range'),
     ],
 )
