@@ -75,6 +75,11 @@ class TestClustersThatArePreferredByNothing:
         said = next(one for one in desired.explanations if one.ref.cluster == "west")
         assert (said.outcome, said.why) == ("left as it is", "preferences.clusters names neither west nor *")
 
+    def test_a_target_that_is_missing_there_is_not_missed(self):
+        federated = a_placed(3, clusters=self.east_only.clusters)
+        desired = place(settled("east", 3, made=a_deployment), a_cluster("west"), federated=federated)
+        assert ({one.ref.cluster for one in desired.explanations}, desired.undecided) == ({"east"}, ())
+
 
 class TestIdling:
     @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["with a reason", "the reason cleared"])
