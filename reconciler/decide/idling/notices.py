@@ -99,8 +99,9 @@ def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
     if choice.action is IdleAction.OVERDUE:
         ours = choice.state not in NOT_OURS
         kind: NoticeKind = "overdueWake" if ours else "foreignOverdue"
-        words = f" should be awake ({choice.why}): "
-        words += choice.subject.cluster.restriction if ours else "somebody else's"
+        who = who_idled("" if choice.record is None else choice.record.fleet)
+        theirs = f"was idled by {who}; to wake it: reconciler restore {choice.ref} --adopt"
+        words = f" should be awake ({choice.why}): {choice.subject.cluster.restriction if ours else theirs}"
         yield replace(_about(choice.ref, kind, words, owner_policy(choice), choice.reasons), partial=ours)
 
 
@@ -126,7 +127,7 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
         names = [f"Service/{service.ref.name}" for service in subject.services if service.has_record]
         listed = f"{' and '.join(names)} {'lists' if len(names) == 1 else 'list'} it"
         why = f"{listed} as idle with {counted(record.replicas, 'replica')}, but it has no record of its own"
-        then = "it is left unchanged: scale it, or run reconciler restore --adopt"
+        then = f"it is left unchanged: scale it, or run reconciler restore {choice.ref} --adopt"
         yield _about(choice.ref, "unproven", f": {why}; {then}")
     elif choice.subject.is_idle and lists and max(lists)[0] > record.replicas:
         most, name = max(lists)

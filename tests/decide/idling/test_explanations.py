@@ -314,8 +314,8 @@ class TestListsThatSayMore:
 
     def test_a_list_without_a_record_is_told_once_for_all_services(self):
         assert notices_of(self.outcome(5, 4, record=None), "unproven") == [
-            "east/shop/Deployment/web: Service/a and Service/b list it as idle with 5 replicas, but it has no "
-            "record of its own; it is left unchanged: scale it, or run reconciler restore --adopt"
+            "east/shop/Deployment/web: Service/a and Service/b list it as idle with 5 replicas, but it has no record "
+            "of its own; it is left unchanged: scale it, or run reconciler restore east/shop/Deployment/web --adopt"
         ]
 
     @pytest.mark.parametrize("counts", [(5, 4), (4, 5)])

@@ -89,6 +89,7 @@ class TestForeign:
         outcome = run_in(a_foreign_world(SEED | STAGING, RECORD | STAGING))
         (notice,) = (one for one in outcome.desired.notices if one.kind == "foreignOverdue")
         assert (notice.subject, notice.partial) == (str(WEB), False)
+        assert notice.text.endswith(f"idled by Fleet staging; to wake it: reconciler restore {WEB} --adopt")
 
     def test_the_mark_stays_while_it_lists_a_kind_that_nobody_can_read(self):
         two = '[{"kind":"Deployment","name":"web","replicas":4},{"kind":"DeploymentConfig","name":"x","replicas":2}]'
