@@ -6,7 +6,7 @@ priority are notices, unless --fail-on names them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
@@ -14,12 +14,12 @@ from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import TrackedRun, run_progress
 from reconciler.cli.run_options import RunOptions
 from reconciler.cli.run_time_limit import cut_by_signals
-from reconciler.decide.decisions import Decision, NoticeKind
+from reconciler.decide.decisions import NoticeKind
 from reconciler.errors import ExitCode, FailOn, first_exit_code
 from reconciler.messages import counted
 from reconciler.pipeline import Applied
 from reconciler.plan.model import Plan
-from reconciler.report.change_words import is_metadata
+from reconciler.report.change_words import counted_changes
 
 O = TypeVar("O", bound=RunOptions)  # noqa: E741
 
@@ -112,7 +112,7 @@ def _meaning(code: ExitCode, plan: Plan | None, outcomes: Sequence[Outcome]) -> 
     if fixed is not None or plan is None:
         return fixed or ""
     if code == ExitCode.CHANGES_PENDING:
-        pending = f"{_changes(action.decision for action in plan.actions)} pending" if plan.actions else ""
+        pending = f"{counted_changes(action.decision for action in plan.actions)} pending" if plan.actions else ""
         return ", ".join(filter(None, [pending, *_fail_on_words(plan).values()]))
     if code == ExitCode.HELD_BACK and not plan.held_back:
         return "limits hold back what this change does in the days to come"
@@ -132,15 +132,7 @@ def _stopped(plan: Plan | None) -> str:
 
 
 def _held_back(plan: Plan) -> str:
-    return f"limits hold back {_changes(decision for held in plan.held_back for decision in held.decisions)}"
-
-
-def _changes(decisions: Iterable[Decision]) -> str:
-    """Return how many changes and how many metadata updates these are, as the plan counts them."""
-    found = [is_metadata(decision) for decision in decisions]
-    changes, updates = found.count(False), found.count(True)
-    words = [counted(changes, "change")] if changes or not updates else []
-    return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
+    return f"limits hold back {counted_changes(decision for held in plan.held_back for decision in held.decisions)}"
 
 
 def _fail_on_words(plan: Plan) -> dict[FailOn, str]:
@@ -158,12 +150,13 @@ def _fail_on_words(plan: Plan) -> dict[FailOn, str]:
 def _why_partial(plan: Plan, outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield what makes a run partial."""
     warnings, left = sum(notice.partial for notice in plan.notices), _fail_on_words(plan)
-    undone = sum(map(_is_undone, outcomes))
+    ids = {outcome.action for outcome in outcomes if _is_undone(outcome)}
+    undone = [action.decision for action in plan.actions if action.id in ids]
     yield from left.values()
     if warnings:
         yield counted(warnings, "warning")
     if undone or not (warnings or left):
-        yield f"{counted(undone, 'change')} not applied" if undone else "not everything was done"
+        yield f"{counted_changes(undone)} not applied" if undone else "not everything was done"
 
 
 def _unknown(plan: Plan) -> str:

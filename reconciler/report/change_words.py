@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_SCALE, UNIDLE_TARGETS
@@ -54,6 +54,14 @@ def verb_of(decision: Decision, *, moves: bool = False) -> str:
 def is_metadata(decision: Decision) -> bool:
     """Return whether only annotations, labels and ConfigMaps of our own change."""
     return effect_of(decision) is Effect.METADATA
+
+
+def counted_changes(decisions: Iterable[Decision]) -> str:
+    """Return how many changes and how many metadata updates these are, as the plan counts them."""
+    found = [is_metadata(decision) for decision in decisions]
+    changes, updates = found.count(False), found.count(True)
+    words = [counted(changes, "change")] if changes or not updates else []
+    return " and ".join([*words, *([counted(updates, "metadata update")] if updates else [])])
 
 
 def field_of(decision: Decision) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -11,11 +10,12 @@ from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import CAUSE
+from reconciler.decide.decisions import Decision
 from reconciler.messages import counted
 from reconciler.model import NOTHING, pointer
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
-from reconciler.report.change_words import is_metadata, what_of
+from reconciler.report.change_words import counted_changes, is_metadata, what_of
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Block, Line, PolicyGroup, blocks_of, grouped, updates_of
 from reconciler.report.summary import held_of, held_title, report_of, went_well, words_of
@@ -120,10 +120,13 @@ def _failed(plan: Plan, outcomes: Mapping[int, Outcome], style: Style) -> Iterat
     found = [action for action in plan.actions if not went_well(action, outcomes)]
     if not found:
         return
-    yield [style.paint("1;33", f"Not as planned: {counted(len(found), 'change')}")]
-    skipped = Counter(one.message for one in outcomes.values() if one.status is OutcomeStatus.SKIPPED)
-    many = {} if style.verbose else {why: number for why, number in skipped.items() if number > _SEVERAL}
-    yield [f"  {number} changes skipped: {one_line(why)} (-v lists them)" for why, number in many.items()]
+    yield [style.paint("1;33", f"Not as planned: {counted_changes(action.decision for action in found)}")]
+    skipped: dict[str, list[Decision]] = {}
+    for action in found:
+        if (outcome := outcomes.get(action.id)) is not None and outcome.status is OutcomeStatus.SKIPPED:
+            skipped.setdefault(outcome.message, []).append(action.decision)
+    many = {} if style.verbose else {why: those for why, those in skipped.items() if len(those) > _SEVERAL}
+    yield [f"  {counted_changes(those)} skipped: {one_line(why)} (-v lists them)" for why, those in many.items()]
     others = [action for action in found if action.id not in outcomes or outcomes[action.id].message not in many]
     yield from _groups(grouped(plan, others, lambda _: True), outcomes, replace(style, summary=False))
 

@@ -221,7 +221,8 @@ def test_locks_are_waited_for_until_the_timeout(locked, monkeypatch):
     monkeypatch.setattr("reconciler.time_limit.Clock", lambda: clock)
     said = locked.apply(NOW, "--timeout", "20")
     assert (said.code, 20 <= clock.now < 21) == (1, True), clock.now
-    assert "--timeout of 20 s reached" in said.out
+    left = "7 changes and 7 metadata updates"
+    assert f"Not as planned: {left}\n\n  {left} skipped: --timeout of 20 s reached (-v lists them)\n" in said.out
 
 
 @pytest.mark.parametrize(
