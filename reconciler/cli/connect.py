@@ -193,13 +193,14 @@ class _Setup:
                 yield manifest
             elif manifest["kind"] == "Role":
                 say(f"warning: {self._member.name}: has no namespace {where}, so no {_named(manifest)}")
-        admission = self.manifests.find(_ADMISSION)
-        if admission is None:
+        admission = self.manifests.find(_ADMISSION) or {"spec": {}}
+        conditions = {one["name"]: one["expression"] for one in admission["spec"].get("matchConditions", ())}
+        if own not in conditions.get("ours", ""):
             say(
                 f"warning: {self._member.name}: has no admission policies that narrow these rights, expected those of "
-                "deploy/member, from Kubernetes 1.30 on"
+                f"deploy/member, about namespace {own}, from Kubernetes 1.30 on"
             )
-        elif own_token and _RENEWS not in [one["name"] for one in admission["spec"].get("matchConditions", ())]:
+        elif own_token and _RENEWS not in conditions:
             say(
                 f"warning: {self._member.name}: its admission policy reconciler-others lets no token be renewed, "
                 "expected that of deploy/components/own-token, or --no-rotation"

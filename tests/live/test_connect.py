@@ -324,6 +324,10 @@ def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_els
         )
         assert cli.call(*CONNECT).err == f"warning: east: its admission policy {lets}\n"
         assert cli.call(*CONNECT, "--no-rotation").err == ""
+        cli.write("policies/all.yaml", fleet(["east"], "namespace: elsewhere"))
+        not_narrowed = "has no admission policies that narrow these rights, expected those of deploy/member, about"
+        said = cli.call(*CONNECT[:-2], "elsewhere.kubeconfig", CONNECT[-1])
+        assert said.err.startswith(f"warning: east: {not_narrowed} namespace elsewhere,"), "nor refuse a renewal"
     finally:
         paths = Paths(api)
         for one in objects:
