@@ -211,6 +211,7 @@ class ReasonCode(Code):
     MAX_REPLICAS = "MaxReplicas", "max {maxReplicas}"
     NO_PREFERENCE = "NoPreference", "no preference for this cluster"
     STEPS = "Steps", "{steps}:"
+    ELSEWHERE = "Elsewhere", "clusters left alone keep {replicas}, desired {total}"
     MINIMUMS_FIRST = "MinimumsFirst", "weights share what the minimums leave, {left} of {total}"
     CAPACITY = "Capacity", "capacity {capacity}"
     WAITING = "Waiting", "{waitingReplicas} waiting", "{waitingReplicas} pending (waitingReplicas)"

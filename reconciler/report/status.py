@@ -20,14 +20,14 @@ from reconciler.decide.annotations import (
     format_time,
     read_time,
 )
-from reconciler.decide.decisions import Notice, NoticeKind, PlacementView, PolicyExplanation
+from reconciler.decide.decisions import Decision, HeldBack, Notice, NoticeKind, PlacementView, PolicyExplanation
 from reconciler.decide.freeze import frozen
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import counted, first_of
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedState, Service, Workload
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet
-from reconciler.report.change_words import name_of
+from reconciler.report.change_words import is_metadata, name_of
 from reconciler.report.groups import columns, made_at, placement_rows
 from reconciler.report.times import age, ago, reasons_in
 from reconciler.untrusted_text import one_line, whole_number_in
@@ -147,7 +147,7 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[IdleObject]:
 
 def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[IdleObject]) -> Iterator[ClusterSummary]:
     pending = Counter(action.ref.cluster for action in plan.actions)
-    held = Counter(decision.ref.cluster for limited in plan.held_back for decision in limited.decisions)
+    held = Counter(decision.ref.cluster for limited in plan.held_back for decision in _changes(limited))
     for cluster in frozen(fleet, state, plan.made_at).clusters:
         name = cluster.name
         asleep = [sleeping for sleeping in idle if sleeping.ref.cluster == name]
@@ -164,6 +164,11 @@ def _clusters(fleet: Fleet, state: ObservedState, plan: Plan, idle: Sequence[Idl
             held[name],
             state.unreachable.get(name, ""),
         )
+
+
+def _changes(held: HeldBack) -> list[Decision]:
+    """Return what is held back, without what only our records say of it, as plans count it."""
+    return [decision for decision in held.decisions if not is_metadata(decision)]
 
 
 def status_lines(status: FleetStatus) -> Iterator[str]:
@@ -348,7 +353,7 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
             for kind, title in _URGENT.items()
         },
         "heldBack": [
-            {"allow": held.policy, "why": held.why, "changes": len(held.decisions)} for held in plan.held_back
+            {"allow": held.policy, "why": held.why, "changes": len(_changes(held))} for held in plan.held_back
         ],
         "unknown": dict(plan.unknown),
         "undecided": [{"object": undecided.subject, "why": undecided.why} for undecided in plan.undecided],

@@ -26,6 +26,7 @@ from tests.builders import (
 )
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, fleet, placed, target_ref, weights, workload
 from tests.report.statuses import IDLE, a_status
 
 LOOK = ("--snapshot", "snapshot", "--now", "2026-11-20T22:30:00Z")
@@ -182,3 +183,12 @@ def test_what_others_idled_is_listed(policies):
     lines = list(idle_lines(status.foreign, plan))
     assert lines[0].endswith("0 idle, 3 idled by others")
     assert any("(Fleet other)" in line for line in lines)
+
+
+def test_the_status_that_is_held_back_with_a_decrease_is_no_change(tmp_path):
+    folder = Folder(tmp_path)
+    federated = placed(2, weights("east"), target_ref(), "limits: {replicas: 1}")
+    folder.write("policies/all.yaml", documents(fleet(["east"]), federated))
+    folder.write("snapshot/east/web.yaml", workload(replicas=9))
+    values = json.loads(folder.call("status", *LOOK, "-o", "json").out)
+    assert ([one["heldBack"] for one in values["clusters"]], values["heldBack"][0]["changes"]) == ([1], 1)

@@ -188,9 +188,13 @@ def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 
 def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     """Yield of how many replicas a weight is a share, where that is not all of them."""
+    if local.limit in ("draining", "missing") or not _preference(local, result).weight:
+        return
+    if result.taken_off:
+        yield shared_reason(ReasonCode.ELSEWHERE, replicas=result.taken_off, total=result.federated.replicas)
     total = result.allocation.demand.total
     minimums = min(total, sum(result.allocation.minimum))
-    if minimums and _preference(local, result).weight:
+    if minimums:
         yield shared_reason(ReasonCode.MINIMUMS_FIRST, left=total - minimums, total=total)
 
 

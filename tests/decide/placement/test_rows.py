@@ -100,18 +100,19 @@ def full():
 
 LAGGING = "weight 1 of 6, lagging: receives no replicas until all of its pods run, 2 placed, not available"
 REFUSED = "weight 1 of 6, refused 3 times in a row, tried again at 2026-11-20T15:45:23Z: exceeded quota"
+KEEP = "clusters left alone keep 8, desired 40"
 AWAY = "unreachable since 2026-11-20T12:00:00Z, its replicas move elsewhere"
 
 
 def test_explanations_of_a_fleet_that_is_full(full):
     assert told(full) == {
-        "a": ("11 replicas", "share 11: weight 1 of 6", "replicas is 42"),
+        "a": ("11 replicas", f"share 11: weight 1 of 6, {KEEP}", "replicas is 42"),
         "b": ("left alone", "the cluster is frozen", "its cluster has another state"),
-        "c": ("4 replicas", "share 2: weight 1 of 6, capacity 2, 2 waiting", "its capacity is above 2"),
-        "d": ("6 replicas", f"share 6: {LAGGING}", ""),
-        "e": ("10 replicas", "share 10: weight 1 of 6, refused once: exceeded quota", "replicas is 41"),
-        "f": ("2 replicas", f"share 2: {REFUSED}", "its write is not refused"),
-        "g": ("1 replica", "share 1: weight 1 of 6, max 1", "maxReplicas is above 1"),
+        "c": ("4 replicas", f"share 2: weight 1 of 6, capacity 2, 2 waiting, {KEEP}", "its capacity is above 2"),
+        "d": ("6 replicas", f"share 6: {LAGGING}, {KEEP}", ""),
+        "e": ("10 replicas", f"share 10: weight 1 of 6, refused once: exceeded quota, {KEEP}", "replicas is 41"),
+        "f": ("2 replicas", f"share 2: {REFUSED}, {KEEP}", "its write is not refused"),
+        "g": ("1 replica", f"share 1: weight 1 of 6, max 1, {KEEP}", "maxReplicas is above 1"),
         "h": ("left alone", AWAY, ""),
         "i": ("left alone", "unreachable since 2026-11-20T15:40:23Z", "it is 2026-11-20T15:50:23Z or later"),
     }
@@ -132,6 +133,7 @@ def mixed():
     )
 
 
+LEFT = "clusters left alone keep 3, desired 9"
 LATER = "more move once as many are available elsewhere"
 
 
@@ -160,7 +162,7 @@ def test_the_status_of_a_fleet_where_others_decide(mixed):
 def test_explanations_of_a_fleet_where_others_decide(mixed):
     assert told(mixed) == {
         "a": ("left alone", "is controlled by Deployment/web", ""),
-        "b": ("6 replicas", "share 6: weight 1 of 1", "replicas is 10"),
+        "b": ("6 replicas", f"share 6: weight 1 of 1, {LEFT}", "replicas is 10"),
         "c": ("2 replicas", f"leaving, 2 {LATER}", "state is Active in the Fleet"),
         "d": ("left alone", "idle, nights decides", ""),
         "e": ("0 replicas", "namespace shop does not exist", "namespace shop exists"),
