@@ -79,6 +79,7 @@ MAX_PROBLEMS = 100
 
 _LARGEST = 2**63
 PARSER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_EVENTS: Any = yaml._yaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader
 _OUTER = 2  # the levels of collections in which some keys are marked
 _MAX_SYNTAX_PROBLEMS = 20
 _NEXT_DOCUMENT = r"(?m)^---(?=\s|$)"
@@ -176,7 +177,7 @@ class _Reader:
         """Read from `start` on; return the index at which reading stopped, None where everything was read."""
         self._start, self._line = start, self._text.count("\n", 0, start)
         try:
-            self._next = PARSER(self._text[start:] if start else self._text).get_event
+            self._next = _EVENTS(self._text[start:] if start else self._text).get_event
             self._read_all()
         except _RefusedError as error:
             self._tell(error.mark, str(error))

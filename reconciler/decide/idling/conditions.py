@@ -255,10 +255,11 @@ def unnamed_kind(subject: Subject) -> ObjectRef | None:
 
     What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
     """
-    scale, selectors = subject.scale, [policy.selector.workloads for policy in subject.verdict.policies]
+    scale, policies = subject.scale, subject.verdict.policies
     for ref in (scale.runs.ref, scale.written.ref if scale.hpa is None else scale.runs.ref):
-        is_known = (ref.group, ref.kind) in SCALABLE_KINDS
-        if not is_known and not any(names_kind(selector, ref.kind, ref.group) for selector in selectors):
+        if (ref.group, ref.kind) not in SCALABLE_KINDS and not any(
+            names_kind(policy.selector.workloads, ref.kind, ref.group) for policy in policies
+        ):
             return ref
     return None
 
@@ -369,11 +370,12 @@ class TimedCondition(Struct, frozen=True):
         return self.default if self.wait is None else max(map(self.wait, policies), default=self.default)
 
     def __call__(self, case: IdlingConditions) -> Fact | None:
-        subject, least = case.subject, self.longest(case.subject.verdict.policies)
+        subject = case.subject
         times = [subject.scale.written.created_at, subject.scale.runs.created_at]
         if self.since:
             times = [read_time(annotations.get(self.since)) for annotations in subject.kept_by]
         at = max((at for at in times if at is not None), default=None)
+        least = timedelta() if at is None else self.longest(subject.verdict.policies)
         if at is None or (at + least <= case.now and not (self.strictly and at == case.now)):
             return None
         if self.wait is None:

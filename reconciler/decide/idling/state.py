@@ -164,8 +164,9 @@ def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> Idle
 
 
 def _without_record(subject: Subject) -> IdleState:
-    if subject.listings and not subject.is_down:
+    is_listed, is_down = bool(subject.listings), subject.is_down
+    if is_listed and not is_down:
         return IdleState.WAKE_INCOMPLETE
-    if not subject.listings and contest_of(subject.scale.written, subject.verdict.policy) is not None:
+    if not is_listed and contest_of(subject.scale.written, subject.verdict.policy) is not None:
         return IdleState.CONTESTED
-    return IdleState.DOWN if subject.is_down else IdleState.AWAKE
+    return IdleState.DOWN if is_down else IdleState.AWAKE

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, group_name
+from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.idle_groups import groups_of
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy, waking_policy
 from reconciler.decide.idling.service_targets import Inventory
-from reconciler.decide.idling.subjects import ServiceState, is_recorded
+from reconciler.decide.idling.subjects import ServiceState, Subject, is_recorded
+from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy, Writes
@@ -52,6 +54,16 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
     def live(self) -> list[Choice]:
         """The choices that something may have to be written for."""
         return [choice for choice in self.choices.values() if choice.ref.cluster in self.written and _is_live(choice)]
+
+    @cached_property
+    def records(self) -> dict[ObjectRef, Record | None]:
+        """The record that each of them has after this run, None where it has none."""
+        return {choice.ref: _record_after(choice, self) for choice in self.live}
+
+    @cached_property
+    def causes(self) -> dict[ObjectRef, Cause]:
+        """Why each goes idle that does, which its Services say too."""
+        return {choice.ref: cause_of(choice, self) for choice in self.live if choice.action is IdleAction.IDLE}
 
     @cached_property
     def recorded(self) -> list[tuple[ServiceState, Inventory]]:
@@ -166,3 +178,54 @@ def annotations_of(record: Record, on: Workload, cause: Cause, scaled_at: dateti
     """Return all annotations of `on` that say `record`, why, and when it was scaled."""
     own = record_annotations(record, on)
     return {**own, SCALE_TIME: format_time(scaled_at), CAUSE: cause_text(cause, run)}
+
+
+def _record_after(choice: Choice, context: WriteContext) -> Record | None:
+    """Return the record a scalable has after this run, None where it has none."""
+    if choice.action is IdleAction.IDLE:
+        return _new_record(choice, context)
+    record = choice.record
+    if record is None or not choice.stays_idle:
+        return None
+    if choice.action is IdleAction.HOLD_BACK:
+        since = record.orphaned_since or (context.run.now if record.wake_due is None else None)
+        return replace(record, orphaned_since=since)
+    return _kept_record(record, choice.subject, context) if choice.action is IdleAction.KEEP else record
+
+
+def _new_record(choice: Choice, context: WriteContext) -> Record:
+    verdict, switch = choice.subject.verdict, choice.subject.scale.written.switch
+    return Record(
+        idled_at=context.run.now,
+        replicas=choice.subject.scale.replicas,
+        idled_to=choice.subject.idle_replicas,
+        fleet=context.fleet.name,
+        policy=verdict.policy.name if verdict.policy is not None else "",
+        wake_due=verdict.wake_deadline(),
+        value=None if switch is None else switch.value,
+        has_map=switch is None or switch.has_map or not switch.kind.in_map,
+    )
+
+
+def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Record:
+    """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it.
+
+    On a frozen cluster its idled count stays. Production that its policies leave out keeps the record it has.
+    """
+    verdict = subject.verdict
+    if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
+        kept = None if verdict.wakes_on_requests_only else record.wake_due
+        return replace(record, orphaned_since=None, wake_due=kept)
+    names = {policy.name for policy in verdict.policies}
+    is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
+    decided = not (verdict.is_observed or verdict.equal_policies or is_restricted or subject.lacks_zero)
+    if subject.scale.hpa is not None or subject.autoscaler is not None:  # in another way it is idled once it was woken
+        decided &= verdict.lowers_minimum is subject.scale.lowers_minimum
+    return replace(
+        record,
+        idled_to=subject.idle_replicas if decided else record.idled_to,
+        fleet=context.fleet.name,
+        policy=record.policy if record.policy in names else verdict.policy.name,
+        wake_due=verdict.wake_deadline(record.wake_due),
+        orphaned_since=None,
+    )

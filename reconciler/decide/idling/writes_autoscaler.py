@@ -46,7 +46,7 @@ from reconciler.decide.idling.write_context import (
     following,
     own_decision_key,
 )
-from reconciler.decide.idling.writes_workload import pauses_flux, record_after, stays_raised
+from reconciler.decide.idling.writes_workload import pauses_flux, stays_raised
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import NOTHING
 
@@ -66,7 +66,7 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
         return tuple(_woken(choice, autoscaler, context))
     if (not context.repairs and choice.action is not IdleAction.RELEASE) or stays_raised(choice):
         return ()
-    record = record_after(choice, context)
+    record = context.records[choice.ref]
     if record is not None and autoscaler.needs_pin(record.idled_to):
         annotations: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
         annotations |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
@@ -212,7 +212,7 @@ def target_decision(choice: Choice, own: Decision | None, context: WriteContext)
         return None
     if own is None and not context.repairs:
         return None
-    record = record_after(choice, context)
+    record = context.records[choice.ref]
     reading = subject.on_target
     if reading is not None and not reading.ours:
         return None

@@ -48,7 +48,7 @@ from reconciler.decide.idling.write_context import (
     decision_on,
     own_decision_key,
 )
-from reconciler.decide.idling.writes_workload import goes_lower, record_after, stays_idle_as_before
+from reconciler.decide.idling.writes_workload import goes_lower, stays_idle_as_before
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import NOTHING, Endpoints, ObjectRef, Service
 
@@ -124,7 +124,7 @@ def _service_choices(
     listing = [choice for choice in choices if choice.ref in listed or (adds and choice.subject.scale.stops)]
     idled = [choice for choice in choices if choice.action is IdleAction.IDLE and choice.subject.scale.stops]
     up = [choice for choice in choices if choice.action in GOES_UP and choice.ref in listed]
-    idle = {choice.ref: record for choice in listing if (record := record_after(choice, context)) is not None}
+    idle = {choice.ref: record for choice in listing if (record := context.records[choice.ref]) is not None}
     known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in GOES_UP}
     # A target that was listed itself, before it had a ScaledObject, is woken with that.
     known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.scale.has_target} - {
@@ -147,7 +147,7 @@ def _service_writes(behind: _ServiceChoices, context: WriteContext) -> Iterator[
         yield _shortened(behind, context)
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
-        service, cause = behind.service, cause_of(behind.idled[0], context)
+        service, cause = behind.service, context.causes[behind.idled[0].ref]
         decision = decision_on(service.service, Verb.RECORD, cause, context.group(service.ref, idles=True))
         decision = replace(decision, phase=Phase.DECREASE, order=(0,), needs=needs)
         yield _ServiceWrite(decision, _record_after(behind, behind.targets, context))

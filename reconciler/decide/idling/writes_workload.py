@@ -32,64 +32,11 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, reason_of_others
 from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
-from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
-from reconciler.decide.idling.verdicts import CriterionResult
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-
-
-def record_after(choice: Choice, context: WriteContext) -> Record | None:
-    """Return the record a scalable has after this run, None where it has none."""
-    if choice.action is IdleAction.IDLE:
-        return _new_record(choice, context)
-    record = choice.record
-    if record is None or not choice.stays_idle:
-        return None
-    if choice.action is IdleAction.HOLD_BACK:
-        since = record.orphaned_since or (context.run.now if record.wake_due is None else None)
-        return replace(record, orphaned_since=since)
-    return _kept_record(record, choice.subject, context) if choice.action is IdleAction.KEEP else record
-
-
-def _new_record(choice: Choice, context: WriteContext) -> Record:
-    verdict, switch = choice.subject.verdict, choice.subject.scale.written.switch
-    return Record(
-        idled_at=context.run.now,
-        replicas=choice.subject.scale.replicas,
-        idled_to=choice.subject.idle_replicas,
-        fleet=context.fleet.name,
-        policy=verdict.policy.name if verdict.policy is not None else "",
-        wake_due=verdict.wake_deadline(),
-        value=None if switch is None else switch.value,
-        has_map=switch is None or switch.has_map or not switch.kind.in_map,
-    )
-
-
-def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Record:
-    """Return the record of what stays idle: while all say idle it passes to a policy that wants it, and follows it.
-
-    On a frozen cluster its idled count stays. Production that its policies leave out keeps the record it has.
-    """
-    verdict = subject.verdict
-    if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
-        kept = None if verdict.wakes_on_requests_only else record.wake_due
-        return replace(record, orphaned_since=None, wake_due=kept)
-    names = {policy.name for policy in verdict.policies}
-    is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
-    decided = not (verdict.is_observed or verdict.equal_policies or is_restricted or subject.lacks_zero)
-    if subject.scale.hpa is not None or subject.autoscaler is not None:  # in another way it is idled once it was woken
-        decided &= verdict.lowers_minimum is subject.scale.lowers_minimum
-    return replace(
-        record,
-        idled_to=subject.idle_replicas if decided else record.idled_to,
-        fleet=context.fleet.name,
-        policy=record.policy if record.policy in names else verdict.policy.name,
-        wake_due=verdict.wake_deadline(record.wake_due),
-        orphaned_since=None,
-    )
-
 
 _SOMEBODY = {"unknown": "somebody"}
 _TESTED = (
@@ -109,7 +56,7 @@ def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
     if choice.action is IdleAction.CLEAR:
         return _clear(choice, context)
     make = _WRITES.get(choice.action)
-    record = record_after(choice, context) if choice.stays_idle else choice.record
+    record = context.records[choice.ref] if choice.stays_idle else choice.record
     return None if make is None or record is None else make(choice, record, context)
 
 
@@ -131,7 +78,7 @@ def _decision(
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
-    cause, now = cause_of(choice, context), context.run.now
+    cause, now = context.causes[choice.ref], context.run.now
     hours, counts = hours_of(context.policies[record.policy]), record.policy not in context.run.allow_exceed
     wanted: dict[str, str | None] = {
         **annotations_of(record, scale.written, cause, now, context.run),
