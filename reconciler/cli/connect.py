@@ -226,7 +226,9 @@ def _connected(
     before, entry = _kubeconfig_in(place, setup.entry_name)
     where = f"context {setup.entry_name} in {place}"
     expires = setup.expiry_of(entry)
-    shown = [f"  {'~' if found else '+'} {_named(manifest)}" for found, manifest in changes]
+    shown = [
+        f"  {'~' if found else '+'} {_named(manifest)}{_taken_from(found, manifest)}" for found, manifest in changes
+    ]
     if expires is None:
         place.check_writable()  # a token that cannot be kept is not asked for
         token = f"a token of {setup.account} for {spelt_duration(life)} at most"
@@ -271,6 +273,13 @@ def _holds(found: Mapping[str, Any] | None, wanted: Manifest) -> bool:
 def _named(manifest: Manifest) -> str:
     metadata = manifest["metadata"]
     return f"{manifest['kind']} {'/'.join(filter(None, (metadata.get('namespace'), metadata['name'])))}"
+
+
+def _taken_from(found: Mapping[str, Any] | None, wanted: Manifest) -> str:
+    """Return whose rights a binding takes away, in words: those of another Fleet, say; "" for nobody's."""
+    bound = () if found is None else found.get("subjects") or ()
+    lost = [f"{one['kind']} {one.get('namespace', '')}/{one['name']}" for one in bound if one not in wanted["subjects"]]
+    return f", which {' and '.join(lost)} no longer has" if lost else ""
 
 
 # The tokens in a kubeconfig are renewed before they expire, each with itself.

@@ -109,6 +109,13 @@ def test_what_somebody_changed_is_put_right_and_what_is_right_stays(plane: Contr
     granted = {one.verb for one in deployed.grants(desk_roles(plane.api)) if one.resource == "pods"}
     assert granted == {"list"}, "nothing is scaled down"
 
+    binding = plane.api.get(f"{_ROLES[1]}/reconciler-plan")
+    binding["subjects"][0]["namespace"] = "other-fleet"
+    plane.api.replace(f"{_ROLES[1]}/reconciler-plan", binding)
+    assert cli.call(*CONNECT).out.splitlines()[1] == (
+        "  ~ ClusterRoleBinding reconciler-plan, which ServiceAccount other-fleet/reconciler-plan no longer has"
+    )
+
 
 def desk_roles(api: Api) -> list[Any]:
     return [
