@@ -102,6 +102,7 @@ def forecast_command(options: _ForecastOptions) -> int:
             shown = replayed(policies, with_history, past)
     check_grouping(shown, style.by)
     show(FORMATS[options.output](shown, style), options.output)
+    say_each("error", (f"{name}: {why}" for name, why in shown.first.unknown.items()))
     lacking = shown.replay is not None and shown.replay.lacking
     return ExitCode.PARTIAL if shown.first.unknown or lacking else ExitCode.DONE
 

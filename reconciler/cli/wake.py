@@ -264,6 +264,7 @@ def restore_command(options: _RestoreOptions) -> int:
         control = options.by_hand(approval.control(shown))
         applied = apply(PolicySet(found), options.world(found), settings.request(), control, decide)
     approval.report(applied)
+    say_each("error", (f"{name}: {why}" for name, why in applied.plan.unknown.items()))
     return limit.ended(exit_of_apply(applied, {FailOn.UNKNOWN}))
 
 

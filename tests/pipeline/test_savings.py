@@ -265,6 +265,8 @@ def test_queries_without_an_answer_leave_it_complete_and_clusters_do_not(quickst
     lost(quickstart)
     said = quickstart.call(*asked)
     assert (said.code, json.loads(said.out)["complete"]) == (ExitCode.PARTIAL, False)
+    others = (quickstart.call(*verb, *asked[1:]) for verb in (("forecast",), ("restore", "--all", "--auto-approve")))
+    assert all(other.code == ExitCode.PARTIAL and other.err.endswith(said.err) for other in others)
     assert said.err == "error: us-east: no folder snapshot/us-east in the snapshot\n"
 
 
