@@ -173,7 +173,7 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
         at=str(undone.get("at") or format_time(run.now)),
         object=str(decision.ref),
         verb="wake",
-        by=str(found.values.get("by", "unknown")),
+        by=str(found.values.get("by", "somebody")),
         before=int(idled_to) if isinstance(idled_to, str) and idled_to.isdecimal() else 0,
         after=found.values.get("replicas", 1),
         switch=found.code is ReasonCode.SWITCHED_ON_BY,

@@ -302,7 +302,7 @@ def test_a_wake_by_hand_is_in_the_history_of_the_run_that_releases_it(week: Fold
     now = rfc3339(at("2026-11-16 22:00"))
     said = week.call("history", "dev/dev-1/deploy/web", "--snapshot", "snapshot", "--now", now, "-o", "json")
     _, wake = json.loads(said.out)["changes"]
-    assert (wake["verb"], wake["by"], wake["from"], wake["to"]) == ("wake", "unknown", 0, 2)
+    assert (wake["verb"], wake["by"], wake["from"], wake["to"]) == ("wake", "somebody", 0, 2)
 
 
 def test_a_plan_reads_no_history(week: Folder) -> None:
