@@ -82,10 +82,14 @@ class Scale(Struct, frozen=True):
     @property
     def paused_by(self) -> str:
         """What pauses a ScaledObject, "" for nothing."""
-        annotations = self.written.annotations if self.is_paused_kind else NOTHING
-        if PAUSED_REPLICAS in annotations:
+        if self.is_paused_kind and PAUSED_REPLICAS in self.written.annotations:
             return PAUSED_REPLICAS
-        return "" if annotations.get(PAUSED, "false") in _FALSE else PAUSED
+        return PAUSED if self.is_frozen_by_others else ""
+
+    @property
+    def is_frozen_by_others(self) -> bool:
+        """Whether it is a ScaledObject that leaves its target at the replicas it has, once no number pauses it."""
+        return self.is_paused_kind and self.written.annotations.get(PAUSED, "false") not in _FALSE
 
     @property
     def is_scaled_meanwhile(self) -> bool:

@@ -49,6 +49,7 @@ from reconciler.decide.idling.write_context import (
 from reconciler.decide.idling.writes_workload import pauses_flux, stays_raised
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import NOTHING
+from reconciler.workload_kinds import PAUSED_REPLICAS
 
 _MAXIMUM = ("spec", "maxReplicas")
 
@@ -241,9 +242,22 @@ def _recorded(choice: Choice, record: Record, own: Decision | None, context: Wri
 
 
 def _cleared(choice: Choice, own: Decision | None, context: WriteContext) -> Decision:
-    target = choice.subject.scale.runs
-    changes = annotation_changes(target.annotations, cleared_annotations(target.annotations))
+    target, replicas = choice.subject.scale.runs, _left_behind(choice)
+    scaled = () if replicas is None else (replicas_change(target.replicas, replicas, target.replicas_path),)
+    changes = (*scaled, *annotation_changes(target.annotations, cleared_annotations(target.annotations)))
     order = (tier(choice), 2) if choice.action is IdleAction.WAKE else (2,)
     cause, group = cause_of(choice, context), context.group(choice.ref)
-    base = replace(decision_on(target, Verb.CLEAR, cause, group, changes), order=order)
+    cleared = replace(decision_on(target, Verb.WAKE if scaled else Verb.CLEAR, cause, group, changes), order=order)
+    base = replace(cleared, replicas_before=target.spec_replicas, replicas_after=replicas) if scaled else cleared
     return base if own is None else replace(following(base, own), cause=own.cause)
+
+
+def _left_behind(choice: Choice) -> int | None:
+    """Return what its target had, where KEDA leaves it idle, as somebody else pauses the ScaledObject where it is."""
+    scale, reading = choice.subject.scale, choice.subject.on_target
+    record = None if reading is None else reading.record
+    is_held = scale.paused_by == PAUSED_REPLICAS and choice.action is not IdleAction.WAKE
+    is_left = scale.is_frozen_by_others and not is_held
+    if record is None or not is_left or scale.runs.spec_replicas > record.idled_to:
+        return None
+    return record.replicas

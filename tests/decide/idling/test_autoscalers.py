@@ -218,6 +218,20 @@ class TestKeda:
         outcome = run_in(self.world(**annotations))
         assert outcome.desired.decisions == ()
 
+    @pytest.mark.parametrize("unpaused", [False, True], ids=["it wakes when it is due", "they take our pause off"])
+    def test_the_target_of_one_that_somebody_pauses_as_it_is_while_it_is_idle_gets_its_replicas_back(self, unpaused):
+        world = self.world()
+        run_in(world)
+        world.controllers()
+        world.annotate(self.jobs, "autoscaling.keda.sh/paused", "true")
+        if unpaused:
+            world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)
+        assert world.replicas(WEB) == 0
+        world.now = MONDAY
+        run_in(world)
+        assert (world.replicas(WEB), marks(world, WEB), marks(world, self.jobs)) == (3, [], [])
+        assert run_in(world).desired.decisions == ()
+
     def another(self, world: World, name: str) -> None:
         ref = a_ref(name, kind="ScaledObject")
         world.objects[ref] = replace(world.objects[self.jobs], ref=ref, uid=name, annotations={})

@@ -235,6 +235,8 @@ class World:
     def _keda(self, scaled: Workload) -> None:
         ref = target_of(scaled)
         paused = scaled.annotations.get("autoscaling.keda.sh/paused-replicas")
+        if paused is None and scaled.annotations.get("autoscaling.keda.sh/paused") == "true":
+            return
         wanted = int(paused) if paused is not None else max(1, self.replicas(ref))
         if wanted != self.replicas(ref):
             self.scale(ref, wanted, "keda-operator")
