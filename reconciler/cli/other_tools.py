@@ -242,7 +242,7 @@ def _annotated(state: ObservedState) -> Iterator[tuple[ObjectRef, int]]:
     for cluster in state.clusters.values():
         for workload in cluster.workloads:
             before = replicas_before_downscaler(workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, ""))
-            if before is not None and workload.owner is None:
+            if before is not None and workload.owner is None and workload.scale_target is None:
                 yield workload.ref, before
 
 
@@ -255,8 +255,12 @@ def _left_to_people(state: ObservedState) -> Iterator[tuple[ObjectRef, str]]:
                 yield hpa.ref, f"its minReplicas were {had} before kube-downscaler; set them back"
         for workload in cluster.workloads:
             had = workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "0")
-            if workload.scale_target is not None and had.startswith("-"):
-                yield workload.ref, f"kube-downscaler has paused it; remove its annotation {PAUSED_REPLICAS}"
+            if workload.scale_target is not None and had != "0":
+                back = f"set its annotation {PAUSED_REPLICAS} back to {had}"
+                back = f"remove its annotation {PAUSED_REPLICAS}" if had.startswith("-") else back
+                yield workload.ref, f"kube-downscaler has paused it; {back}"
+            elif workload.ref.kind == "DaemonSet" and had != "0":  # switched off in another way than by our switch
+                yield workload.ref, "kube-downscaler has suspended it; remove what it added to its nodeSelector"
             elif workload.owner is None and replicas_before_downscaler(had) is None and is_asleep(workload, 1):
                 key = f"{DOWNSCALER_ORIGINAL_REPLICAS} is {shown(had)}"
                 yield workload.ref, f"stays as kube-downscaler left it: {key}, no number of replicas; scale it up"

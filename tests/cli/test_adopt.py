@@ -90,6 +90,20 @@ def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(folder):
     ]
 
 
+def test_what_it_suspended_and_paused_in_another_way_than_here_is_said(folder):
+    had = 'annotations: {downscaler/original-replicas: "%d"}'
+    target = "scaleTargetRef: {name: off}"
+    paused = an_object("ScaledObject", "web", "dev", target, metadata=had % 5, version="keda.sh/v1alpha1")
+    suspended = an_object("DaemonSet", "agent", "dev", "template: {}", metadata=had % 1, version="apps/v1")
+    folder.write("snapshot/east/dev.yaml", documents(paused, suspended))
+    switched = POLICIES.replace("home: east", "home: east\n  switches: [{apiVersion: apps/v1, kind: DaemonSet}]")
+    folder.write("policies/all.yaml", switched.replace("CronJob]", "DaemonSet]"))
+    said = call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    assert said.code == 6
+    assert "kube-downscaler has suspended it; remove what it added to its nodeSelector" in said.out, said
+    assert "kube-downscaler has paused it; set its annotation autoscaling.keda.sh/paused-replicas back to 5" in said.out
+
+
 def test_what_the_policies_would_not_idle_now_is_left_and_said(folder):
     said = call(folder, "adopt", "2026-11-20T12:00:00Z", "kube-downscaler", "--auto-approve")
     assert said.code == 6
