@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -11,9 +11,9 @@ from reconciler.backends.decode.metadata import Metadata, Object, OwnerReference
 from reconciler.backends.decode.mismatches import FieldPath, json_words, problem_at, read_as
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, Custom
-from reconciler.backends.patched_values import equal, value_below
+from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
-from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, ManifestFile, Named, api_group
+from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, Named, api_group
 from reconciler.backends.snapshot.manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.labels import parse_label_selector
@@ -36,14 +36,13 @@ def _derived_uid(cluster: str, key: Key) -> str:
 
 
 class Index:
-    """The objects of all files. Built once; afterwards it follows each write."""
+    """The objects `found` in all files. Built once; afterwards it follows each write."""
 
-    def __init__(self, cluster: str, files: Iterable[ManifestFile], switches: Iterable[WorkloadKind] = ()) -> None:
+    def __init__(self, cluster: str, found: Sequence[ManifestEntry], switches: Iterable[WorkloadKind] = ()) -> None:
         self.cluster = cluster
         self._switches = tuple(switches)
         self.entries: dict[Key, ManifestEntry] = {}
         self.problems: list[Problem] = []
-        self.repeated: list[ManifestEntry] = []  # those that also have a file of their own, which is the same
         self.scales: dict[GroupKind, WorkloadKind] = {}
         self._scopes: dict[GroupKind, bool] = {}
         self._kinds: dict[GroupKind, dict[Key, ManifestEntry]] = {}
@@ -51,7 +50,6 @@ class Index:
         self._naming: dict[tuple[str, str], dict[Key, ManifestEntry]] = {}  # by (namespace, name) of the pod
         self._views: dict[GroupKind, dict[str, tuple[ManifestEntry, ...]]] = {}
         self._lists: dict[GroupKind, dict[tuple[Resource[Any], str, str], tuple[Any, ...]]] = {}
-        found = [entry for file in files for entry in file.entries]
         self._read_definitions(found)
         for entry in found:
             self._take(entry)
@@ -187,13 +185,9 @@ class Index:
         """Enter an object under its name, with its uid, namespace and settled status filled in."""
         entry.key = self.key_of(entry)
         first = self.entries.get(entry.key)
-        if first is not None and not _same(first, entry):
+        if first is not None:
             words = f"{entry.key} is also in {first.place}, expected it once"
             self.problems.append(problem_at(entry.document, (), words, outer=entry.path))
-            return
-        if first is not None:
-            self.repeated.append(entry if first.file.is_of_one else first)
-        if first is not None and first.file.is_of_one:
             return
         for at, words in self.wrong_with(entry):
             self.problems.append(problem_at(entry.document, at, words, outer=entry.path))
@@ -252,13 +246,6 @@ class Index:
     def _implied_namespace(self, name: str) -> Any:
         uid = _derived_uid(self.cluster, Key(*_NAMESPACE, "", name))
         return model_object(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
-
-
-def _same(one: ManifestEntry, other: ManifestEntry) -> bool:
-    """Return whether a split of a file was interrupted here: equal manifests, just one of them alone in its file."""
-    if one.file.is_of_one is other.file.is_of_one:
-        return False
-    return equal(one.file.manifest_of(one), other.file.manifest_of(other))
 
 
 def owner_references(entry: ManifestEntry) -> list[OwnerReference]:

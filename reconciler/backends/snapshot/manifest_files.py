@@ -91,11 +91,16 @@ class ManifestEntry:
         self.namespace = intern(str(decoded.metadata.namespace or ""))
         self.decoded = decoded
         self.value: Any = value if isinstance(decoded, Named) else None
-        self.key = Key(self.group, self.kind, self.namespace, self.name)
+        self.key = self.stated_key
         self.model_object: tuple[Any, Any, Any] | None = None
         self.file: ManifestFile
         self.document: Document
         self.path: FieldPath = ()
+
+    @property
+    def stated_key(self) -> Key:
+        """Its key as far as its manifest says it: `key` is with the namespace that it is in."""
+        return Key(self.group, self.kind, self.namespace, self.name)
 
     @property
     def place(self) -> str:

@@ -117,7 +117,7 @@ class _MemoryStore(Store):
 
     def __init__(self, cluster: str, entries: Iterable[ManifestEntry], switches: tuple[WorkloadKind, ...]) -> None:
         super().__init__("", cluster, switches=switches)
-        self.index = Index(cluster, [ManifestFile("", entries=list(entries))], switches)
+        self.index = Index(cluster, list(entries), switches)
 
     def locked(self, exclusive: bool) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody else has it
         return nullcontext()

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from reconciler.backends.patched_values import equal
 from reconciler.backends.snapshot.folder import (
     Signature,
     changed_at,
@@ -89,6 +90,7 @@ class Store:
         self.cluster = cluster
         self.switches = switches
         self.index = Index(cluster, (), switches)
+        self._half_split: list[ManifestFile] = []
         self._root = str(root or directory)
         self._files: dict[str, ManifestFile] = {}
         self._signatures: dict[str, Signature] | None = None
@@ -147,9 +149,9 @@ class Store:
         if any(file.digest != self._digest(path) for path, file in touched.items()):
             self._forget()
             return False
-        shared = [file for file in touched.values() if not file.is_of_one] or self._superseded()
+        shared = [file for file in touched.values() if not file.is_of_one] or self._half_split
         try:
-            for file in shared:
+            for file in tuple(shared):
                 self._split(file)
         except ClusterError:
             self._forget()
@@ -175,21 +177,17 @@ class Store:
         """Have all files read again before anything more is written."""
         self._signatures, self._files = None, {}
 
-    def _superseded(self) -> list[ManifestFile]:
-        """Return the files whose split was interrupted: an object in them has a file of its own, too."""
-        return list({id(entry.file): entry.file for entry in self.index.repeated}.values())
-
     def _split(self, file: ManifestFile) -> None:
         """Give each object of `file` a file of its own, unless it has one; what is for no cluster stays where it is."""
         targets: dict[str, ManifestEntry] = {}
         for entry in file.entries:
-            if self.index.entries[entry.key] is entry:
+            if self.index.entries.get(entry.key) is entry:
                 targets[self._path_of(entry.key, targets)] = entry
         check_writable(self.directory, [file.path, *targets])
         for path, entry in targets.items():
             self._install(path, file_with(path, [file.manifest_of(entry)]), [entry])
         self._install(file.path, file_with(file.path, file.others) if file.others else None, [])
-        self.index.repeated = [entry for entry in self.index.repeated if entry.file is not file]
+        self._half_split = [other for other in self._half_split if other is not file]
 
     def _path_of(self, key: Key, taken: Container[str] = ()) -> str:
         """Return the file of an object that has none yet: a name that no other object has, nor is `taken`."""
@@ -212,7 +210,10 @@ class Store:
                 problems.append(content)
                 continue
             self._files[path] = kept[path] if content is None else read_file(path, content)
-        self.index = Index(self.cluster, self._files.values(), self.switches)
+        copied = _copied(self._files.values())
+        found = [entry for file in self._files.values() for entry in file.entries]
+        self._half_split = list({id(entry.file): entry.file for entry in found if id(entry) in copied}.values())
+        self.index = Index(self.cluster, [entry for entry in found if id(entry) not in copied], self.switches)
         return problems + [problem for file in self._files.values() for problem in file.problems] + self.index.problems
 
     def _bytes(self, path: str) -> bytes | Problem:
@@ -248,6 +249,16 @@ class Store:
             self._signatures[path] = signature_of(os.stat(path))
             folder = os.path.dirname(path)
             self._folders[folder] = changed_at(folder)
+
+
+def _copied(files: Collection[ManifestFile]) -> set[int]:
+    """Return the entries, by their id, that also have a file of their own, which says the same: the split of the file
+    that they share was interrupted.
+    """
+    shared = [entry for file in files if not file.is_of_one for entry in file.entries]
+    own = {one.stated_key: one for file in files if shared and file.is_of_one for one in file.entries}
+    twins = ((entry, own[entry.stated_key]) for entry in shared if entry.stated_key in own)
+    return {id(one) for one, twin in twins if equal(one.file.manifest_of(one), twin.file.manifest_of(twin))}
 
 
 def _file_of(directory: Path, key: Key) -> str:
