@@ -93,7 +93,7 @@ class Store:
         self._half_split: list[ManifestFile] = []
         self._root = str(root or directory)
         self._files: dict[str, ManifestFile] = {}
-        self._signatures: dict[str, Signature] | None = None
+        self._signatures: dict[str, Signature] = {}
         self._folders: dict[str, int] = {}  # when each was changed last, in nanoseconds
         self._problems: list[Problem] = []
 
@@ -111,12 +111,12 @@ class Store:
         `folders_only`: a file changed in place is seen once it is to be written, and 2,000 writes in a folder of 2,000
         files do not look at each file each time. `for_write` removes what crashes left behind.
         """
-        if folders_only and self._signatures is not None and not self._problems and self._folders == self._changed_at():
+        if folders_only and self._folders and not self._problems and self._folders == self._changed_at():
             return []
         found = scan(self.directory, self._root)
         if for_write:
             remove_temporary_files(found.temporary_files)
-        if found.files != self._signatures or found.problems or self._problems:
+        if not self._folders or found.files != self._signatures or found.problems or self._problems:
             self._problems = found.problems + self._read(found.files)
             self._signatures = found.files
         self._folders = dict.fromkeys({str(self.directory), *map(os.path.dirname, found.files)}, 0)
@@ -129,12 +129,13 @@ class Store:
         After a reading a run asks for the pods of some workloads, and for nothing else of many objects: a folder with
         pods is kept, and so is YAML, which takes long to read.
         """
-        files = self._signatures or {}
-        is_large = sum(size for _, size, _ in files.values()) >= _LARGE and all(map(is_json, files))
+        sizes = [size for _, size, _ in self._signatures.values()]
+        is_large = sum(sizes) >= _LARGE and all(map(is_json, self._signatures))
         if is_large and not self.index.has_any(("", "Pod")):
             for file in self._files.values():
                 file.entries = []  # they name the file: a circle, which only the collector would free
-            self.index, self._files, self._signatures = Index(self.cluster, (), self.switches), {}, None
+            self.index = Index(self.cluster, (), self.switches)
+            self._forget()
 
     def _changed_at(self) -> dict[str, int]:
         return {folder: changed_at(folder) for folder in self._folders}
@@ -164,7 +165,7 @@ class Store:
         }
         created = [file_with(self._path_of(key), [value]) for key, value in changes.created]
         if any(os.path.lexists(file.path) for file in created):
-            self._signatures = None
+            self._forget()
             return False
         check_writable(self.directory, [*touched, *(file.path for file in created)])
         for entry, _ in changes.changed.values():
@@ -174,8 +175,8 @@ class Store:
         return True
 
     def _forget(self) -> None:
-        """Have all files read again before anything more is written."""
-        self._signatures, self._files = None, {}
+        """Have all files read again before anything more is asked or written."""
+        self._files, self._signatures, self._folders = {}, {}, {}
 
     def _split(self, file: ManifestFile) -> None:
         """Give each object of `file` a file of its own, unless it has one; what is for no cluster stays where it is."""
@@ -198,7 +199,7 @@ class Store:
         return f"{path.removesuffix('.yaml')}-{digest}.yaml"
 
     def _read(self, files: dict[str, Signature]) -> list[Problem]:
-        known = self._signatures or {}
+        known = self._signatures
         kept = {path: self._files[path] for path in files if path in self._files and known.get(path) == files[path]}
         if self._defines_kinds(path for path in self._files if path not in kept):
             kept = {}
@@ -231,24 +232,18 @@ class Store:
         """Write a file, None: it goes, and follow in memory: its objects are in place of `gone`."""
         if file is None:
             remove_file(self.directory, path)
+            self._files.pop(path, None)
+            self._signatures.pop(path, None)
         else:
             replace_file(self.directory, path, file.data)
             file.data = b""
+            self._files[path], self._signatures[path] = file, signature_of(os.stat(path))
+        folder = os.path.dirname(path)
+        self._folders[folder] = changed_at(folder)
         for entry in gone:
             self.index.drop(entry)
-        if file is None:
-            self._files.pop(path, None)
-            if self._signatures is not None:
-                self._signatures.pop(path, None)
-                self._folders[os.path.dirname(path)] = changed_at(os.path.dirname(path))
-            return
-        for entry in file.entries:
+        for entry in () if file is None else file.entries:
             self.index.put(entry)
-        self._files[path] = file
-        if self._signatures is not None:
-            self._signatures[path] = signature_of(os.stat(path))
-            folder = os.path.dirname(path)
-            self._folders[folder] = changed_at(folder)
 
 
 def _copied(files: Collection[ManifestFile]) -> set[int]:
