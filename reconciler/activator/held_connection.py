@@ -8,7 +8,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from typing import Protocol
 
 from reconciler.activator.context import ActivatorContext, SharedLimit
@@ -41,7 +40,9 @@ class ConnectionOwner(Protocol):
 
 
 class HeldConnection:
-    """A connection from when it is accepted until it is over. What the client sends stays in the kernel meanwhile."""
+    """A connection from when it is accepted until it is over: first it is held, and what the client sends stays in the
+    kernel meanwhile; then, with a `_splice`, it is spliced.
+    """
 
     def __init__(
         self, client: socket.socket, port: WatchedPort, owner: ConnectionOwner, context: ActivatorContext
@@ -53,8 +54,8 @@ class HeldConnection:
         self._loop = asyncio.get_running_loop()
         self._accepted_at = self._loop.time()
         self._first_byte_at: float | None = None
-        # While it is held, then that of the splice, until both sides have ended it; None once it is over.
-        self._abort: Callable[[], None] | None = partial(self._close, reset)
+        self._splice: Splice | None = None
+        self._is_over = False
         self._connecting: asyncio.Task[None] | None = None  # until a pod accepts it, or none is ready any more
         # Set after the handshake, so that the connection can still be fast once it is spliced with a pod.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
@@ -70,9 +71,13 @@ class HeldConnection:
 
     def refuse(self, reason: str) -> None:
         """End it with a reset, for `reason`, one of REFUSALS."""
-        if self._abort is not None:
-            self._context.metrics.refused[reason] += 1
-            self._abort()
+        if self._is_over:
+            return
+        self._context.metrics.refused[reason] += 1
+        if self._splice is None:
+            self._close(reset)
+        else:
+            self._splice.abort()
 
     def _read_first_byte(self) -> None:
         """See what came first: a byte is traffic, an end without one is the check of a load balancer."""
@@ -107,7 +112,7 @@ class HeldConnection:
             self._connecting.cancel()
 
     def _end(self) -> None:
-        self._abort = None
+        self._is_over = True
         self._owner.over(self)
 
     async def _connect_and_splice(self) -> None:
@@ -130,9 +135,8 @@ class HeldConnection:
             return
         self._stop_waiting()
         share = (self._owner.name[0], self._context.kept)
-        splice = Splice((self._client, pod), self._end, self._answered, share)
-        self._abort = splice.abort
-        splice.start(first)
+        self._splice = Splice((self._client, pod), self._end, self._answered, share)
+        self._splice.start(first)
 
     async def _connected(self) -> socket.socket | None:
         while backends := tuple(self._owner.backends(self.port)):

@@ -46,7 +46,7 @@ def open_live(
             traffic=client.traffic,
             preflight=Preflight(client, connection),
             served=ServedObjects(client),
-            reading=client.reading,
+            reading=client.turns.reading,
             begin=budget.renew,
         )
         reached[asked.name] = connection

@@ -12,6 +12,8 @@ import pytest
 from reconciler.activator.context import ActivatorPod
 from reconciler.activator.publication import Publication
 from reconciler.backends.kubernetes.requests import ApiRequest
+from reconciler.backends.kubernetes.turns import RequestTurns
+from reconciler.backends.protocols import DEFAULTS
 from reconciler.errors import ForbiddenError
 from reconciler.http.client import HttpResponse
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
@@ -25,6 +27,7 @@ class Server:
     """Has a Lease of an activator that died, and one without the label that says whose it is."""
 
     cluster = "member"
+    turns = RequestTurns(DEFAULTS)  # somebody always waits
 
     def __init__(self) -> None:
         self.limit = TimeLimit()
@@ -35,9 +38,6 @@ class Server:
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.ahead
-
-    def check_reading(self, _: object) -> None:
-        """Somebody always waits."""
 
     def send(self, request: ApiRequest) -> HttpResponse:
         self.asked.append(request)

@@ -12,6 +12,8 @@ import pytest
 from reconciler.activator.wake import Waker, WakeView
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.requests import ApiRequest
+from reconciler.backends.kubernetes.turns import RequestTurns
+from reconciler.backends.protocols import DEFAULTS
 from reconciler.http.client import HttpResponse
 from reconciler.time_limit import TimeLimit
 from tests.real.objects import discovery
@@ -23,14 +25,12 @@ class PagedServer:
     """Answers the lists whose plural is one of `long` in `pages` empty pages, all others in one."""
 
     cluster = "cluster"
+    turns = RequestTurns(DEFAULTS)  # somebody always waits
 
     def __init__(self, pages: int, long: set[str]) -> None:
         self.limit = TimeLimit()
         self._pages = pages
         self._long = long
-
-    def check_reading(self, _: object) -> None:
-        """Somebody always waits."""
 
     def send(self, request: ApiRequest) -> HttpResponse:
         if request.path in ("/apis", "/api"):

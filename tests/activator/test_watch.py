@@ -11,7 +11,9 @@ from typing import Any, cast
 import pytest
 
 from reconciler.activator.objects import WATCHED_SERVICES
+from reconciler.backends.kubernetes.turns import RequestTurns
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
+from reconciler.backends.protocols import DEFAULTS
 from reconciler.errors import (
     ForbiddenError,
     GoneError,
@@ -30,6 +32,7 @@ class Server:
     """Ends each watch after so many seconds of its own clock; after six it asks to stop."""
 
     cluster = "member"
+    turns = RequestTurns(DEFAULTS)  # somebody always waits
 
     def __init__(self, lines: tuple[bytes, ...], lasts: float) -> None:
         self.pauses: list[float] = []
@@ -39,9 +42,6 @@ class Server:
         self._ended = 0.0
         self._watches = 0
         self.limit = TimeLimit(clock=self)
-
-    def check_reading(self, _: object) -> None:
-        """Somebody always waits."""
 
     def send(self, _: object) -> Any:
         return SimpleNamespace(body=b'{"metadata":{"resourceVersion":"5"},"items":[]}')

@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from reconciler.backends.credentials.connection import ApiServer, ApiServerConnection, load_libraries
 from reconciler.backends.kubernetes.errors import error_of, no_answer
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
+from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.kubernetes.turns import RequestTurns
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
-from reconciler.errors import LockLostError, ReadLimitError
 from reconciler.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.errors import CertificateError, HttpError
 from reconciler.time_limit import TimeLimit
@@ -58,18 +57,15 @@ class ApiClient:
     pauses that double, of random length, or as long as the server asks for. A request that is not answered within its
     time limit is not tried again. An outage is waited out once: after that each request has one attempt, until one is
     answered. So is what the server fails at, as where an admission webhook does not answer: what is asked for in the
-    same way in the same namespace has one attempt then. While `fence` is set the lock is ours, and writes go out only
-    as long as it says so.
+    same way in the same namespace has one attempt then. When each is sent, its `turns` say.
     """
 
     def __init__(self, connection: ApiServerConnection, settings: RequestSettings) -> None:
         self.cluster = connection.cluster
-        self.fence: Callable[[], bool] | None = None
         self.is_unreachable = False
         self._failing: set[tuple[str, str, str]] = set()  # verb, resource, namespace: what the server fails at
         self.limit = settings.limit
-        self._turns = RequestTurns(settings)
-        self.reading = self._turns.reading
+        self.turns = RequestTurns(settings)
         self._connection = connection
         self._traffic = _TrafficCount()
         self._agent = f"reconciler/{VERSION}"
@@ -89,15 +85,6 @@ class ApiClient:
     def _clock(self) -> datetime:
         return datetime.fromtimestamp(self.limit.now(), UTC)
 
-    def check_reading(self, operation: Operation) -> None:
-        """Check that somebody waits for what is read: also with the lock, while single objects are read to the end.
-
-        Raises:
-            ReadLimitError: nobody does any more.
-        """
-        if self.reading.is_cut:
-            raise ReadLimitError(f"{operation}: not asked, {self.reading.why}")
-
     def send(self, request: ApiRequest, attempts: Attempts | None = None) -> HttpResponse:
         """Return the answer with a status of 2xx.
 
@@ -114,7 +101,7 @@ class ApiClient:
         def attempt() -> HttpResponse:
             nonlocal limit
             try:
-                with self._turns.taken(request, is_locked=self.fence is not None) as answered_within:
+                with self.turns.taken(request) as answered_within:
                     load_libraries()
                     limit = limit or answered_within
                     answer = self._authorised(request, limit)
@@ -194,7 +181,7 @@ class ApiClient:
 
     def _once(self, request: ApiRequest, header: str | None, limit: TimeLimit) -> HttpResponse:
         endpoint = self._connection.endpoint(limit)
-        check = partial(self._check_lock, request) if request.writes else None
+        check = partial(self.turns.check_lock, request) if request.writes else None
         if check is not None:
             check()
         began = self.limit.now()
@@ -209,16 +196,6 @@ class ApiClient:
             raise
         finally:
             self._traffic.add(received, self.limit.now() - began)
-
-    def _check_lock(self, request: ApiRequest) -> None:
-        """Check that the lock is still ours. It may be lost while a connection is made, also where the process stood
-        still meanwhile, so this is asked once more when the body is about to go out.
-
-        Raises:
-            LockLostError: it is not.
-        """
-        if self.fence is not None and not self.fence():
-            raise LockLostError(request.operation)
 
     def _outgoing(
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None

@@ -181,7 +181,7 @@ def _scale_kind(client: ApiClient, found: Served) -> WorkloadKind | None:
     """
     name = f"{found.plural}.{found.group}"
     request = object_request(client.cluster, "get", _DEFINITIONS, name=name)
-    client.check_reading(request.operation)
+    client.turns.check_reading(request.operation)
     try:
         kind = scale_kind_of(answer_to(client, request, CustomResourceDefinition))
     except NotFoundError:

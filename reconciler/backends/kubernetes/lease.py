@@ -141,14 +141,14 @@ class LeaseLock:
         self._renewing = None
         held = self.held()
         self._lose()
-        self._client.fence = None
+        self._client.turns.fence = None
         if held:
             with suppress(ClusterError):  # one that cannot be given back runs out by itself
                 self._change(self._version, {"holderIdentity": "", "leaseDurationSeconds": 1}, last=True)
 
     def _begin(self) -> None:
         self._done.clear()
-        self._client.fence = self.held
+        self._client.turns.fence = self.held
         renewing = threading.Thread(target=self._renew, name=f"lease of {self._client.cluster}", daemon=True)
         if not started(renewing):
             self._lose()

@@ -133,7 +133,7 @@ class _PageRequests:
             ClusterError: it could not be read, or nobody waits for it any more.
         """
         while True:
-            self._client.check_reading(self._request.operation)
+            self._client.turns.check_reading(self._request.operation)
             query = {**self._request.query, "limit": str(self.items)} | ({"continue": token} if token else {})
             try:
                 answer = self._client.send(replace(self._request, query=query))

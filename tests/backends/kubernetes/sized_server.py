@@ -10,6 +10,8 @@ from reconciler.backends.decode.metadata import Object
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import ReadBudget, listed
 from reconciler.backends.kubernetes.requests import ApiRequest, Operation
+from reconciler.backends.kubernetes.turns import RequestTurns
+from reconciler.backends.protocols import DEFAULTS
 from reconciler.errors import AnswerTooLargeError
 from reconciler.http.client import HttpResponse
 
@@ -18,13 +20,11 @@ class SizedServer:
     """Answers lists as an API server does, each object `sizes` bytes long; no answer has more than 32 MiB."""
 
     cluster = "member"
+    turns = RequestTurns(DEFAULTS)  # somebody always waits
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = sizes
         self.limits: list[int] = []
-
-    def check_reading(self, _: Operation) -> None:
-        """Somebody always waits."""
 
     def send(self, request: ApiRequest) -> HttpResponse:
         start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])

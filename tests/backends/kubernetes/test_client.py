@@ -130,7 +130,7 @@ def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Pat
     outcomes: list[str] = []
     with Server(HELLO) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings(qps=2, limit=limit))
-        requests.fence = lambda: True
+        requests.turns.fence = lambda: True
 
         def write() -> None:
             try:
@@ -196,7 +196,7 @@ def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, unt
 def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
     with Server(HELLO) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings())
-        requests.fence = lambda: False
+        requests.turns.fence = lambda: False
         with pytest.raises(LockLostError):
             requests.send(WRITE)
         assert requests.send(READ).status == 200

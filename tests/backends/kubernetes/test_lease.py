@@ -19,7 +19,8 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.lease import LEASE_DURATION, NAME, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.requests import ApiRequest
-from reconciler.backends.protocols import RequestSettings
+from reconciler.backends.kubernetes.turns import RequestTurns
+from reconciler.backends.protocols import DEFAULTS, RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (
     InvalidError,
@@ -261,10 +262,11 @@ class Passing(threading.Event):
 class FakeClient:
     """What a lock asks of its client; `said` answers each request, or raises."""
 
-    cluster, fence = "east", None
+    cluster = "east"
 
     def __init__(self, clock: FakeClock, said: Callable[[], bytes]) -> None:
         self.limit = TimeLimit(clock=clock)
+        self.turns = RequestTurns(DEFAULTS)
         self._said = said
 
     def now(self) -> datetime:
@@ -346,13 +348,13 @@ def test_a_lock_lost_while_the_connection_is_made_holds_the_body_back(
 ) -> None:
     holder = Holder(api_server, api_namespace, "one")
     still = iter([True, False])
-    holder.requests.fence = lambda: next(still)
+    holder.requests.turns.fence = lambda: next(still)
     ref = ObjectRef("east", api_namespace, "ConfigMap", "late")
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": api_namespace}}
     with pytest.raises(LockLostError, match="nothing more is written there"):
         holder.cluster.write(Write("create", ref, "v1", manifest=manifest))
     path = f"/api/v1/namespaces/{api_namespace}/configmaps/late"
     assert api_server.api.find(path) is None
-    holder.requests.fence = None
+    holder.requests.turns.fence = None
     holder.cluster.write(Write("create", ref, "v1", manifest=manifest))
     assert api_server.api.find(path) is not None

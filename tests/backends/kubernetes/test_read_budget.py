@@ -185,12 +185,12 @@ def test_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver: HT
 def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path, has_lock: bool) -> None:
     def answer(_: Request) -> Any:
         if len(httpserver.log) == 10:
-            requests.reading.cut("too slow")
+            requests.turns.reading.cut("too slow")
         return {"metadata": {"continue": f"page-{len(httpserver.log)}"}, "items": []}
 
     cluster = a_cluster(httpserver, tmp_path, answer)
     requests = cluster._client
-    requests.fence = (lambda: True) if has_lock else None
+    requests.turns.fence = (lambda: True) if has_lock else None
     with pytest.raises(ClusterError):
         cluster.list(SERVICES)
     with pytest.raises(ReadLimitError, match="list services: not asked, too slow"):
@@ -201,12 +201,12 @@ def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_pat
 def test_what_is_given_up_asks_for_no_more_kinds(httpserver: HTTPServer, tmp_path: Path) -> None:
     def answer(_: Request) -> Any:
         if len(httpserver.log) == 10:
-            requests.reading.cut("too slow")
+            requests.turns.reading.cut("too slow")
         return {"metadata": {"name": "kube-system", "uid": "k"}}
 
     cluster = a_cluster(httpserver, tmp_path, answer, kinds=30)
     requests = cluster._client
-    requests.fence = lambda: True
+    requests.turns.fence = lambda: True
     with pytest.raises(ReadLimitError, match=r"get customresourcedefinitions.*: not asked, too slow"):
         cluster.scale_kinds()
     assert len(httpserver.log) <= 12
