@@ -36,8 +36,8 @@ from reconciler.model import (
 )
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.kinds.fields import ClusterDefaultLimit, DefaultLimits, FleetLimits, Share
-from reconciler.policy.load import check_loaded
-from reconciler.policy.policy_files import Loaded
+from reconciler.policy.load import check_documents
+from reconciler.policy.policy_files import PolicyDocuments
 from reconciler.policy.types import (
     Autoscalers,
     DefaultLimit,
@@ -190,7 +190,8 @@ spec: {selector: {workloads: {}}}
 def policies_of(text: str, file: str = "policies/all.yaml") -> PolicySet:
     """What the policies in `text` become; they must be right."""
     read = read_documents(file, text)
-    policies, problems = check_loaded(Loaded(tuple(read.found), tuple(read.problems), True, ""), "policies")
+    documents = PolicyDocuments(tuple(read.found), tuple(read.problems), True, "", "policies")
+    policies, problems = check_documents(documents)
     assert policies is not None, problems
     return policies
 

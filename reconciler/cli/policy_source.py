@@ -17,8 +17,8 @@ from reconciler.errors import PolicyError, UsageError
 from reconciler.messages import nearest
 from reconciler.plan.filters import Filters
 from reconciler.policy.kinds.fields import API_VERSION
-from reconciler.policy.load import check_loaded
-from reconciler.policy.policy_files import Loaded, load
+from reconciler.policy.load import check_documents
+from reconciler.policy.policy_files import PolicyDocuments, load
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.workload_kinds import SWITCHES
 from reconciler.yaml.reader import read_documents
@@ -35,7 +35,7 @@ def user_of_this_machine() -> str:
 
 
 _WHERE = "--context"
-_NOTHING = Loaded((), (), True, hashlib.sha256().hexdigest())
+_NOTHING = PolicyDocuments((), (), True, hashlib.sha256().hexdigest(), _WHERE)
 
 
 def read_one_cluster(context: str, path: str | None) -> PolicySet:
@@ -46,8 +46,7 @@ def read_one_cluster(context: str, path: str | None) -> PolicySet:
     """
     given = _NOTHING if path is None else load(path)
     _refuse_fleet(given)
-    text = _fleet_text(context)
-    return _checked(given, text, _WHERE if path is None else str(Path(path)))
+    return _checked(given, _fleet_text(context))
 
 
 def fleet_of_contexts(contexts: Sequence[str], namespace: str | None) -> Fleet:
@@ -64,19 +63,20 @@ def fleet_of_contexts(contexts: Sequence[str], namespace: str | None) -> Fleet:
                 f'{_WHERE}: "{named[name]}" and "{context}" would both be called {name}, expected one of them at a time'
             )
         named[name] = context
-    fleet = _checked(_NOTHING, _fleet_text(*named.values(), namespace=namespace), _WHERE).fleet
+    fleet = _checked(_NOTHING, _fleet_text(*named.values(), namespace=namespace)).fleet
     return replace(fleet, switch_kinds=tuple(SWITCHES.values()))  # what another Fleet switched off is woken here
 
 
-def _checked(given: Loaded, fleet: str, where: str) -> PolicySet:
+def _checked(given: PolicyDocuments, fleet: str) -> PolicySet:
     stated = read_documents(_WHERE, fleet)
-    loaded = Loaded(
+    documents = PolicyDocuments(
         documents=(*stated.found, *given.documents),
         problems=(*stated.problems, *given.problems),
         complete=stated.complete and given.complete,
         digest=hashlib.sha256(f"{given.digest}\n{fleet}".encode()).hexdigest(),
+        path=given.path,
     )
-    policies, wrong = check_loaded(loaded, where)
+    policies, wrong = check_documents(documents)
     if policies is None:
         raise PolicyError.of(wrong)
     return replace(policies, fleet=replace(policies.fleet, from_context=True))
@@ -99,7 +99,7 @@ def _fleet_text(*contexts: str, namespace: str | None = None) -> str:
     return json.dumps(fleet)
 
 
-def _refuse_fleet(given: Loaded) -> None:
+def _refuse_fleet(given: PolicyDocuments) -> None:
     for document in given.documents:
         if isinstance(document.value, dict) and document.value.get("kind") == "Fleet":
             raise UsageError(

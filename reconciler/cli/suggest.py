@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from msgspec.structs import replace
+
 from reconciler.backends.backend import Opened
 from reconciler.backends.protocols import NAMESPACES, SERVICES
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
@@ -41,8 +43,8 @@ from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted, nearest
 from reconciler.model import NOTHING, ObjectRef
 from reconciler.policy.kinds.fields import render_query, spelt_duration
-from reconciler.policy.load import check_loaded
-from reconciler.policy.policy_files import Loaded, load
+from reconciler.policy.load import check_documents
+from reconciler.policy.policy_files import load
 from reconciler.policy.types import FleetCluster, PolicySet
 from reconciler.report.times import common_zone, time_and_zone
 from reconciler.untrusted_text import one_line
@@ -164,7 +166,8 @@ def _policies_with(path: str, documents: list[Any]) -> PolicySet:
     loaded = load(path)
     fleet = [one for one in loaded.documents if isinstance(one.value, dict) and one.value.get("kind") == "Fleet"]
     read = read_documents("--query", "---\n".join(map(block_text, documents)))
-    found, problems = check_loaded(Loaded((*fleet, *read.found), tuple(read.problems), True, "", loaded.root), path)
+    chosen = replace(loaded, documents=(*fleet, *read.found), problems=tuple(read.problems), complete=True)
+    found, problems = check_documents(chosen)
     if found is None:
         raise PolicyError.of(problems)
     return found

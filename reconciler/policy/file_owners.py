@@ -12,6 +12,7 @@ from msgspec import Struct
 from reconciler.errors import Problem
 from reconciler.messages import alternatives
 from reconciler.policy.globs import GlobIndex, path_regex
+from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.types import Tenant
 from reconciler.yaml.documents import Document
 
@@ -82,6 +83,13 @@ class FileOwners(Struct, frozen=True, dict=True):
     @cached_property
     def _home(self) -> str:
         return os.path.realpath(self.root)
+
+
+def owners_by(document: PolicyDocument, root: str) -> FileOwners:
+    """Return whose the files below `root` are, as the Fleet in `document` says."""
+    if not document.is_readable(("spec", "tenants")):
+        return FileOwners(known=False)
+    return FileOwners(document.policy.tenants, document.policy.platform_paths, root)
 
 
 def below(file: str, root: str) -> str:

@@ -13,11 +13,18 @@ from msgspec.structs import replace
 from reconciler.errors import PolicyError, Problem
 from reconciler.messages import alternatives, nearest, printable, shown
 from reconciler.policy.check import cross_problems, cross_warnings
-from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below, main_fleet
+from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below, main_fleet, owners_by
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
 from reconciler.policy.kinds.document_fields import UNKNOWN
 from reconciler.policy.overlaps import conflicts
-from reconciler.policy.policy_files import Loaded, broken_fleets, first_problems, fleet_document, left_out, load
+from reconciler.policy.policy_files import (
+    PolicyDocuments,
+    broken_fleets,
+    first_problems,
+    fleet_document,
+    left_out,
+    load,
+)
 from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_document
 from reconciler.policy.tenant_bounds import bounded, kind_problem
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet, Tenant
@@ -34,7 +41,7 @@ def read_policies(
     Raises:
         PolicyError: with all problems of all files, or `path` leaves out the policies beside it.
     """
-    policies, problems = check_loaded(load(path, check_deadline), str(path))
+    policies, problems = check_documents(load(path, check_deadline))
     if policies is None or (problems and not partly):
         raise PolicyError.of(problems)
     others = left_out(path)
@@ -52,11 +59,13 @@ def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, .
     Raises:
         PolicyError: there is no such directory, or no policy in it.
     """
-    return check_loaded(load(path), str(path))
+    return check_documents(load(path))
 
 
-def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Problem, ...]]:
-    """Return what `check_policies` does; `path` is where `loaded` comes from, for messages."""
+def check_documents(loaded: PolicyDocuments) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+    """Return what `check_policies` does, of documents that were read before: by `load`, or of what stands in no file,
+    such as a Fleet that is made of a context.
+    """
     problems = list(loaded.problems)
     stated = [(kind, source) for source in loaded.documents if (kind := _kind_of(source, problems))]
     complete = loaded.complete and len(stated) == len(loaded.documents)
@@ -64,7 +73,7 @@ def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Pro
     loaded.check_deadline()
     main = main_fleet([source for kind, source in stated if kind == "Fleet"], loaded.root, unread)
     fleet = None if main is None else policy_document(main, "Fleet")
-    owners = FileOwners() if fleet is None else _owners_by(fleet, loaded.root)
+    owners = FileOwners() if fleet is None else _checked_owners(fleet, loaded.root)
     problems += owners.problems(source.file for source in loaded.documents)
     refused = {id(one): found for kind, one in stated if (found := kind_problem(one, kind, owners.of(one.file)))}
     problems += refused.values()
@@ -81,7 +90,7 @@ def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Pro
     )
     built = [*(() if fleet is None else (fleet,)), *(one for one in made if isinstance(one, PolicyDocument))]
     problems += (one for one in made if isinstance(one, Problem))
-    problems += _not_one([source for kind, source in stated if kind == "Fleet"], path, complete=complete)
+    problems += _not_one([source for kind, source in stated if kind == "Fleet"], loaded.path, complete=complete)
     problems += cross_problems(built, stated, owners)
     problems += (problem for document in built for problem in document.problems)
     loaded.check_deadline()
@@ -91,15 +100,12 @@ def check_loaded(loaded: Loaded, path: str) -> tuple[PolicySet | None, tuple[Pro
     return _policy_set(built, owners, loaded, told), told
 
 
-def _owners_by(document: PolicyDocument, root: str) -> FileOwners:
+def _checked_owners(document: PolicyDocument, root: str) -> FileOwners:
     """Return whose the files below `root` are, as the Fleet in `document` says; nobody's where that cannot count."""
-    fleet, file = document.policy, document.source.file
-    owners = FileOwners(fleet.tenants, fleet.platform_paths, root)
-    if fleet.tenants and below(file, root) != FLEET_FILE:
+    file, owners = document.source.file, owners_by(document, root)
+    if owners.tenants and below(file, root) != FLEET_FILE:
         words = f"is in {file}, expected a Fleet with tenants in {FLEET_FILE} at the top of the policy directory"
         document.add(("spec", "tenants"), words)
-    if not document.is_readable(("spec", "tenants")):
-        return FileOwners(known=False)
     if (owner := owners.of(file)) is not None:
         words = f'is "Fleet" in a file of tenant {owner.name}, expected it under no path of a tenant'
         document.problems.append(document.source.problem(("kind",), words))
@@ -271,7 +277,7 @@ def _not_one(fleets: Sequence[Document], path: str, *, complete: bool) -> list[P
 
 
 def _policy_set(
-    built: list[PolicyDocument], owners: FileOwners, loaded: Loaded, problems: tuple[Problem, ...]
+    built: list[PolicyDocument], owners: FileOwners, loaded: PolicyDocuments, problems: tuple[Problem, ...]
 ) -> PolicySet:
     """Return the policies of all but the tenants in whose files there are `problems`."""
     wrong: dict[str, list[Problem]] = {}

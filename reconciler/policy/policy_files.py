@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.messages import counted, printable
-from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below
+from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below, owners_by
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.policy_kinds import POLICY_KINDS, policy_document
 from reconciler.yaml.documents import Document
@@ -43,22 +43,26 @@ _FLEET = rb"""\bkind["']?\s*:\s*["']?Fleet\b"""
 _POLICY = _FLEET.replace(b"Fleet", f"({'|'.join(POLICY_KINDS)})".encode())
 
 
-class Loaded(Struct, frozen=True):
-    """`complete` False: something could not be read, and may hold one more policy.
+class PolicyDocuments(Struct, frozen=True):
+    """The documents of policy files, not judged yet. `complete` False: something could not be read, and may hold one
+    more policy.
 
-    `digest` is the SHA-256 (hex) over the names and bytes of all files. What `check_deadline` raises ends the reading.
+    `path` is where they come from, for messages. `digest` is the SHA-256 (hex) over the names and bytes of all files.
+    What `check_deadline` raises ends the reading.
     """
 
     documents: tuple[Document, ...]
     problems: tuple[Problem, ...]
     complete: bool
     digest: str
+    path: str
     root: str = "."  # the folder that paths of tenants are below
     check_deadline: Callable[[], None] = lambda: None
 
 
-def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) -> Loaded:
-    """Return the documents of all policy files below `path`, or of the one file it names.
+def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) -> PolicyDocuments:
+    """Return the documents of all policy files below `path`, or of the one file it names. `check_documents` judges
+    them.
 
     `check_deadline` is called before each file, and by who judges the documents.
 
@@ -90,7 +94,7 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
             [Problem.of_path(spelt(root), f"{words}; a snapshot is given as --snapshot {spelt(root)}")]
         )
     complete = not found.problems and all(part.complete for part in read.values())
-    return Loaded(documents, problems, complete, digest.hexdigest(), folder, check_deadline)
+    return PolicyDocuments(documents, problems, complete, digest.hexdigest(), str(path), folder, check_deadline)
 
 
 def _content(file: str, root: str, left_out: Mapping[str, Problem | None]) -> bytes | Problem:
@@ -106,10 +110,7 @@ def _content(file: str, root: str, left_out: Mapping[str, Problem | None]) -> by
 def _owners_in(folder: str) -> FileOwners:
     """Return whose the files in `folder` are by its Fleet alone; everything is the platform's where it does not say."""
     source = fleet_document(folder)
-    document = None if source is None else policy_document(source, "Fleet")
-    if document is None or not document.is_readable(("spec", "tenants")):
-        return FileOwners()
-    return FileOwners(document.policy.tenants, document.policy.platform_paths, folder)
+    return FileOwners() if source is None else owners_by(policy_document(source, "Fleet"), folder)
 
 
 def fleet_document(folder: str) -> Document | None:
