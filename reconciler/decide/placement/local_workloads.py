@@ -23,6 +23,9 @@ from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
 from reconciler.policy.types import FederatedReplicaSet
 
+DRAINED = frozenset({"Draining", "Leaving"})
+"""The states of clusters that get no replicas."""
+
 _CapacityLimit = Literal["", "learned", "refused", "draining", "missing"]
 
 
@@ -273,7 +276,7 @@ def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | No
     """Return the `LocalWorkload` of a cluster that takes part, with what is known of the room there."""
     local = case.local(**structs.asdict(counts), remembered=remembered)
     state, rejection = case.placement.cluster.state, case.inputs.rejection(case.ref)
-    if state in ("Draining", "Leaving"):
+    if state in DRAINED:
         code = ReasonCode.DRAINING if state == "Draining" else ReasonCode.LEAVING
         return replace(local, capacity=0, limit="draining", why=fact(code, field_is("state", "Active in the Fleet")))
     if rejection is not None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Notice, Overridden
 from reconciler.decide.placement.clusters import PlacementInputs
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
-from reconciler.decide.placement.local_workloads import LocalWorkload
+from reconciler.decide.placement.local_workloads import DRAINED, LocalWorkload
 from reconciler.decide.placement.status import PlacementStatus
 from reconciler.decide.reasons import text_of
 from reconciler.messages import counted
@@ -32,12 +32,13 @@ def _with_placed(
     more: Sequence[LocalWorkload], result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
 ) -> PlacementResult:
     """Return what would come of it if these took part too, with all that they ask for running."""
-    free = {
-        local.cluster: replace(
-            local, part="placed", current=local.spec_replicas or 0, available=local.spec_replicas or 0
-        )
-        for local in more
-    }
+    states = {placement.name: placement.cluster.state for placement in inputs.placements}
+    free: dict[str, LocalWorkload] = {}
+    for local in more:
+        has = local.spec_replicas or 0
+        placed = replace(local, part="placed", current=has, available=has)
+        is_drained = states[local.cluster] in DRAINED
+        free[local.cluster] = replace(placed, capacity=0, limit="draining") if is_drained else placed
     locals_ = [free.get(local.cluster, local) for local in result.locals]
     return placement_result(result.federated, locals_, status, inputs)
 
@@ -63,7 +64,7 @@ def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iter
     """Yield a notice for each draining cluster whose workload keeps its replicas because it is left alone."""
     for local in result.locals:
         cluster = inputs.fleet.cluster(local.cluster)
-        if cluster is None or cluster.state not in ("Draining", "Leaving") or local.part != "held":
+        if cluster is None or cluster.state not in DRAINED or local.part != "held":
             continue
         if local.replicas and local.problem is None:
             stay = counted(local.replicas, "replica stays", "replicas stay")

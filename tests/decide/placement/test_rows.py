@@ -184,6 +184,9 @@ def test_an_idle_one_would_have_what_is_free_where_it_has_no_record_of_its_own()
     assert place(settled("east", 3), west, federated=federated, claims=claims).overridden == ()
     desired = place(settled("east", 6), idle("west"), federated=federated)
     assert [one.desired for one in desired.overridden] == ["2 replicas"]
+    west = settled("west", 0)
+    fleet, claims = a_fleet_with("Draining", "east", "west"), {west.workloads[0].ref: "nights"}
+    assert place(settled("east", 6), west, federated=a_federated(8), claims=claims, fleet=fleet).overridden == ()
 
 
 def test_a_target_that_is_missing():
