@@ -18,9 +18,12 @@ def share_of(count: int) -> int:
     return count if _IS_FULL else -(-count // 3)
 
 
-def tries(count: int, parent: settings | None = None, **more: Any) -> settings:
-    """Return the settings of a law that tries `count` cases; it may take as long as it does."""
-    return settings(parent, max_examples=share_of(count), deadline=None, **more)
+def tries(count: int, parent: settings | None = None, at_length: int = 0, **more: Any) -> settings:
+    """Return the settings of a law that tries `count` cases, or `at_length` of them where all are tried; it may take
+    as long as it does.
+    """
+    cases = at_length if _IS_FULL and at_length else share_of(count)
+    return settings(parent, max_examples=cases, deadline=None, **more)
 
 
 def counted(function: Callable[[], object], event: str, seen: Callable[[FrameType], bool] = lambda _: True) -> int:

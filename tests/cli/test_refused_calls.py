@@ -225,22 +225,6 @@ def test_locks_are_waited_for_until_the_timeout(locked, monkeypatch):
     assert f"Not as planned: {left}\n\n  {left} skipped: --timeout of 20 s reached (-v lists them)\n" in said.out
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "arguments", "begins"),
-    [
-        ("RECONCILER_OUTPUT", "markdown", ["validate", "policies"], "policies: valid"),
-        ("RECONCILER_OUTPUT", "json", ["validate", "policies"], "{"),
-        ("RECONCILER_DAYS", "100", ["plan", "policies", *LOOK], "Plan for Fleet quickstart"),
-        ("RECONCILER_FOR", "4h", ["doctor", "--snapshot", "snapshot"], "error: --snapshot: snapshot has no server"),
-        ("RECONCILER_NOW", "soon", ["plan"], 'error: RECONCILER_NOW: "soon" is not a time, expected RFC 3339'),
-    ],
-)
-def test_a_variable_with_a_word_that_another_verb_knows(quickstart, monkeypatch, variable, value, arguments, begins):
-    monkeypatch.setenv(variable, value)
-    said = quickstart.call(*arguments)
-    assert (said.out or said.err).startswith(begins)
-
-
 def test_a_flag_with_a_word_that_the_verb_does_not_know(quickstart, monkeypatch):
     monkeypatch.setenv("RECONCILER_OUTPUT", "json")
     assert quickstart.call("validate", "policies", "-o", "markdown").code == 64

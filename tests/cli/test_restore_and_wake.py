@@ -80,13 +80,6 @@ class TestAnotherFleet:
         assert "--adopt" in said.out
         assert set(replicas(folder).values()) == {0}
 
-    def test_it_is_told_in_json_too(self, tmp_path):
-        said = restore(a_folder(tmp_path, east=[THEIRS]), "--all", "-o", "json")
-        told = [one for one in json.loads(said.out)["plan"]["notices"] if one["kind"] == "notAdopted"]
-        assert [one["text"].partition(";")[0] for one in told] == [
-            "1 idle object stays idle, as Fleet one did not idle it (1 by Fleet two)"
-        ]
-
     def test_beside_our_own_it_is_told_and_the_run_is_whole(self, tmp_path):
         folder = a_folder(tmp_path, east=[OURS, THEIRS])
         said = restore(folder, "--all")

@@ -148,7 +148,9 @@ def test_metrics_that_policies_ask_for_and_nobody_gives(
     text = (tmp_path / "policies" / "all.yaml").read_text()
     metric = "{metric: {query: 'sum by (namespace, service) (up)', atMost: 0, window: 5m}}, "
     cli.write("policies/all.yaml", text.replace("idleWhen: [", f"idleWhen: [{metric}"))
-    assert findings(cli)["east", "metrics"]["todo"] == "set prometheus.url"
+    found = findings(cli)["east", "metrics"]
+    assert found["text"] == "no Prometheus is configured, but policies have queries"
+    assert (found["state"], found["todo"]) == ("FAIL", "set prometheus.url")
     broken = text.replace("{name: east}", '{name: east, prometheus: {url: "http://127.0.0.1:1"}}')
     cli.write("policies/all.yaml", broken)
     assert findings(cli)["east", "metrics"]["state"] == "FAIL"

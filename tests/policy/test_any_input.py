@@ -106,15 +106,8 @@ def as_yaml(documents: list[Any]) -> bytes:
 
 
 @given(content=mutated().map(as_yaml))
-@tries(400, shared_folder)
+@tries(400, shared_folder, at_length=20_000)
 def test_any_mutation_of_valid_policies(folder, content):
-    check(folder, content)
-
-
-@pytest.mark.soak
-@given(content=mutated().map(as_yaml))
-@settings(shared_folder, max_examples=20_000)
-def test_any_mutation_of_valid_policies_for_long(folder, content):
     check(folder, content)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.policy.kinds.federated_replica_set import Preferences
@@ -31,7 +31,9 @@ def test_valid_policies_fit():
     assert found == dict.fromkeys(POLICY_KINDS, True)
 
 
-def agree(documents: list[Any]) -> None:
+@given(mutated())
+@tries(300, at_length=20_000)
+def test_both_say_the_same(documents: list[Any]) -> None:
     """Check that both take the same; only jsonschema takes 3.0 for 3, and knows of a required annotation."""
     for value, valid in zip(documents, PARSED, strict=True):
         kind = valid["kind"]
@@ -47,19 +49,6 @@ def leaves(value: Any) -> list[Any]:
         inside = value.values() if isinstance(value, dict) else value
         return [leaf for one in inside for leaf in leaves(one)]
     return [value]
-
-
-@given(mutated())
-@tries(300)
-def test_both_say_the_same(documents):
-    agree(documents)
-
-
-@pytest.mark.soak
-@given(mutated())
-@settings(max_examples=20_000)
-def test_both_say_the_same_for_long(documents):
-    agree(documents)
 
 
 @given(odd | st.dictionaries(st.sampled_from(("rebalance", "clusters", "x")), odd | st.dictionaries(st.text(), odd)))

@@ -121,17 +121,6 @@ def test_inputs_are_described_used_and_handed_over_as_variables():
     assert all(words.startswith(("inputs.", "github.", *outputs)) for words in used)
 
 
-def test_the_action_is_three_steps_that_only_call():
-    steps = list(steps_of(ACTION))
-    assert [step["name"] for step in steps] == ["Install", "Fetch the base and the snapshot", "Review"]
-    assert [step["run"] for step in steps] == [
-        'sh "$ACTION/deploy/install" "$RUNNER_TEMP/reconciler"',
-        'sh "$ACTION/.github/action/fetch"',
-        '"$RUNNER_TEMP/reconciler/bin/reconciler" ci github',
-    ]
-    assert not any("uses" in step for step in steps)
-
-
 def test_variables_of_the_last_step_are_those_of_the_verb():
     command = cli.get_command(click.Context(cli), "ci")
     assert command is not None
@@ -195,14 +184,6 @@ def test_every_action_is_pinned_and_every_job_ends(file):
     for name, job in read(file)["jobs"].items():
         called = job.get("uses", "")  # a workflow of this repository, whose jobs end
         assert called.startswith("./.github/workflows/") or int(job["timeout-minutes"]) <= 30, name
-
-
-@pytest.mark.parametrize("name", ["review.yaml", "github.yml"])
-def test_a_review_that_is_out_of_date_ends(name):
-    (file,) = [one for one in (*WORKFLOWS, *EXAMPLES) if one.name == name]
-    concurrency = read(file)["concurrency"]
-    assert concurrency["cancel-in-progress"] == "true"
-    assert "github.event.pull_request.number" in concurrency["group"]
 
 
 def test_the_reviewer_of_this_repository_is_that_of_the_base():

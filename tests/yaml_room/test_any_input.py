@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import reconciler.yaml.reader as limits
@@ -94,7 +94,7 @@ def check_places(document: Document, text: str) -> None:
         assert document.place(path, key=True)[0] <= line
 
 
-@tries(400)
+@tries(400, at_length=20_000)
 @example(content=b"%TAG ! tag:yaml.org,2002:\n---\na: !str 1\n")
 @example(content=b"a: !<tag:%0A> b\n")
 @example(content=b"\xff\xfe\x00\xd8")
@@ -103,17 +103,10 @@ def test_any_bytes_are_documents_or_problems(content: bytes) -> None:
     check(content)
 
 
-@tries(400)
+@tries(400, at_length=20_000)
 @given(content=st.lists(PIECES | st.text(max_size=3), max_size=40).map("".join))
 def test_any_text_that_looks_like_yaml(content: str) -> None:
     check(content.encode(errors="replace"))
-
-
-@pytest.mark.soak
-@settings(max_examples=20_000, deadline=None)
-@given(content=mutated() | st.lists(PIECES, max_size=60).map(lambda all_of: "".join(all_of).encode()))
-def test_any_bytes_for_long(content: bytes) -> None:
-    check(content)
 
 
 def chained(anchors: int, levels: int) -> str:

@@ -8,8 +8,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from zoneinfo import ZoneInfo
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.decide.schedule import is_open, open_periods, open_until, opens_next
@@ -109,7 +108,9 @@ def situations(draw):
     return wall(zone, around), calendar, start, start + draw(st.integers(1, 4 * 1440)) * MINUTE
 
 
-def check(situation):
+@given(situations())
+@tries(150, at_length=20_000)
+def test_periods_are_those_of_a_clock_on_the_wall(situation):
     model, calendar, start, end = situation
     minutes = model.open_minutes(calendar)
     first, last = int((start - model.start) / MINUTE), int((end - model.start) / MINUTE)
@@ -136,16 +137,3 @@ def check_borders(calendar, start, end, found):
         assert following == later[0][0]
     elif following is not None:
         assert following >= end
-
-
-@given(situations())
-@tries(150)
-def test_periods_are_those_of_a_clock_on_the_wall(situation):
-    check(situation)
-
-
-@pytest.mark.soak
-@given(situations())
-@settings(max_examples=20_000, deadline=None)
-def test_periods_are_those_of_a_clock_on_the_wall_at_length(situation):
-    check(situation)
