@@ -105,7 +105,7 @@ def _recorded(subject: Subject, record: Record) -> _Classified:
     if subject.scale.is_scaled_meanwhile:
         return IdleState.HPA_CHANGED, record
     idle = subject.scale.is_at_or_below(record.idled_to)
-    if not idle and _is_stale(subject, record):
+    if _is_copy(subject, record) if idle else _is_stale(subject, record):
         return IdleState.RECORD_STALE, record
     if idle and reason_of_others(subject.scale.written, record) is not None:
         return IdleState.TAKEN_OVER, _newest(subject, record)
@@ -118,12 +118,24 @@ def _is_stale(subject: Subject, record: Record) -> bool:
 
     It is older than the last wake, or none of its Services lists it any more.
     """
-    woken = subject.awake_since
-    if woken is not None and record.idled_at < woken:
+    if _is_before_wake(subject, record):
         return True
     if not subject.scale.stops:  # no Service ever lists it
         return False
     return not subject.listings and any(_would_list(service, subject, record) for service in subject.services)
+
+
+def _is_copy(subject: Subject, record: Record) -> bool:
+    """Return whether the record is what its Deployment left on an old ReplicaSet, which nobody idled.
+
+    Source: kubernetes pkg/controller/deployment/util, copyDeploymentAnnotationsToReplicaSet: it removes none. Such a
+    ReplicaSet has no owner once its Deployment was deleted with `--cascade=orphan`.
+    """
+    return subject.ref.kind == "ReplicaSet" and _is_before_wake(subject, record)
+
+
+def _is_before_wake(subject: Subject, record: Record) -> bool:
+    return subject.awake_since is not None and record.idled_at < subject.awake_since
 
 
 def _would_list(service: ServiceState, subject: Subject, record: Record) -> bool:

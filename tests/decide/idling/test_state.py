@@ -71,6 +71,19 @@ def test_of_what_a_service_lists(replicas, annotations, state, record):
 
 
 @pytest.mark.parametrize(
+    ("kind", "annotations", "state"),
+    [
+        pytest.param("ReplicaSet", {AWAKE_SINCE: AFTER}, "record_stale", id="left on an old one by its Deployment"),
+        pytest.param("ReplicaSet", {AWAKE_SINCE: BEFORE}, "idle", id="its Deployment was deleted while it was idle"),
+        pytest.param("Deployment", {AWAKE_SINCE: AFTER}, "idle", id="rollout undo brought it back while it is idle"),
+    ],
+)
+def test_at_zero_with_a_record_and_its_last_wake(kind, annotations, state):
+    found, _ = classified(a_workload(kind=kind, replicas=0, annotations={**RECORD, **annotations}), {})
+    assert found == state
+
+
+@pytest.mark.parametrize(
     ("copied", "state", "record"),
     [
         pytest.param((), "unproven", 5, id="no copy"),
