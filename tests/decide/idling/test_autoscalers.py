@@ -232,6 +232,17 @@ class TestKeda:
         assert (world.replicas(WEB), marks(world, WEB), marks(world, self.jobs)) == (3, [], [])
         assert run_in(world).desired.decisions == ()
 
+    def test_the_record_that_keda_copies_to_its_autoscaler_is_not_that_ones(self):
+        world = self.world()
+        run_in(world)
+        world.controllers()
+        world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)  # by hand, and KEDA makes it again
+        copied = world.objects[self.jobs].annotations
+        world.add(an_hpa(minimum=1, annotations=copied, labels={"scaledobject.keda.sh/name": "jobs"}))
+        found = verbs(run_in(world))
+        assert [verb for verb, what in found if what.startswith("ScaledObject")] == ["release"]
+        assert [verb for verb, what in found if what.startswith("Horizontal")] == []
+
     def another(self, world: World, name: str) -> None:
         ref = a_ref(name, kind="ScaledObject")
         world.objects[ref] = replace(world.objects[self.jobs], ref=ref, uid=name, annotations={})
