@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,32 +41,6 @@ def moments_of(start: datetime, days: timedelta, played: frozenset[datetime], co
     return [every[place] for place in sorted(around | {0, *random.Random(0).sample(range(len(every)), count)})]
 
 
-def check_forecast(folder: Path, season: str, seed: str, count: int | None, days: timedelta = DAYS) -> None:
-    """Compare a forecast with the runs of a cron at the times that `moments_of` returns."""
-    start = STARTS[season]
-    fleet = random_fleet(f"{season} {seed}", start)
-    cron = CronFolder.of(fleet, folder)
-    made, played = cron.forecast(fleet.policy_set, start, start + days)
-    assert steps_of(made) == cron.runs(fleet.policy_set, moments_of(start, days, played, count)), seed
-
-
-def check_review(folder: Path, season: str, seed: str, count: int | None, days: timedelta = DAYS) -> None:
-    """Compare the review of a random edit with the runs of two crons, one for each set of policies."""
-    start = STARTS[season]
-    fleet = random_fleet(f"{season} {seed}", start)
-    base = fleet.policy_set
-    head = policy_set(edited(fleet.policies, random.Random(f"edit {seed}")))
-    cron = CronFolder.of(fleet, folder / "base")
-    cron.runs(base, (start - before for before in EARLIER))
-    both = (cron, cron.copied(folder / "head"))
-    found, played = reviewed(both, (base, head), start, days)
-    moments = moments_of(start, days, played, count)
-    before, after = (one.runs(policies, moments) for one, policies in zip(both, (base, head), strict=True))
-    assert (steps_of(of(found.base)), steps_of(of(found.head))) == (before, after), seed
-    assert {key_of(one.ref) for one in found.differences} == differing(before, after), seed
-    assert ("No effect" in render_text(found)) <= (before == after), seed
-
-
 def reviewed(
     both: tuple[CronFolder, CronFolder], sets: tuple[PolicySet, PolicySet], start: datetime, days: timedelta
 ) -> tuple[Review, frozenset[datetime]]:
@@ -83,23 +59,55 @@ def differing(before: Steps, after: Steps) -> set[Workload]:
     return {key for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
+def soaked(of_events: int) -> Iterator[Any]:
+    """Fleets with a run at every tick, and more of them with runs at events and random ticks."""
+    for words, count, seeds in (("every", None, 20), ("events", 50, of_events)):
+        for seed in range(seeds):
+            case = (SEASONS[seed % 3], f"{words} {seed}", count, DAYS)
+            yield pytest.param(*case, id=f"{words}-{seed}", marks=pytest.mark.soak)
+
+
 @pytest.mark.laws
 @pytest.mark.parametrize(
-    ("season", "seed", "days"), [("a week", 5, 3), ("the clocks go back", 3, 7), ("the clocks go forward", 1, 7)]
+    ("season", "seed", "count", "days"),
+    [
+        ("a week", "some 5", 10, timedelta(days=3)),
+        ("the clocks go back", "some 3", 10, DAYS),
+        ("the clocks go forward", "some 1", 10, DAYS),
+        pytest.param("the clocks go back", "events 10", 50, timedelta(days=2), id="held back for a day"),
+        *soaked(200),
+    ],
 )
-def test_runs_in_between_do_nothing(tmp_path: Path, season: str, seed: int, days: int) -> None:
-    check_forecast(tmp_path, season, f"some {seed}", 10, timedelta(days=days))
+def test_runs_in_between_do_nothing(tmp_path: Path, season: str, seed: str, count: int | None, days: timedelta) -> None:
+    """Compare a forecast with the runs of a cron at the times that `moments_of` returns."""
+    start = STARTS[season]
+    fleet = random_fleet(f"{season} {seed}", start)
+    cron = CronFolder.of(fleet, tmp_path)
+    made, played = cron.forecast(fleet.policy_set, start, start + days)
+    assert steps_of(made) == cron.runs(fleet.policy_set, moments_of(start, days, played, count)), seed
 
 
 @pytest.mark.laws
-def test_what_a_limit_held_back_goes_idle_once_a_day_has_passed(tmp_path: Path) -> None:
-    """24 hours after the idles that count, which is at no edge of a calendar."""
-    check_forecast(tmp_path, "the clocks go back", "events 10", 50, timedelta(days=2))
-
-
-@pytest.mark.laws
-def test_a_review_says_what_runs_of_both_do(tmp_path: Path) -> None:
-    check_review(tmp_path, "a week", "some 1", 5, timedelta(days=2))
+@pytest.mark.parametrize(
+    ("season", "seed", "count", "days"), [("a week", "some 1", 5, timedelta(days=2)), *soaked(300)]
+)
+def test_a_review_says_what_runs_of_both_do(
+    tmp_path: Path, season: str, seed: str, count: int | None, days: timedelta
+) -> None:
+    """Compare the review of a random edit with the runs of two crons, one for each set of policies."""
+    start = STARTS[season]
+    fleet = random_fleet(f"{season} {seed}", start)
+    base = fleet.policy_set
+    head = policy_set(edited(fleet.policies, random.Random(f"edit {seed}")))
+    cron = CronFolder.of(fleet, tmp_path / "base")
+    cron.runs(base, (start - before for before in EARLIER))
+    both = (cron, cron.copied(tmp_path / "head"))
+    found, played = reviewed(both, (base, head), start, days)
+    moments = moments_of(start, days, played, count)
+    before, after = (one.runs(policies, moments) for one, policies in zip(both, (base, head), strict=True))
+    assert (steps_of(of(found.base)), steps_of(of(found.head))) == (before, after), seed
+    assert {key_of(one.ref) for one in found.differences} == differing(before, after), seed
+    assert ("No effect" in render_text(found)) <= (before == after), seed
 
 
 def test_an_autoscaler_that_was_woken_gets_its_lower_minimum_again_once_min_awake_is_over() -> None:
@@ -107,30 +115,6 @@ def test_an_autoscaler_that_was_woken_gets_its_lower_minimum_again_once_min_awak
     policies = a_policy_set(idling=(a_policy(min_awake=timedelta(hours=3), autoscalers=Autoscalers("LowerMinimum")),))
     state = a_state(a_cluster(workloads=(a_workload(created_at=None),), autoscalers=(hpa,)))
     assert recorded_moments(policies, state, NIGHT) == {NIGHT + timedelta(hours=3)}
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(20))
-def test_a_run_at_every_tick_does_the_same(tmp_path: Path, seed: int) -> None:
-    check_forecast(tmp_path, SEASONS[seed % 3], f"every {seed}", None)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(200))
-def test_a_run_at_events_and_random_ticks_does_the_same(tmp_path: Path, seed: int) -> None:
-    check_forecast(tmp_path, SEASONS[seed % 3], f"events {seed}", 50)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(20))
-def test_a_review_says_what_runs_of_both_do_at_every_tick(tmp_path: Path, seed: int) -> None:
-    check_review(tmp_path, SEASONS[seed % 3], f"every {seed}", None)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(300))
-def test_a_review_says_what_runs_of_both_do_at_events_and_random_ticks(tmp_path: Path, seed: int) -> None:
-    check_review(tmp_path, SEASONS[seed % 3], f"events {seed}", 50)
 
 
 AT_NIGHT = """\

@@ -136,19 +136,24 @@ def failures(seeds: range) -> Iterator[str]:
             yield f"seed {seed}: {broken_law(least)}\n{as_text(least)}"
 
 
-def part_of(first: int, count: int, part: int) -> range:
-    return range(first + count * part // PARTS, first + count * (part + 1) // PARTS)
-
-
 @pytest.mark.parametrize("found", [pytest.param(found, id=name) for name, found in EXAMPLES.items()])
 def test_what_broke_a_law_once_does_not_any_more(found: History) -> None:
     broken = broken_law(found)
     assert broken is None, broken
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_no_law_fails_in_random_histories(part: int) -> None:
-    assert next(failures(part_of(0, SEEDS, part)), "") == ""
+def parts(first: int, count: int) -> list[range]:
+    return [range(first + count * part // PARTS, first + count * (part + 1) // PARTS) for part in range(PARTS)]
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [*parts(0, SEEDS), *(pytest.param(part, marks=pytest.mark.soak) for part in parts(SEEDS, SOAKED))],
+    ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
+)
+def test_no_law_fails_in_random_histories(seeds: range) -> None:
+    found = list(failures(seeds))
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("seed", range(share_of(8)))
@@ -157,13 +162,6 @@ def test_no_law_fails_where_an_autoscaler_goes_on_at_a_lower_minimum(seed: int) 
     found = (*night, *history(seed))
     broken = broken_law(found)
     assert broken is None, f"{broken}\n{as_text(found)}"
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("part", range(PARTS))
-def test_no_law_fails_in_ten_thousand_histories(part: int) -> None:
-    found = list(failures(part_of(SEEDS, SOAKED, part)))
-    assert not found, "\n".join(found)
 
 
 if __name__ == "__main__":
