@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -42,7 +43,7 @@ class ChangeIfCode(Code):
     TIME_READABLE = "TimeReadable", "the time[ on {object}] can be read"
     RECORD_REMOVED = "RecordRemoved", "the record of {object} is removed"
     ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed[ from {object}]"
-    UNCONTESTED = "Uncontested", "reconciler/contested is removed[ from {object}], or its policy changes"
+    POLICY_CHANGES = "PolicyChanges", "its policy changes"
     UNPROTECTED = "Unprotected", "the namespace is removed from protectedNamespaces of the Fleet"
     NAMED = "Named", "{selector} is in the selector of {policies}"
     FIELD_IS = "FieldIs", "{field} is {value}"
@@ -74,10 +75,19 @@ class ChangeIf(Struct, frozen=True):
         return hash((self.code, self.parts))
 
     def shown(self, show: Callable[[ChangeIf], str]) -> str:
-        """Return the clause, each part as `show` shows it."""
+        """Return the clause, each part as `show` shows it.
+
+        Alternatives come last, so that nobody reads what else it takes as a part of the last one.
+        """
         if not self.parts:
             return show(self)
-        return (" and " if self.code is ChangeIfCode.ALL else " or ").join(part.shown(show) for part in self.parts)
+        if self.code is ChangeIfCode.ANY:
+            return (", or " if any(part.parts for part in self.parts) else " or ").join(
+                part.shown(show) for part in self.parts
+            )
+        needed = [part.shown(show) for part in self.parts if part.code is not ChangeIfCode.ANY]
+        either = [f"either {part.shown(show)}" for part in self.parts if part.code is ChangeIfCode.ANY]
+        return ", and ".join([*filter(None, (" and ".join(needed),)), *either])
 
     def __str__(self) -> str:
         return self.shown(lambda part: filled(part.code.text, part.values))
@@ -104,7 +114,9 @@ def field_is(field: str, value: str | int) -> ChangeIf:
 
 def joint_change(code: ChangeIfCode, changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
     """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
-    parts = tuple(dict.fromkeys(change for change in changes if change is not None))
+    known = (change for change in changes if change is not None)
+    inside = (change.parts if change.code is code else (change,) for change in known)
+    parts = tuple(dict.fromkeys(chain.from_iterable(inside)))
     return parts[0] if len(parts) == 1 else ChangeIf(code, parts=parts) if parts else None
 
 

@@ -87,3 +87,12 @@ def test_changes_are_joined_each_once(parts, text):
     ]
     found = joint_change(ChangeIfCode.ANY, changes)
     assert (None if found is None else str(found)) == text
+
+
+def test_alternatives_come_last_so_that_nothing_else_is_read_as_a_part_of_them():
+    a, b, c, d = (change_if(ChangeIfCode.FIELD_IS, field=name, value=1) for name in "abcd")
+    either = joint_change(ChangeIfCode.ANY, (a, b))
+    assert str(joint_change(ChangeIfCode.ALL, (either, c, d))) == "c is 1 and d is 1, and either a is 1 or b is 1"
+    both = joint_change(ChangeIfCode.ALL, (c, d))
+    assert str(joint_change(ChangeIfCode.ALL, (either, both))) == "c is 1 and d is 1, and either a is 1 or b is 1"
+    assert str(joint_change(ChangeIfCode.ANY, (either, both))) == "a is 1, or b is 1, or c is 1 and d is 1"

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
+from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, CONTESTED, read_time
 from reconciler.decide.facts import (
     ChangeIf,
     ChangeIfCode,
@@ -94,7 +94,10 @@ def _requested(case: IdlingConditions) -> Fact | None:
     return Fact((request.reason,), until=None if wakes else request.at)
 
 
-UNCONTESTED = change_if(ChangeIfCode.UNCONTESTED)
+UNCONTESTED = joint_change(
+    ChangeIfCode.ANY,
+    (change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=CONTESTED), change_if(ChangeIfCode.POLICY_CHANGES)),
+)
 
 
 def _excluded(case: IdlingConditions) -> Fact | None:

@@ -57,7 +57,7 @@ from tests.laws import tries
 OPENS = "it is 2026-11-20T19:00:00Z or later"
 SOON = NIGHT + timedelta(minutes=1)
 ANYWHERE = ClusterPreference(weight=1)
-UNCONTESTED = "reconciler/contested is removed, or its policy changes"
+UNCONTESTED = "reconciler/contested is removed or its policy changes"
 
 
 def told(state: Any, *policies: IdlingPolicy, now: Any = NIGHT, **fields: Any) -> tuple[str, str]:
@@ -426,7 +426,6 @@ def _field_is(now: Situation, _object: str, values: Any) -> Situation:
 
 _MADE_TRUE: dict[ChangeIfCode, Any] = {
     ChangeIfCode.ANNOTATION_REMOVED: lambda now, name, values: now.without(name, values["annotation"]),
-    ChangeIfCode.UNCONTESTED: lambda now, name, _values: now.without(name, "reconciler/contested"),
     ChangeIfCode.RECORD_READABLE: lambda now, name, _values: now.changed(
         name, lambda one: replace(one, annotations={**one.annotations, **RECORD})
     ),
