@@ -15,8 +15,8 @@ from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.planned_victims import with_victims
 from reconciler.decide.facts import field_is
 from reconciler.decide.freeze import freeze_notices, frozen
+from reconciler.decide.held_back import held_idles, within_limits
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
-from reconciler.decide.limits import held_idles, within_limits
 from reconciler.decide.placement.decide import decide_placement, made_anew
 from reconciler.decide.placement.ownership import placed_workloads
 from reconciler.decide.placement.removed_policies import restored_scales, within_targets

@@ -15,8 +15,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
-from reconciler.decide.limit_counts import LimitBases, LimitedPolicy, limit_bases, weight_of
-from reconciler.decide.limits import RunLimits, limited_policies, within_limits
+from reconciler.decide.held_back import hold_back, within_limits
+from reconciler.decide.limits import LimitBases, LimitedPolicy, RunLimits, limit_bases, limited_policies, weight_of
 from reconciler.policy.types import (
     AllOf,
     IdlingPolicy,
@@ -83,7 +83,7 @@ def held(
     found = a_policy_set(fleet, idling=policies or (a_policy(),))
     made = rules(found, None, lifted)
     bases = replace(made.bases, idled=idled or {})
-    return replace(made, bases=bases).hold_back(decisions)
+    return hold_back(replace(made, bases=bases), decisions)
 
 
 def idles(count: int, policy: str = "idle-dev", cluster: str = "east", **fields: Any) -> list[Decision]:
@@ -119,7 +119,7 @@ def left(result: DesiredState) -> dict[tuple[str, str], int]:
 def test_what_a_share_allows(share: float, at_least: int, base: int, expected: int) -> None:
     policies = a_policy_set(a_fleet(limits=fleet_limits(at_least, share=share)))
     bases = LimitBases(clusters={"east": {"workloads": base, "replicas": 0}})
-    uses = rules(policies, bases).hold_back([]).limits
+    uses = hold_back(rules(policies, bases), []).limits
     assert [(one.allowed, one.base) for one in uses if one.cluster and one.unit == "workloads"] == [(expected, base)]
 
 
@@ -244,9 +244,9 @@ def test_a_limit_is_lifted_once_or_up_to_a_bound(lifted: dict[str, int | None], 
 def test_what_a_policy_that_is_gone_removes_is_lifted_with_it() -> None:
     down = a_decision(before=50, job="placement", group="placement/shop/web", policy="web", idles=False)
     found = rules(a_policy_set(a_fleet(limits=fleet_limits(0, fleet=0))))
-    (one,) = found.hold_back([down]).held_back
+    (one,) = hold_back(found, [down]).held_back
     assert one.why == "shop/web: 50 replicas would be removed, limit 10 in east; to allow: once --allow-removed"
-    assert replace(found, gone=LimitedPolicy(lifted=True)).hold_back([down]).held_back == ()
+    assert hold_back(replace(found, gone=LimitedPolicy(lifted=True)), [down]).held_back == ()
 
 
 def test_a_federated_replica_set_is_lifted_by_its_name_alone_too() -> None:
@@ -382,7 +382,7 @@ def test_a_policy_whose_kind_states_no_limits_is_lifted_once() -> None:
     (one,) = held(idles(4), policy, limits=fleet_limits(3)).held_back
     assert one.why.endswith("; to allow: once --allow-exceed idle-dev")
     found = a_policy_set(a_fleet(limits=fleet_limits(3)), downscale=(a_downscale_policy("idle-dev"),), idling=(policy,))
-    (one,) = rules(found).hold_back(idles(4)).held_back
+    (one,) = hold_back(rules(found), idles(4)).held_back
     assert one.why.endswith("; to allow: once --allow-exceed idle-dev=4"), "the name is also that of another kind"
 
 
@@ -390,7 +390,7 @@ def test_a_downscale_policy_states_replicas() -> None:
     policy = a_downscale_policy("workers", limits=ReplicasLimits(6), limits_place=Place("policies/workers.yaml", 9))
     found = a_policy_set(a_fleet(limits=fleet_limits(3)), downscale=(policy,), idling=(a_policy(),))
     down = a_decision("w", before=9, after=2, job="downscale", policy="workers", idles=False)
-    _, one = rules(found).hold_back([down, *idles(4)]).held_back
+    _, one = hold_back(rules(found), [down, *idles(4)]).held_back
     assert one.why == (
         "workers: 7 replicas would be removed, limit 6; "
         "to allow: set `limits: {replicas: 8}` in policies/workers.yaml:9"

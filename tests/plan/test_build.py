@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.decide.decisions import DesiredState, Ending, Phase, PolicyExplanation, Verb
-from reconciler.decide.limit_counts import scalable_workloads
-from reconciler.decide.limits import within_limits
+from reconciler.decide.held_back import within_limits
+from reconciler.decide.limits import scalable_workloads
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
