@@ -53,7 +53,7 @@ from reconciler.model import ObjectRef, Run
 
 Choices = Mapping[ObjectRef, Choice]
 
-_LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN)
+_LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
 _LEAVES = (IdleAction.LEAVE, IdleAction.RELEASE)
 
 
@@ -181,11 +181,10 @@ def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
 
 
 def _outcome(choice: Choice) -> str:
-    action, is_taken = choice.action, choice.state is IdleState.TAKEN_OVER
+    action = choice.action
     if choice.subject.scale.lowers_minimum and action.told_of_minimum != action.told:
         return action.told_of_minimum
-    is_left = is_taken or (action is IdleAction.LEAVE and choice.state in _LEFT)
-    return "left as it is" if is_left and action in _LEAVES else action.told
+    return "left as it is" if choice.state in _LEFT and action in _LEAVES else action.told
 
 
 # What would change it.
@@ -344,7 +343,7 @@ def _last(choice: Choice, rule: Rule, held: Set[IdlingCondition]) -> Iterator[Ch
     verdict = choice.subject.verdict
     if choice.state is IdleState.DOWN:
         yield more_replicas(choice.subject)
-    elif rule.why is not None:
+    elif rule.why(choice.state) is not None:
         yield None
     elif rule.action is IdleAction.WAKE:
         yield change_if(ChangeIfCode.POLICY)

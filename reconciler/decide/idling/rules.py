@@ -63,8 +63,8 @@ UNTOUCHED = frozenset({IdleAction.OVERDUE, IdleAction.DEFER})
 class Rule(Struct, frozen=True):
     """One rule; without `results` it holds for every verdict.
 
-    One of `conditions` must be met, and the first that is gives the reason. Without any it is `why`, and without that
-    what the criteria say.
+    One of `conditions` must be met, and the first that is gives the reason. Without any it is the state's own, but for
+    going idle, and without that what the criteria say.
     """
 
     states: tuple[IdleState, ...]
@@ -72,7 +72,6 @@ class Rule(Struct, frozen=True):
     conditions: tuple[IdlingCondition, ...] = ()
     results: tuple[CriterionResult, ...] = tuple(CriterionResult)
     without: tuple[IdlingCondition, ...] = ()
-    why: ReasonCode | None = None
 
     def holds(self, result: CriterionResult, conditions: IdlingConditions | Set[IdlingCondition]) -> bool:
         """Return whether it holds, in one of its states; conditions are looked at in its order, up to the first."""
@@ -84,6 +83,10 @@ class Rule(Struct, frozen=True):
     def because(self, conditions: IdlingConditions | Set[IdlingCondition]) -> IdlingCondition | None:
         """Return the condition that is the reason, None where it is another one."""
         return next(filter(conditions.__contains__, self.conditions), None)
+
+    def why(self, state: IdleState) -> ReasonCode | None:
+        """Return the reason where it is the state, None where it is a condition, or what the criteria say."""
+        return None if self.conditions or self.action is IdleAction.IDLE else state.why
 
 
 _IDLE = (IdleState.IDLE, IdleState.SCALED_BY_HPA)
@@ -99,22 +102,21 @@ _STAYS_UP = (*KEEP_UP, IdlingCondition.OBSERVED)
 # what cannot be read or is not ours before everything.
 RULES: tuple[Rule, ...] = (
     # what cannot be read stays as it is; what is not ours is woken by an explicit request only
-    Rule((IdleState.UNREADABLE,), IdleAction.LEAVE, why=ReasonCode.RECORD_UNREADABLE),
-    Rule((IdleState.UNPROVEN,), IdleAction.LEAVE, why=ReasonCode.UNPROVEN),
+    Rule((IdleState.UNREADABLE, IdleState.UNPROVEN), IdleAction.LEAVE),
     Rule((IdleState.FOREIGN,), IdleAction.LEAVE, (IdlingCondition.PROTECTED, IdlingCondition.BOUNDS)),
     Rule((IdleState.FOREIGN,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
     Rule((IdleState.FOREIGN,), IdleAction.OVERDUE, (IdlingCondition.DUE,)),
-    Rule((IdleState.FOREIGN,), IdleAction.LEAVE, why=ReasonCode.FOREIGN),
+    Rule((IdleState.FOREIGN,), IdleAction.LEAVE),
     # what somebody else changed is theirs, unless it was a tool that scaled it and its policy insists, or a wake is
     # requested of what they keep down
     Rule((IdleState.MANUALLY_SCALED,), IdleAction.IDLE, (IdlingCondition.INSISTS,), _SAYS_IDLE, _STAYS_UP),
-    Rule((IdleState.MANUALLY_SCALED,), IdleAction.RELEASE, why=ReasonCode.MANUALLY_SCALED),
+    Rule((IdleState.MANUALLY_SCALED,), IdleAction.RELEASE),
     Rule((IdleState.TAKEN_OVER,), IdleAction.WAKE, (IdlingCondition.REQUESTED,)),
-    Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE, why=ReasonCode.TAKEN_OVER),
-    Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE, why=ReasonCode.HPA_CHANGED),
+    Rule((IdleState.TAKEN_OVER,), IdleAction.RELEASE),
+    Rule((IdleState.HPA_CHANGED,), IdleAction.WAKE),
     # what is idle is woken by the first of these, unless it is being deleted
     Rule((IdleState.IDLE,), IdleAction.KEEP, (IdlingCondition.TERMINATING,)),
-    Rule((IdleState.WAKE_IN_PROGRESS,), IdleAction.WAKE, why=ReasonCode.WAKE_IN_PROGRESS),
+    Rule((IdleState.WAKE_IN_PROGRESS,), IdleAction.WAKE),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.REQUESTED, IdlingCondition.EXCLUDED)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.DUE,), _NOT_IDLE),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.PRODUCTION_DUE,)),
@@ -131,13 +133,9 @@ RULES: tuple[Rule, ...] = (
     # what runs is idled where everything agrees; what an earlier run left incomplete is finished or cleared
     Rule(_UP, IdleAction.IDLE, results=_SAYS_IDLE, without=_STAYS_UP),
     Rule((IdleState.AWAKE,), IdleAction.OBSERVE, (IdlingCondition.OBSERVED,), _SAYS_IDLE, without=KEEP_UP),
-    Rule((IdleState.IDLE_INCOMPLETE,), IdleAction.CLEAR, why=ReasonCode.IDLE_INCOMPLETE),
-    Rule((IdleState.WAKE_INCOMPLETE,), IdleAction.CLEAR, why=ReasonCode.WAKE_INCOMPLETE),
-    Rule((IdleState.RECORD_STALE,), IdleAction.CLEAR, why=ReasonCode.RECORD_STALE),
+    Rule(LEFTOVERS, IdleAction.CLEAR),
     Rule((IdleState.AWAKE,), IdleAction.LEAVE, KEEP_UP, _SAYS_IDLE),
-    Rule((IdleState.AWAKE,), IdleAction.LEAVE),
-    Rule((IdleState.DOWN,), IdleAction.LEAVE, why=ReasonCode.DOWN_WITHOUT_RECORD),
-    Rule((IdleState.CONTESTED,), IdleAction.LEAVE, why=ReasonCode.CONTESTED),
+    Rule((IdleState.AWAKE, IdleState.DOWN, IdleState.CONTESTED), IdleAction.LEAVE),
 )
 
 _RULES_OF = {state: tuple(rule for rule in RULES if state in rule.states) for state in IdleState}
@@ -272,10 +270,9 @@ def _chosen(conditions: IdlingConditions) -> Choice:
     rule, action, name = choose(subject.state, subject.verdict.result, conditions)
     because = None if name is None else conditions.get(name)
     reasons = () if because is None else because.why
-    if because is None and rule.why is not None:
+    if (why := rule.why(subject.state)) is not None:
         by = who_idled("" if record is None else record.fleet) if subject.state is IdleState.FOREIGN else None
-        why = at_rest(subject, rule.why) if subject.state is IdleState.DOWN else reason(rule.why, by=by)
-        reasons = (why,)
+        reasons = (at_rest(subject, why) if subject.state is IdleState.DOWN else reason(why, by=by),)
     return Choice(subject, conditions, action, reasons, name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum, auto
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,21 +22,39 @@ from reconciler.policy.types import FleetCluster
 
 
 class IdleState(StrEnum):
-    AWAKE = auto()
-    DOWN = auto()  # at or below idleReplicas, and nobody remembers more
-    IDLE = auto()
-    SCALED_BY_HPA = auto()  # idle, and its autoscaler is not held yet
-    WAKE_IN_PROGRESS = auto()  # idle, and its autoscaler has its bounds back already
-    HPA_CHANGED = auto()  # somebody else changed the bounds of its autoscaler while it was idle
-    TAKEN_OVER = auto()  # somebody else gave another reason for its scale while it was idle
-    MANUALLY_SCALED = auto()  # somebody else scaled it up while it was idle
-    IDLE_INCOMPLETE = auto()  # an earlier run did not finish its idle
-    WAKE_INCOMPLETE = auto()  # an earlier run did not finish its wake
-    RECORD_STALE = auto()  # it runs, and its record came back from the past
-    CONTESTED = auto()
-    FOREIGN = auto()
-    UNPROVEN = auto()  # at zero, a Service lists it, and nothing on it says that anybody idled it
-    UNREADABLE = auto()
+    """What a scalable is found as. `why` is the reason of what is done with it then, but for going idle; None where
+    that is a condition, or what its policies say.
+    """
+
+    why: ReasonCode | None
+
+    def __new__(cls, name: str, why: ReasonCode | None = None) -> IdleState:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.why = why
+        return member
+
+    AWAKE = "awake"
+    # at or below idleReplicas, and nobody remembers more
+    DOWN = "down", ReasonCode.DOWN_WITHOUT_RECORD
+    IDLE = "idle"
+    # idle, and its autoscaler is not held yet
+    SCALED_BY_HPA = "scaled_by_hpa"
+    # idle, and its autoscaler has its bounds back already
+    WAKE_IN_PROGRESS = "wake_in_progress", ReasonCode.WAKE_IN_PROGRESS
+    # while it was idle somebody else changed the bounds of its autoscaler, gave another reason for its scale, scaled it
+    HPA_CHANGED = "hpa_changed", ReasonCode.HPA_CHANGED
+    TAKEN_OVER = "taken_over", ReasonCode.TAKEN_OVER
+    MANUALLY_SCALED = "manually_scaled", ReasonCode.MANUALLY_SCALED
+    # an earlier run did not finish its idle, or its wake; or it runs, and its record came back from the past
+    IDLE_INCOMPLETE = "idle_incomplete", ReasonCode.IDLE_INCOMPLETE
+    WAKE_INCOMPLETE = "wake_incomplete", ReasonCode.WAKE_INCOMPLETE
+    RECORD_STALE = "record_stale", ReasonCode.RECORD_STALE
+    CONTESTED = "contested", ReasonCode.CONTESTED
+    FOREIGN = "foreign", ReasonCode.FOREIGN
+    # at zero, a Service lists it, and nothing on it says that anybody idled it
+    UNPROVEN = "unproven", ReasonCode.UNPROVEN
+    UNREADABLE = "unreadable", ReasonCode.RECORD_UNREADABLE
 
 
 IDLE_BY_US = (
