@@ -29,15 +29,10 @@ from reconciler.decide.idling.idle_groups import FederatedMembers, federated_mem
 from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_of, guarded_choices
-from reconciler.decide.idling.subjects import is_recorded
+from reconciler.decide.idling.subjects import IdleState, is_recorded
 from reconciler.decide.idling.wake_order import owner_in, staggered, wake_tiers
 from reconciler.decide.idling.write_context import WriteContext
-from reconciler.decide.idling.writes_autoscaler import (
-    abandoned_decision,
-    autoscaler_decisions,
-    bounds_first,
-    target_decision,
-)
+from reconciler.decide.idling.writes_autoscaler import abandoned_decision, decisions_around
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import scalable_decision
 from reconciler.decide.removal_guard import FleetGuards
@@ -139,7 +134,13 @@ def _bound_to(concerned: Set[ObjectRef], decisions: Sequence[Decision]) -> Itera
             yield decision
 
 
-# The decisions that choices ask for, in the order of writes that leaves no moment without a way back.
+# The decisions that choices ask for, in the order of writes that leaves no moment without a way back. Of one scalable:
+#
+# - it goes idle: its Services list it, and the target of a ScaledObject gets its record; it is scaled, and has its
+#   record, in one request; then its autoscaler is held;
+# - it wakes: its autoscaler gets its bounds back; it is scaled, and its record goes; then the lists of its Services go,
+#   and what is on its autoscaler and its target. It is released in that order, but for the bounds, which go last;
+# - it stays idle: what is missing of all that is written again, its autoscaler first where that scaled it up.
 
 
 def decisions_of(context: WriteContext) -> tuple[Decision, ...]:
@@ -154,7 +155,7 @@ def decisions_of(context: WriteContext) -> tuple[Decision, ...]:
         if service.ref in behind or service.has_record
     }
     tiers = wake_tiers(context.live)
-    on_workloads = (_with_autoscaler(choice, on_services, tiers, context) for choice in context.live)
+    on_workloads = (_on_workload(choice, on_services, tiers, context) for choice in context.live)
     everything = chain(*on_workloads, *on_services.values())
     return tuple(
         sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
@@ -167,25 +168,23 @@ def _abandoned_decisions(context: WriteContext) -> list[Decision]:
     return [abandoned_decision(autoscaler, context) for cluster in clusters for autoscaler in cluster.abandoned]
 
 
-def _with_autoscaler(
+def _on_workload(
     choice: Choice,
     on_services: Mapping[ObjectRef, tuple[Decision, ...]],
     tiers: Mapping[ObjectRef, tuple[str, str]],
     context: WriteContext,
 ) -> list[Decision]:
+    """Return the decisions on a scalable, its autoscaler and its target."""
     own = scalable_decision(choice, context)
-    on_target = target_decision(choice, own, context)
-    around = [*autoscaler_decisions(choice, own, context), *([] if on_target is None else [on_target])]
+    around = decisions_around(choice, own, context)
     if own is None:
-        return around
-    needs = [*own.needs, *bounds_first(choice, around)]
+        return list(around)
+    first: list[Decision] = []
+    if choice.action in (IdleAction.IDLE, IdleAction.WAKE) or choice.state is IdleState.SCALED_BY_HPA:
+        first += [decision for decision in around if own.key not in decision.needs]
     if choice.action is IdleAction.IDLE:
-        needs += [] if on_target is None else [on_target.key]
-        needs += [
-            decision.key
-            for service in choice.subject.services
-            for decision in on_services.get(service.ref, ())
-            if decision.verb is Verb.RECORD
-        ]
+        behind = chain.from_iterable(on_services.get(service.ref, ()) for service in choice.subject.services)
+        first += [decision for decision in behind if decision.verb is Verb.RECORD]
     wake_tier, wait_ready = tiers.get(choice.ref, ("", ""))
-    return [replace(own, needs=tuple(needs), wake_tier=wake_tier, wait_ready=wait_ready), *around]
+    needs = tuple([decision.key for decision in first])
+    return [replace(own, needs=needs, wake_tier=wake_tier, wait_ready=wait_ready), *around]

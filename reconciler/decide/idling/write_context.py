@@ -169,11 +169,6 @@ def decision_on(
     )
 
 
-def following(decision: Decision, own: Decision | None) -> Decision:
-    """Return `decision` as what is done after `own`, the one on the scalable, where there is that."""
-    return decision if own is None else replace(decision, phase=own.phase, group=own.group, needs=(own.key,))
-
-
 def annotations_of(record: Record, on: Workload, cause: Cause, scaled_at: datetime, run: Run) -> dict[str, str | None]:
     """Return all annotations of `on` that say `record`, why, and when it was scaled."""
     own = record_annotations(record, on)

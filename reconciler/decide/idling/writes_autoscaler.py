@@ -6,7 +6,7 @@ deleted: KEDA leaves the target of a deleted ScaledObject at the replicas it had
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -43,8 +43,6 @@ from reconciler.decide.idling.write_context import (
     cause_of,
     decision_key,
     decision_on,
-    following,
-    own_decision_key,
 )
 from reconciler.decide.idling.writes_workload import pauses_flux, stays_raised
 from reconciler.decide.reasons import ReasonCode, reason
@@ -53,18 +51,28 @@ from reconciler.workload_kinds import PAUSED_REPLICAS
 
 _MAXIMUM = ("spec", "maxReplicas")
 
-_BOUNDS_BACK = "/bounds"
+
+def decisions_around(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
+    """Return the decisions on the autoscaler and the target of a scalable; `own` is the one on the scalable itself,
+    which is needed by those of them that follow it.
+    """
+    on_target = _target_decision(choice, own, context)
+    return (*_autoscaler_decisions(choice, own, context), *(() if on_target is None else (on_target,)))
 
 
-def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
-    """Return the decisions on the autoscaler of a scalable; `own` is the decision on the scalable itself."""
+def _following(decision: Decision, own: Decision | None) -> Decision:
+    """Return `decision` as what is done after `own`, where there is that."""
+    return decision if own is None else replace(decision, phase=own.phase, group=own.group, needs=(own.key,))
+
+
+def _autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     autoscaler, state = choice.subject.pinned, choice.state
     if autoscaler is None or autoscaler.problem or choice.action in UNTOUCHED or state is IdleState.UNREADABLE:
         return ()
     if state in NOT_OURS and choice.action is not IdleAction.WAKE:
         return ()
     if choice.action is IdleAction.WAKE:
-        return tuple(_woken(choice, autoscaler, context))
+        return tuple(_woken(choice, autoscaler, own, context))
     if (not context.repairs and choice.action is not IdleAction.RELEASE) or stays_raised(choice):
         return ()
     record = context.records[choice.ref]
@@ -75,18 +83,20 @@ def autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCon
     return tuple(_released(choice, autoscaler, own, context))
 
 
-def _woken(choice: Choice, autoscaler: PinnedAutoscaler, context: WriteContext) -> Iterator[Decision]:
+def _woken(
+    choice: Choice, autoscaler: PinnedAutoscaler, own: Decision | None, context: WriteContext
+) -> Iterator[Decision]:
     """Yield (a) the bounds are given back, (c) what they were is forgotten; between them the scalable is woken."""
     # Bounds first: at idleReplicas the autoscaler would undo the wake. The annotations go last: they are the way back.
     back = _restore_changes(autoscaler, context.run.now)
     gone = _clear_changes(autoscaler, _begun(autoscaler, context.run.now))
     if back:
-        key = decision_key(Verb.CLEAR, autoscaler.hpa.ref, _BOUNDS_BACK)
+        key = decision_key(Verb.CLEAR, autoscaler.hpa.ref, "/bounds")
         base = _decision(choice, autoscaler, Verb.CLEAR, back, context)
         yield replace(base, key=key, phase=Phase.WAKE, order=(tier(choice), 0))
     if gone:
         base = _decision(choice, autoscaler, Verb.CLEAR, gone, context)
-        yield replace(base, phase=Phase.WAKE, order=(tier(choice), 3), needs=(own_decision_key(choice),))
+        yield _following(replace(base, phase=Phase.WAKE, order=(tier(choice), 3)), own)
 
 
 def _pinned(
@@ -101,7 +111,7 @@ def _pinned(
         base = _decision(choice, autoscaler, Verb.RECORD, changes, context)
         first = own is None or choice.state is IdleState.SCALED_BY_HPA
         phase = base.phase if own is None else own.phase  # what holds its decrease back holds this back too
-        yield replace(base, phase=phase, order=(0,)) if first else following(base, own)
+        yield replace(base, phase=phase, order=(0,)) if first else _following(base, own)
 
 
 def _released(
@@ -110,7 +120,7 @@ def _released(
     """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
     changes = _release_changes(autoscaler)
     if changes:
-        yield following(_decision(choice, autoscaler, Verb.CLEAR, changes, context), own)
+        yield _following(_decision(choice, autoscaler, Verb.CLEAR, changes, context), own)
 
 
 def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> Decision:
@@ -127,15 +137,6 @@ def _decision(
 ) -> Decision:
     cause, group = cause_of(choice, context), context.group(choice.ref)
     return replace(decision_on(autoscaler.hpa, verb, cause, group, changes), order=(2,))
-
-
-def bounds_first(choice: Choice, decisions: Sequence[Decision]) -> tuple[str, ...]:
-    """Return the keys of what must be done with the autoscaler before the scalable itself."""
-    if choice.action is IdleAction.WAKE:
-        return tuple(decision.key for decision in decisions if decision.key.endswith(_BOUNDS_BACK))
-    if choice.state is IdleState.SCALED_BY_HPA:
-        return tuple(decision.key for decision in decisions if decision.verb is Verb.RECORD)
-    return ()
 
 
 # The changes of one HorizontalPodAutoscaler.
@@ -201,7 +202,7 @@ def _bounds_changes(autoscaler: PinnedAutoscaler, wanted: Bounds) -> tuple[Field
     )
 
 
-def target_decision(choice: Choice, own: Decision | None, context: WriteContext) -> Decision | None:
+def _target_decision(choice: Choice, own: Decision | None, context: WriteContext) -> Decision | None:
     """Return the decision on the record of the target; `own` is the decision on the ScaledObject itself.
 
     The record is written before the ScaledObject is paused, and taken off after it is unpaused.
@@ -249,7 +250,7 @@ def _cleared(choice: Choice, own: Decision | None, context: WriteContext) -> Dec
     cause, group = cause_of(choice, context), context.group(choice.ref)
     cleared = replace(decision_on(target, Verb.WAKE if scaled else Verb.CLEAR, cause, group, changes), order=order)
     base = replace(cleared, replicas_before=target.spec_replicas, replicas_after=replicas) if scaled else cleared
-    return base if own is None else replace(following(base, own), cause=own.cause)
+    return base if own is None else replace(_following(base, own), cause=own.cause)
 
 
 def _left_behind(choice: Choice) -> int | None:
