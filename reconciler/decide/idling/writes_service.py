@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -59,33 +60,57 @@ _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
 """Of these a Service's list is all there is to go back by: an entry stays until the scalable is up."""
 
 
-class _ServiceChoices(Struct, frozen=True):
-    """The scalables behind one Service. `idled` are those that this run idles, `up` those that are listed and wake in
-    it, `idle` those that stand at their idled count after it.
-    """
+class _ServiceChoices(Struct, frozen=True, dict=True):  # so that what is asked often can be kept
+    """The choices on the scalables behind one Service."""
 
     service: ServiceState
     choices: Sequence[Choice]
-    idled: tuple[Choice, ...]
-    up: tuple[Choice, ...]
-    idle: Mapping[ObjectRef, Record]
-    kept: Mapping[ObjectRef, int]  # entries that nothing is known of, or that are set aside
+    inventory: Inventory
+    context: WriteContext
 
-    @property
-    def goes_lower(self) -> bool:
-        """Whether something that is idle already goes down to a lower idled count in this run."""
-        return any(choice.ref in self.idle and goes_lower(choice, self.idle[choice.ref]) for choice in self.choices)
-
-    @property
+    @cached_property
     def listed(self) -> Mapping[ObjectRef, int]:
         """What the record of the Service lists now."""
         return NOTHING if self.service.record is None else self.service.record.targets
 
-    @property
-    def targets(self) -> Mapping[ObjectRef, int]:
-        """What it is to list after this run."""
+    @cached_property
+    def idled(self) -> list[Choice]:
+        """What this run idles."""
+        return [choice for choice in self.choices if choice.action is IdleAction.IDLE and choice.subject.scale.stops]
+
+    @cached_property
+    def up(self) -> list[Choice]:
+        """What is listed and wakes in this run."""
+        return [choice for choice in self.choices if choice.action in GOES_UP and choice.ref in self.listed]
+
+    @cached_property
+    def idle(self) -> dict[ObjectRef, Record]:
+        """The record of each that stands at its idled count after this run, and is listed then."""
+        adds = self.service.is_selected and self.service.ref not in self.context.running
+        records = (
+            (choice.ref, self.context.records[choice.ref])
+            for choice in self.choices
+            if choice.ref in self.listed or (adds and choice.subject.scale.stops)
+        )
+        return {ref: record for ref, record in records if record is not None}
+
+    @cached_property
+    def targets(self) -> dict[ObjectRef, int]:
+        """What it is to list after this run, with what is listed and nothing is known of, or is set aside."""
+        known = {choice.ref for choice in self.choices if choice.state not in _KEPT or choice.action in GOES_UP}
+        # A target that was listed itself, before it had a ScaledObject, is woken with that.
+        known |= {choice.subject.scale.runs.ref for choice in self.choices if choice.subject.scale.has_target} - {
+            choice.ref for choice in self.choices
+        }
+        kept = {ref: count for ref, count in self.listed.items() if ref not in known and not self.is_gone(ref)}
         idle = {ref: record.replicas for ref, record in self.idle.items()}
-        return dict(sorted((idle | dict(self.kept)).items()))
+        return dict(sorted((idle | kept).items()))
+
+    def is_gone(self, ref: ObjectRef) -> bool:
+        workload = self.inventory.by_ref.get(ref)
+        if workload is None:
+            return self.inventory.is_listed((ref.group, ref.kind))
+        return is_owned_by_scalable(workload, self.inventory)
 
 
 class _ServiceWrite(Struct, frozen=True):
@@ -103,88 +128,68 @@ def service_decisions(
     service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
 ) -> tuple[Decision, ...]:
     """Return the decisions on the records of `service` and its Endpoints, given the choices of its targets."""
+    behind, endpoints = _ServiceChoices(service, choices, inventory, context), service.endpoints
     if service.record is None and service.is_foreign:
-        return tuple(_foreign_decisions(service, choices, inventory, context))
+        return tuple(_foreign_decisions(behind))
     if service.problem:
         return ()
-    steps = tuple(_service_writes(_service_choices(service, choices, inventory, context), context))
-    on_service, endpoints = tuple(_on_holder(service, service.service, steps, inventory, context)), service.endpoints
+    steps = tuple(_service_writes(behind))
+    on_service = tuple(_on_holder(service.service, steps, behind))
     ours = service.on_endpoints is not None and service.on_endpoints.ours
     asked = any(verdict.policy.mark_endpoints for verdict in service.verdict.won)
     if endpoints is None or not (ours or asked):
         return on_service
-    return (*on_service, *_following(on_service, _on_holder(service, endpoints, steps, inventory, context), endpoints))
+    return (*on_service, *_following(on_service, _on_holder(endpoints, steps, behind), endpoints))
 
 
-def _service_choices(
-    service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
-) -> _ServiceChoices:
-    listed = NOTHING if service.record is None else service.record.targets
-    adds = service.is_selected and service.ref not in context.running
-    listing = [choice for choice in choices if choice.ref in listed or (adds and choice.subject.scale.stops)]
-    idled = [choice for choice in choices if choice.action is IdleAction.IDLE and choice.subject.scale.stops]
-    up = [choice for choice in choices if choice.action in GOES_UP and choice.ref in listed]
-    idle = {choice.ref: record for choice in listing if (record := context.records[choice.ref]) is not None}
-    known = {choice.ref for choice in choices if choice.state not in _KEPT or choice.action in GOES_UP}
-    # A target that was listed itself, before it had a ScaledObject, is woken with that.
-    known |= {choice.subject.scale.runs.ref for choice in choices if choice.subject.scale.has_target} - {
-        choice.ref for choice in choices
-    }
-    kept = {ref: count for ref, count in listed.items() if ref not in known and not _is_gone(ref, inventory)}
-    return _ServiceChoices(service, choices, tuple(idled), tuple(up), idle, kept)
-
-
-def _is_gone(ref: ObjectRef, inventory: Inventory) -> bool:
-    workload = inventory.by_ref.get(ref)
-    if workload is None:
-        return inventory.is_listed((ref.group, ref.kind))
-    return is_owned_by_scalable(workload, inventory)
-
-
-def _service_writes(behind: _ServiceChoices, context: WriteContext) -> Iterator[_ServiceWrite]:
+def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
     """Yield the writes of one Service's record: its list gets shorter after the wakes, longer before the idles."""
     if behind.up:
-        yield _shortened(behind, context)
+        yield _shortened(behind)
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
-        service, cause = behind.service, context.causes[behind.idled[0].ref]
-        decision = decision_on(service.service, Verb.RECORD, cause, context.group(service.ref, idles=True))
+        service, cause = behind.service, behind.context.causes[behind.idled[0].ref]
+        decision = decision_on(service.service, Verb.RECORD, cause, behind.context.group(service.ref, idles=True))
         decision = replace(decision, phase=Phase.DECREASE, order=(0,), needs=needs)
-        yield _ServiceWrite(decision, _record_after(behind, behind.targets, context))
-    elif not behind.up and context.repairs:
-        yield _repaired(behind, context)
+        yield _ServiceWrite(decision, _record_after(behind, behind.targets))
+    elif not behind.up and behind.context.repairs:
+        yield _repaired(behind)
 
 
-def _shortened(behind: _ServiceChoices, context: WriteContext) -> _ServiceWrite:
+def _shortened(behind: _ServiceChoices) -> _ServiceWrite:
     new = {choice.ref for choice in behind.idled}
     already = {ref: count for ref, count in behind.targets.items() if ref not in new}
-    decision = _cleared(behind.service, behind.up, context)
+    decision = _cleared(behind, behind.up)
     if any(choice.action is IdleAction.RELEASE for choice in behind.up):
         decision = replace(decision, phase=Phase.REPAIR, order=(2,))
-    return _ServiceWrite(decision, _record_after(behind, already, context), only_list=bool(behind.idled))
+    return _ServiceWrite(decision, _record_after(behind, already), only_list=bool(behind.idled))
 
 
-def _cleared(service: ServiceState, up: Sequence[Choice], context: WriteContext) -> Decision:
+def _cleared(behind: _ServiceChoices, up: Sequence[Choice]) -> Decision:
     """Return that a record gets shorter, or goes, once `up` are woken; without its changes."""
+    service, context = behind.service, behind.context
     base = decision_on(service.service, Verb.CLEAR, cause_of(up[0], context), context.group(service.ref))
     order, needs = (max(tier(choice) for choice in up), 2), tuple(own_decision_key(choice) for choice in up)
     return replace(base, phase=Phase.WAKE, order=order, needs=needs)
 
 
-def _repaired(behind: _ServiceChoices, context: WriteContext) -> _ServiceWrite:
+def _repaired(behind: _ServiceChoices) -> _ServiceWrite:
     """Return the repair of a Service's record in a run that neither idles nor wakes its targets."""
-    after = _record_after(behind, behind.targets, context)
+    context, after = behind.context, _record_after(behind, behind.targets)
     verb, code = _repair(set(behind.listed.items()), set() if after is None else set(after.targets.items()))
     first = tuple(
         own_decision_key(choice)
         for choice in behind.choices
         if choice.state is IdleState.RECORD_STALE or choice.keeps_request
     )
-    record = behind.service.record
-    policy = after.policy if after is not None else record.policy if record is not None else ""
+    record = after or behind.service.record
+    policy = "" if record is None else record.policy
     cause, group = Cause(policy, context.place(policy), (reason(code),)), context.group(behind.service.ref)
     decision = replace(decision_on(behind.service.service, verb, cause, group), order=(2,), needs=first)
-    if verb is Verb.RECORD and behind.goes_lower:  # what holds that back holds this back too
+    # What is idle already goes down to a lower idled count: what holds that back holds this back too.
+    if verb is Verb.RECORD and any(
+        goes_lower(one, behind.idle[one.ref]) for one in behind.choices if one.ref in behind.idle
+    ):
         decision = replace(decision, phase=Phase.DECREASE, order=(2,) if first else (0,))
     return _ServiceWrite(decision, after)
 
@@ -199,10 +204,9 @@ def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]
     return Verb.REPAIR, ReasonCode.RECORD_UPDATED
 
 
-def _record_after(
-    behind: _ServiceChoices, targets: Mapping[ObjectRef, int], context: WriteContext
-) -> ServiceRecord | None:
+def _record_after(behind: _ServiceChoices, targets: Mapping[ObjectRef, int]) -> ServiceRecord | None:
     """Return the record of a Service behind which `targets` are idle, None for none."""
+    context = behind.context
     before = behind.service.record
     if not targets:
         return None
@@ -236,17 +240,13 @@ def _owner(behind: _ServiceChoices, records: Sequence[Record]) -> str:
 
 
 def _on_holder(
-    service: ServiceState,
-    holder: Service | Endpoints,
-    steps: Sequence[_ServiceWrite],
-    inventory: Inventory,
-    context: WriteContext,
+    holder: Service | Endpoints, steps: Sequence[_ServiceWrite], behind: _ServiceChoices
 ) -> Iterator[Decision]:
     """Yield the decisions on one holder of records, one after the other: a later step finds what the earlier wrote."""
-    prefixed = any(verdict.policy.mark_prefix == "openshift" for verdict in service.verdict.won)
+    prefixed = any(verdict.policy.mark_prefix == "openshift" for verdict in behind.service.verdict.won)
     current: dict[str, str] = dict(holder.annotations)
     for step in steps:
-        wanted = _wanted(step, current, isinstance(holder, Service), inventory, context)
+        wanted = _wanted(step, current, isinstance(holder, Service), behind)
         wanted |= _as_oc_idle_writes(current, wanted, asked=prefixed)
         changes = annotation_changes(current, wanted)
         if changes:
@@ -287,14 +287,16 @@ def _following(
 
 
 def _wanted(
-    step: _ServiceWrite, current: Mapping[str, str], is_service: bool, inventory: Inventory, context: WriteContext
+    step: _ServiceWrite, current: Mapping[str, str], is_service: bool, behind: _ServiceChoices
 ) -> dict[str, str | None]:
     if step.only_list:
         return {UNIDLE_TARGETS: targets_text(NOTHING if step.after is None else step.after.targets)}
     wanted = service_record_annotations(step.after)
     if step.after is None:
         return wanted
-    reading = read_service_record(step.decision.ref, current, fleet_names(context.fleet), inventory.groups)
+    reading = read_service_record(
+        step.decision.ref, current, fleet_names(behind.context.fleet), behind.inventory.groups
+    )
     same = reading.record if reading is not None and reading.ours else None
     if same is not None and same.idled_at == step.after.idled_at:
         wanted[IDLED_AT] = current.get(IDLED_AT)
@@ -306,7 +308,7 @@ def _wanted(
         return {}
     if stays_idle_as_before(step.decision.cause, current):
         return wanted
-    return {**wanted, CAUSE: cause_text(step.decision.cause, context.run)}
+    return {**wanted, CAUSE: cause_text(step.decision.cause, behind.context.run)}
 
 
 def _on(holder: Service | Endpoints, decision: Decision, changes: tuple[FieldChange, ...]) -> Decision:
@@ -315,22 +317,21 @@ def _on(holder: Service | Endpoints, decision: Decision, changes: tuple[FieldCha
     return replace(decision, key=key, ref=holder.ref, uid=holder.uid, has_annotations=annotated, changes=changes)
 
 
-def _foreign_decisions(
-    service: ServiceState, choices: Sequence[Choice], inventory: Inventory, context: WriteContext
-) -> Iterator[Decision]:
+def _foreign_decisions(behind: _ServiceChoices) -> Iterator[Decision]:
     """Yield what takes somebody else's records off, each once everything it lists is woken, runs or is gone."""
-    up = [choice for choice in choices if choice.state in NOT_OURS and choice.action is IdleAction.WAKE]
+    service = behind.service
+    up = [choice for choice in behind.choices if choice.state in NOT_OURS and choice.action is IdleAction.WAKE]
     if not up:
         return
-    ruled = {choice.ref: choice for choice in choices}
+    ruled = {choice.ref: choice for choice in behind.choices}
 
     def stays(ref: ObjectRef, idled_to: int) -> bool:
         choice = ruled.get(ref)
         if choice is None:
-            return not _is_gone(ref, inventory)
+            return not behind.is_gone(ref)
         return choice.action is not IdleAction.WAKE and choice.subject.scale.is_at_or_below(idled_to)
 
-    decision = _cleared(service, up, context)
+    decision = _cleared(behind, up)
     for holder, reading in ((service.service, service.on_service), (service.endpoints, service.on_endpoints)):
         mark = None if reading is None else reading.record
         if holder is None or mark is None or any(stays(ref, mark.idled_to) for ref in mark.targets):
