@@ -1,13 +1,12 @@
 """One change of a plan as a JSON object, and back; and what all JSON objects of plans have in common.
 
-Those of equal shape are made of what decisions have under the same names, and back; a test compares the names.
+What a value and its document have under the same names is named once, for both ways; a test compares these with all.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -45,15 +44,9 @@ def converted(value: object, kind: type[T]) -> T:
     return msgspec.convert(value, kind, from_attributes=True)
 
 
-def made_of(value: Struct, kind: type[Made], /, **fields: Any) -> Made:
-    """Return a `kind` with `fields`; what it has besides under a name that `value` has too is just the same."""
-    alike = _alike(type(value), kind, tuple(fields))
-    return kind(**{name: getattr(value, name) for name in alike}, **fields)
-
-
-@cache
-def _alike(of: type[Struct], kind: type[Struct], without: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in kind.__struct_fields__ if name not in without and hasattr(of, name))
+def made_of(value: Struct, kind: type[Made], same: Sequence[str], /, **fields: Any) -> Made:
+    """Return a `kind` with `fields`, and with what `value` has under the names `same`."""
+    return kind(**{name: getattr(value, name) for name in same}, **fields)
 
 
 class _ObjectDocument(JsonObject, frozen=True):
@@ -182,16 +175,26 @@ class ChangeDocument(JsonObject, frozen=True):
     ]
 
 
+NAMED = ("group", "kind", "namespace", "name")
+"""What says which object of a cluster it is."""
+
+_SAME = (
+    *("key", "job", "verb", "group", "orphan", "downscale", "event", "idles", "known"),
+    *("wake_tier", "wait_activator", "has_annotations", "has_labels"),
+)
+
+
 def change_document(action: Action) -> ChangeDocument:
     """Return one action of a plan as the document that describes it."""
     decision, ref = action.decision, action.ref
     return made_of(
         decision,
         ChangeDocument,
+        _SAME,
         id=action.id,
         phase=decision.phase.name.lower(),  # the names of Phase are the literals of _PhaseName
         cluster=ref.cluster,
-        object=made_of(ref, _ObjectDocument, api_version=decision.api_version, uid=decision.uid),
+        object=made_of(ref, _ObjectDocument, NAMED, api_version=decision.api_version, uid=decision.uid),
         replicas=_replicas(decision),
         cause=converted(decision.cause, CauseDocument),
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
@@ -248,8 +251,9 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
     return made_of(
         change,
         Decision,
+        (*_SAME, "manifest", "victims", "wait_ready"),
         phase=Phase[change.phase.upper()],
-        ref=made_of(found, ObjectRef, cluster=change.cluster),
+        ref=made_of(found, ObjectRef, NAMED, cluster=change.cluster),
         api_version=found.api_version,
         uid=found.uid,
         changes=tuple(

@@ -29,6 +29,7 @@ from reconciler.decide.reasons import Reasons
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.plan.change_json import (
+    NAMED,
     ChangeDocument,
     JsonObject,
     ReasonDocument,
@@ -200,6 +201,9 @@ class PlanDocument(JsonObject, frozen=True):
     ]
 
 
+_SAME = ("run", "fleet", "revision", "source", "limits", "dropped")
+_OVERRIDDEN = ("job", "policy", "desired", "winner")
+
 T = TypeVar("T")
 _AROUND = ("[\n  [", "\n  ]\n]")
 _AT_ONCE = 256
@@ -277,6 +281,7 @@ def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
     return made_of(
         plan,
         PlanDocument,
+        _SAME,
         schema_version=PLAN_VERSION,
         kind="Plan",
         made_at=plan.made_at.astimezone(UTC),
@@ -302,7 +307,9 @@ def _held_back(held: HeldBack) -> _HeldBackDocument:
 
 
 def _overridden(lost: Overridden) -> _OverriddenDocument:
-    return made_of(lost, _OverriddenDocument, **asdict(lost.ref), reasons=converted(lost.reasons, list[ReasonDocument]))
+    reasons = converted(lost.reasons, list[ReasonDocument])
+    same = (*_OVERRIDDEN, "why", "reason_code")
+    return made_of(lost, _OverriddenDocument, same, **asdict(lost.ref), reasons=reasons)
 
 
 def plan_from_dict(value: Any, *, where: str = "plan") -> Plan:
@@ -351,6 +358,7 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
     return made_of(
         document,
         Plan,
+        (*_SAME, "made_at", "clusters", "unknown"),
         policy_digest=document.digests.policies,
         input_digest=document.digests.inputs,
         actions=actions_in(document.actions),
@@ -383,4 +391,5 @@ def _held_actions(document: _HeldBackDocument) -> HeldBack:
 
 
 def _lost(document: _OverriddenDocument) -> Overridden:
-    return made_of(document, Overridden, ref=made_of(document, ObjectRef), reasons=converted(document.reasons, Reasons))
+    ref, reasons = made_of(document, ObjectRef, ("cluster", *NAMED)), converted(document.reasons, Reasons)
+    return made_of(document, Overridden, _OVERRIDDEN, ref=ref, reasons=reasons)
