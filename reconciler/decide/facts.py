@@ -113,10 +113,14 @@ def field_is(field: str, value: str | int) -> ChangeIf:
 
 
 def joint_change(code: ChangeIfCode, changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
-    """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none."""
+    """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none.
+
+    What one of them says already is left out: alternatives one of which is needed anyway, and more than is enough.
+    """
     known = (change for change in changes if change is not None)
     inside = (change.parts if change.code is code else (change,) for change in known)
-    parts = tuple(dict.fromkeys(chain.from_iterable(inside)))
+    found = dict.fromkeys(chain.from_iterable(inside))
+    parts = tuple(part for part in found if found.keys().isdisjoint(part.parts))
     return parts[0] if len(parts) == 1 else ChangeIf(code, parts=parts) if parts else None
 
 

@@ -96,3 +96,5 @@ def test_alternatives_come_last_so_that_nothing_else_is_read_as_a_part_of_them()
     both = joint_change(ChangeIfCode.ALL, (c, d))
     assert str(joint_change(ChangeIfCode.ALL, (either, both))) == "c is 1 and d is 1, and either a is 1 or b is 1"
     assert str(joint_change(ChangeIfCode.ANY, (either, both))) == "a is 1, or b is 1, or c is 1 and d is 1"
+    assert str(joint_change(ChangeIfCode.ALL, (either, c, a))) == "c is 1 and a is 1"
+    assert str(joint_change(ChangeIfCode.ANY, (c, both))) == "c is 1"
