@@ -180,7 +180,7 @@ NAMED = ("group", "kind", "namespace", "name")
 
 _SAME = (
     *("key", "job", "verb", "group", "orphan", "downscale", "event", "idles", "known"),
-    *("wake_tier", "wait_activator", "has_annotations", "has_labels"),
+    *("wake_tier", "wait_ready", "wait_activator", "has_annotations", "has_labels"),
 )
 
 
@@ -203,7 +203,6 @@ def change_document(action: Action) -> ChangeDocument:
         victims=_finite(decision.victims),
         order=list(decision.order),
         needs=list(action.needs),
-        wait_ready=action.wait_ready,
     )
 
 
@@ -237,9 +236,7 @@ def _finite(victims: VictimForecast | None) -> VictimForecast | None:
 
 def actions_in(changes: Sequence[ChangeDocument]) -> tuple[Action, ...]:
     keys = {change.id: change.key for change in changes}
-    return tuple(
-        Action(change.id, _decision(change, keys), tuple(change.needs), change.wait_ready) for change in changes
-    )
+    return tuple(Action(change.id, _decision(change, keys), tuple(change.needs)) for change in changes)
 
 
 def decisions_in(changes: Sequence[ChangeDocument]) -> tuple[Decision, ...]:
@@ -251,7 +248,7 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
     return made_of(
         change,
         Decision,
-        (*_SAME, "manifest", "victims", "wait_ready"),
+        (*_SAME, "manifest", "victims"),
         phase=Phase[change.phase.upper()],
         ref=made_of(found, ObjectRef, NAMED, cluster=change.cluster),
         api_version=found.api_version,

@@ -25,12 +25,13 @@ from reconciler.model import NOTHING, ObjectRef, QueryKey, pointer
 
 
 class Action(Struct, frozen=True):
-    """One write of the plan. `id` counts from 1 in the plan's order; `needs` are ids, `wait_ready` is a wake tier."""
+    """One write of the plan. `id` counts from 1 in the plan's order; `needs` are ids. A tier that its `decision` waits
+    for is one of the plan.
+    """
 
     id: int
     decision: Decision
     needs: tuple[int, ...] = ()
-    wait_ready: str = ""
 
     @property
     def ref(self) -> ObjectRef:

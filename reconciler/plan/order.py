@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -70,25 +70,29 @@ def _position(decision: Decision) -> tuple[tuple[int, ...], str, tuple[int, ...]
 def numbered_actions(decisions: Sequence[Decision]) -> tuple[Action, ...]:
     """Return the actions of `decisions`, numbered from 1 in their order; needs that are not among them are dropped."""
     ids = {decision.key: position for position, decision in enumerate(decisions, start=1)}
-    tiers = {decision.wake_tier for decision in decisions}
+    tiers = {"", *(decision.wake_tier for decision in decisions)}
     return tuple(
         Action(
             id=ids[decision.key],
-            decision=decision,
+            decision=_waiting_for(tiers, decision),
             needs=tuple(ids[key] for key in decision.needs if key in ids),
-            wait_ready=decision.wait_ready if decision.wait_ready in tiers else "",
         )
         for decision in decisions
     )
 
 
+def _waiting_for(tiers: Container[str], decision: Decision) -> Decision:
+    """Return `decision` as one that waits for none but `tiers`."""
+    return decision if decision.wait_ready in tiers else replace(decision, wait_ready="")
+
+
 def doable(actions: Sequence[Action]) -> tuple[Action, ...]:
     """Return those of `actions` that can still be done: what needs an action that is not among them goes too."""
     kept: dict[int, Action] = {}
-    tiers: set[str] = set()
+    tiers = {""}
     for action in actions:
         if all(need in kept for need in action.needs):
-            kept[action.id] = action if action.wait_ready in tiers else replace(action, wait_ready="")
+            kept[action.id] = replace(action, decision=_waiting_for(tiers, action.decision))
             tiers.add(action.decision.wake_tier)
     return tuple(kept.values())
 

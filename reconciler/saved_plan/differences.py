@@ -91,10 +91,10 @@ def _fields(saved: Plan, here: Mapping[str, Any], there: Mapping[str, Any]) -> d
     return found
 
 
-def _flat(content: tuple[ChangeDocument, list[str], str]) -> dict[str, Any]:
+def _flat(content: tuple[ChangeDocument, list[str]]) -> dict[str, Any]:
     """Return the values in `content` by the names of their fields."""
-    document, needs, wait_ready = content
-    waiting: list[tuple[str, Any]] = [*{**structs.asdict(document), "needs": needs, "wait_ready": wait_ready}.items()]
+    document, needs = content
+    waiting: list[tuple[str, Any]] = [*{**structs.asdict(document), "needs": needs}.items()]
     found: dict[str, Any] = {}
     for name, value in waiting:
         inside = structs.asdict(value) if isinstance(value, Struct) else value
@@ -128,11 +128,13 @@ def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
     for action in plan.actions:
         document = change_document(action)
         after = {path: _placeless(value) if path == _CAUSE else value for path, value in document.after.items()}
-        document = structs.replace(document, id=1, needs=[], wait_ready="", cause=_NO_CAUSE, victims=None, after=after)
+        document = structs.replace(document, id=1, needs=[], cause=_NO_CAUSE, victims=None, after=after)
+        if document.wait_ready not in tiers:
+            document = structs.replace(document, wait_ready="")
         if document.phase == "annotate" or document.wait_activator:  # whether an activator lives changes no write
             document = structs.replace(document, phase="decrease", wait_activator=False)
         needs = sorted(names[other] for other in action.needs if other not in filtered)
-        found[action.decision.key] = (document, needs, action.wait_ready if action.wait_ready in tiers else "")
+        found[action.decision.key] = (document, needs)
     return found
 
 

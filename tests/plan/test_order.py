@@ -66,7 +66,7 @@ def test_nothing_comes_before_the_tier_it_waits_for():
     low = [a_decision(f"z{n}", key=f"low{n}", group="g", order=(9,), needs=("mark",), wake_tier="low") for n in (0, 1)]
     high = a_decision("a", key="high", wait_ready="low")
     actions = numbered_actions(in_order([high, *low, mark]))
-    assert [(action.decision.key, action.wait_ready) for action in actions] == [
+    assert [(action.decision.key, action.decision.wait_ready) for action in actions] == [
         ("mark", ""),
         ("low0", ""),
         ("low1", ""),
@@ -74,8 +74,8 @@ def test_nothing_comes_before_the_tier_it_waits_for():
     ]
     assert doable(actions) == actions
     left = doable([action for action in actions if action.decision.key != "mark"])
-    assert [(action.decision.key, action.wait_ready) for action in left] == [("high", "")]
-    assert [action.wait_ready for action in numbered_actions([high])] == [""]
+    assert [(action.decision.key, action.decision.wait_ready) for action in left] == [("high", "")]
+    assert [action.decision.wait_ready for action in numbered_actions([high])] == [""]
 
 
 def test_a_circle_of_needs_is_a_bug_that_is_told():
