@@ -5,16 +5,20 @@ What our own checks of tenants should let through by mistake is then refused by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.config_map_store import ConfigMapStore
+from reconciler.apply.outcomes import Outcome
 from reconciler.backends.protocols import Cluster, Lock, PodPickerClient
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.annotations import OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import JOURNAL, ServiceAccount
+from reconciler.plan.model import Action
 from reconciler.policy.types import Fleet, Tenant
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import whole_number_in
@@ -69,6 +73,25 @@ def unlocked(cluster: Cluster, namespace: str, limit: TimeLimit, pool: WorkerPoo
     """Return what is written without a lock, and without asking pickers; `namespace` is our own."""
     store = ConfigMapStore(cluster, namespace, JOURNAL)
     return Access(cluster, store, _Unlocked(), _NoOpinion(), limit, pool or WorkerPool(0))
+
+
+def carried_out(
+    action: Action, access: Access, fleet: Fleet | None, attempt: Callable[[Access], Outcome]
+) -> tuple[Outcome, Access]:
+    """Return what became of `action`, which `attempt` carries out, and the access of who did: its tenant, or ourselves,
+    whose `access` is. Whatever a tenant does with its rights, what is idle wakes.
+    """
+    own = access.of(action.decision, fleet)
+    outcome = attempt(own)
+    forbidden = outcome.failure.forbidden if outcome.failure else ""
+    tenant = tenant_of(action.decision, fleet) if forbidden else None
+    if tenant is not None and wakes_as_recorded(action.decision):
+        return attempt(access), access
+    if tenant is not None and forbidden == "write":
+        who = f"as serviceAccount {tenant.service_account} of tenant {tenant.name}, at {tenant.place}"
+        fault = "" if action.decision.phase is Phase.WAKE else tenant.name  # what stays down is ours to tell
+        outcome = replace(outcome, message=f"{outcome.message}; {who}", tenant=fault)
+    return outcome, own
 
 
 _RECORDED = tuple(("metadata", "annotations", key) for key in (PREVIOUS_SCALE, OPENSHIFT_PREVIOUS_SCALE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from datetime import datetime
 from itertools import count
 
@@ -23,46 +22,42 @@ _FREEZE_SECONDS = 5.0
 
 
 class FreezeCheck:
-    """Says of each write whether it may still be made; wakes always may."""
+    """Says of each write on one cluster whether it may still be made; wakes always may."""
 
-    def __init__(self, accesses: Mapping[str, Access], namespace: str, now: datetime) -> None:
-        self._accesses = accesses
+    def __init__(self, access: Access, namespace: str, now: datetime) -> None:
+        self._access = access
         self._namespace = namespace
         self._now = now
-        self._reading = {cluster: threading.Lock() for cluster in accesses}
-        self._writes = {cluster: count() for cluster in accesses}
-        # By cluster what was read, for the writes below which number that is good, and for how long.
-        self._read: dict[str, tuple[tuple[Freeze, ...], int, TimeLimit]] = {
-            cluster: ((), 0, TimeLimit(0)) for cluster in accesses
-        }
+        self._reading = threading.Lock()
+        self._writes = count()
+        # What was read, for the writes below which number that is good, and for how long.
+        self._read: tuple[tuple[Freeze, ...], int, TimeLimit] = (), 0, TimeLimit(0)
 
     def why_not(self, decision: Decision) -> str:
         """Return why `decision` may not be carried out any more, "" where it may."""
         if decision.writes is not Writes.EVERYTHING:
             return ""
         ref = decision.ref
-        found = next(
-            (freeze for freeze in self._freezes(ref.cluster) if freeze.covers(ref.cluster, ref.namespace)), None
-        )
+        found = next((freeze for freeze in self._freezes() if freeze.covers(ref.cluster, ref.namespace)), None)
         return "" if found is None else f"{ref.cluster}: {freeze_reason(found)}"
 
-    def _freezes(self, cluster: str) -> tuple[Freeze, ...]:
-        number = next(self._writes[cluster])
-        freezes, below, limit = self._read[cluster]
+    def _freezes(self) -> tuple[Freeze, ...]:
+        number = next(self._writes)
+        freezes, below, limit = self._read
         must_wait = limit.over or number >= below + BATCH
-        if (must_wait or number >= below) and self._reading[cluster].acquire(blocking=must_wait):
+        if (must_wait or number >= below) and self._reading.acquire(blocking=must_wait):
             try:
-                freezes, below, limit = self._read[cluster]  # somebody may have read it meanwhile
+                freezes, below, limit = self._read  # somebody may have read it meanwhile
                 if limit.over or number >= below:
-                    freezes = self._asked(cluster)
-                    self._read[cluster] = freezes, number - number % BATCH + BATCH, TimeLimit(_FREEZE_SECONDS)
+                    freezes = self._asked()
+                    self._read = freezes, number - number % BATCH + BATCH, TimeLimit(_FREEZE_SECONDS)
             finally:
-                self._reading[cluster].release()
+                self._reading.release()
         return freezes
 
-    def _asked(self, cluster: str) -> tuple[Freeze, ...]:
+    def _asked(self) -> tuple[Freeze, ...]:
         try:
-            found = self._accesses[cluster].cluster.get(CONFIG_MAPS, self._namespace, CONFIG_MAP)
+            found = self._access.cluster.get(CONFIG_MAPS, self._namespace, CONFIG_MAP)
         except NotFoundError:
             return ()
         except Exception as error:  # noqa: BLE001 - whatever it is: what cannot be read counts as frozen

@@ -8,16 +8,17 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from reconciler.apply.access import Access
-from reconciler.apply.attempts import attempted
+from reconciler.apply.access import Access, carried_out
 from reconciler.apply.cluster_locks import LeftOut
 from reconciler.apply.freeze_check import FreezeCheck
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
 from reconciler.apply.pending_events import PendingEvents
+from reconciler.apply.scale_down import scale_down
 from reconciler.apply.schedule import Schedule
 from reconciler.apply.waits import WaitingActions
-from reconciler.errors import LockLostError, reason_of
+from reconciler.errors import LockLostError, ReconcilerError, reason_of
 from reconciler.model import Run
+from reconciler.plan.json_patch import write_of
 from reconciler.plan.model import Action
 from reconciler.policy.types import Fleet
 from reconciler.time_limit import TimeLimit
@@ -53,7 +54,9 @@ class ActionRuns:
             if action.ref.cluster in self.left_out
         }
         self._refs = {action.id: action.ref for action in self.actions}
-        self._freezes = FreezeCheck(self.accesses, self.namespace, self.run.now)
+        self._freezes = {
+            name: FreezeCheck(access, self.namespace, self.run.now) for name, access in self.accesses.items()
+        }
         self._done: dict[int, Outcome] = {}
         self._begun: set[int] = set()
         self._events = PendingEvents(self.run, self.limit, self.pool)
@@ -116,19 +119,28 @@ class ActionRuns:
             if before is None or before.status is not OutcomeStatus.APPLIED:
                 tenant = "" if before is None else before.tenant
                 return skipped(f"needs {self._refs[need]}, which was not applied", tenant=tenant)
-        frozen = self._freezes.why_not(action.decision)
+        frozen = self._freezes[action.ref.cluster].why_not(action.decision)
         return skipped(frozen) if frozen else None
 
     def _apply_one(self, action: Action) -> Outcome:
         late = self._waiting.remark(action)
         self._begun.add(action.id)
         own = self.accesses[action.ref.cluster]
-        outcome, access = attempted(action, own, self.fleet, self.run, self.namespace)
+        outcome, access = carried_out(action, own, self.fleet, partial(self._attempt, action))
         if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
             return outcome
         if self.writes_events:
             self._events.add(action, outcome, access)
         return _remarked(outcome, late)
+
+    def _attempt(self, action: Action, access: Access) -> Outcome:
+        try:
+            if action.decision.downscale is not None:
+                return scale_down(action, access, self.run, self.namespace)
+            access.cluster.write(write_of(action.decision))
+            return Outcome(action.id, OutcomeStatus.APPLIED)
+        except ReconcilerError as error:
+            return outcome_of(action, error)
 
 
 def _remarked(outcome: Outcome, remark: str) -> Outcome:

@@ -152,7 +152,7 @@ class Counting:
 
 
 def check(cluster: Counting) -> FreezeCheck:
-    return FreezeCheck({"east": an_access(cluster)}, "reconciler", NOW)
+    return FreezeCheck(an_access(cluster), "reconciler", NOW)
 
 
 def test_a_freeze_stops_the_next_batch_of_a_run_that_goes_on():
