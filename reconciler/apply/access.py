@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome
-from reconciler.backends.protocols import Cluster, Lock, PodPickerClient
+from reconciler.backends.protocols import Cluster, Lock, PodPickerClient, workloads_of
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.annotations import OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.decide.reasons import ReasonCode
-from reconciler.model import JOURNAL, ServiceAccount
+from reconciler.errors import NotFoundError
+from reconciler.model import JOURNAL, ObjectRef, ServiceAccount, Workload
 from reconciler.plan.model import Action
 from reconciler.policy.types import Fleet, Tenant
 from reconciler.time_limit import TimeLimit
@@ -36,6 +37,17 @@ class Access(Struct, frozen=True):
     picker: PodPickerClient
     limit: TimeLimit
     pool: WorkerPool = field(default_factory=WorkerPool)
+
+    def workload(self, ref: ObjectRef) -> Workload:
+        """Return the workload `ref` as it is now.
+
+        Raises:
+            NotFoundError: it is gone, or its kind has no scale. ClusterError: it cannot be read.
+        """
+        for kind in self.cluster.scale_kinds():
+            if (kind.group, kind.kind) == (ref.group, ref.kind):
+                return self.cluster.get(workloads_of(kind), ref.namespace, ref.name)
+        raise NotFoundError(f"{ref}: {ref.kind} has no scale in this cluster, expected one")
 
     def of(self, decision: Decision, fleet: Fleet | None) -> Access:
         """Return it as whoever carries out `decision` has it: a tenant with a ServiceAccount is impersonated."""

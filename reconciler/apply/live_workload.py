@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, REPLICA_SETS, SCALED_OBJECT, Resource, workloads_of
+from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, REPLICA_SETS, SCALED_OBJECT, workloads_of
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, FieldChange
@@ -72,7 +72,7 @@ def live_workload(task: Task) -> LiveWorkload:
         NotFoundError: the workload is gone. ClusterError: it cannot be read.
     """
     cluster, ref = task.access.cluster, task.ref
-    workload = cluster.get(_resource_of(task), ref.namespace, ref.name)
+    workload = task.access.workload(ref)
     owners = {workload.uid}
     if workload_kind(ref.kind).pods == "ReplicaSets":
         sets = cluster.list(REPLICA_SETS, namespace=ref.namespace)
@@ -108,13 +108,6 @@ def autoscaler_of(task: Task) -> str | None:
 def domains(task: Task) -> dict[str, str]:
     """Return the domain of each node by its name."""
     return domains_of(task.access.cluster.list(NODES), task.settings.topology_key)
-
-
-def _resource_of(task: Task) -> Resource[Workload]:
-    for kind in task.access.cluster.scale_kinds():
-        if (kind.group, kind.kind) == (task.ref.group, task.ref.kind):
-            return workloads_of(kind)
-    raise NotFoundError(f"{task.ref}: {task.ref.kind} has no scale in this cluster, expected one")
 
 
 _AT_ONCE = 16

@@ -11,7 +11,7 @@ from math import inf
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES, workloads_of
+from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Phase
 from reconciler.decide.workloads import is_lagging
@@ -124,11 +124,7 @@ def is_ready(action: Action, access: Access) -> bool:
     cluster does not answer nobody knows.
     """
     try:
-        kinds = access.cluster.scale_kinds()
-        kind = next((kind for kind in kinds if (kind.group, kind.kind) == (action.ref.group, action.ref.kind)), None)
-        if kind is None:
-            return True
-        workload = access.cluster.get(workloads_of(kind), action.ref.namespace, action.ref.name)
+        workload = access.workload(action.ref)
     except ClusterError as error:
         return not isinstance(error, UnreachableError | ThrottledError)
     if workload.ready_replicas is None:

@@ -136,12 +136,13 @@ def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> Ch
     Of several times it is the latest. One at or after `ends`, when the criteria no longer call it idle, comes too late:
     then it takes the removal of the annotation with the time.
     """
-    known: list[ChangeIf] = []
-    for change in changes:
-        for part in _parts_of(change):
-            if (in_time := _in_time(part, ends)) is None:
-                return None
-            known.append(in_time)
+    whole = all_known(changes)
+    if whole is None:
+        return None
+    parts = whole.parts if whole.code is ChangeIfCode.ALL else (whole,)
+    known = [in_time for part in parts if (in_time := _in_time(part, ends)) is not None]
+    if len(known) < len(parts):
+        return None
     times = [change for change in known if change.code in (ChangeIfCode.AFTER, ChangeIfCode.AT)]
     latest = max(times, key=lambda change: (change.values["at"], change.code is ChangeIfCode.AT), default=None)
     if latest is None or latest.code is ChangeIfCode.AT:
@@ -149,12 +150,8 @@ def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> Ch
     return joint_change(ChangeIfCode.ALL, (latest, *(change for change in known if change not in times)))
 
 
-def _parts_of(change: ChangeIf | None) -> tuple[ChangeIf | None, ...]:
-    return change.parts if change is not None and change.code is ChangeIfCode.ALL else (change,)
-
-
-def _in_time(change: ChangeIf | None, ends: datetime | None) -> ChangeIf | None:
-    if change is None or ends is None or not is_time(change) or change.values["at"] < format_time(ends):
+def _in_time(change: ChangeIf, ends: datetime | None) -> ChangeIf | None:
+    if ends is None or not is_time(change) or change.values["at"] < format_time(ends):
         return change
     values = change.values
     return change_if(ChangeIfCode.ANNOTATION_REMOVED, **{**values, "at": None}) if "annotation" in values else None
