@@ -97,7 +97,7 @@ def _candidates(preferences: tuple[tuple[str, ClusterPreference], ...], clusters
 
 class _Dealt(Struct, frozen=True, gc=False):
     """Replicas by position, and how many are `left` for the clusters that are `tied`: in their order for a key each
-    gets as many as it `wants`, stated by position.
+    gets as many as it `wants`.
     """
 
     minimum: Sequence[int]
@@ -105,7 +105,7 @@ class _Dealt(Struct, frozen=True, gc=False):
     replicas: Sequence[int]
     left: int = 0
     tied: tuple[str, ...] = ()
-    wants: Sequence[tuple[int, int]] = ()
+    wants: Sequence[int] = ()
     overflow: Mapping[int, int] = NOTHING  # the planner's own, by position
 
 
@@ -114,12 +114,12 @@ def allocate(served: Candidates, demand: Demand) -> Allocation:
 
     The cost does not depend on the number of replicas.
     """
-    dealt = _dealt_alike(served, demand.total, demand.rounding) if _is_plain(served, demand) else _dealt(served, demand)
-    numbers = dict(zip(served.names, _settled(dealt, demand), strict=True))
-    if served.absent:
-        numbers.update(dict.fromkeys(served.absent, 0))
+    if _is_plain(served, demand):
+        dealt, least = _dealt_alike(served, demand.total, demand.rounding)
+    else:
+        dealt, least = _named(served, _dealt(served, demand))
     overflow = {served.names[at]: number for at, number in dealt.overflow.items()} if dealt.overflow else {}
-    return Allocation(numbers, {}, overflow, served, demand, dealt.minimum, dealt.sticky)
+    return Allocation(_settled(dealt, least, demand), {}, overflow, served, demand, dealt.minimum, dealt.sticky)
 
 
 def _is_plain(served: Candidates, demand: Demand) -> bool:
@@ -128,22 +128,24 @@ def _is_plain(served: Candidates, demand: Demand) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _dealt_alike(served: Candidates, total: int, rounding: Rounding) -> _Dealt:
-    return _dealt(served, Demand(total, True, rounding))
+def _dealt_alike(served: Candidates, total: int, rounding: Rounding) -> tuple[_Dealt, dict[str, int]]:
+    return _named(served, _dealt(served, Demand(total, True, rounding)))
 
 
-def _settled(dealt: _Dealt, demand: Demand) -> Sequence[int]:
-    """Return the replicas by position, once ties are settled."""
-    if not dealt.tied:
-        return dealt.replicas
-    replicas, left = list(dealt.replicas), dealt.left
-    for place in tie_order(dealt.tied, demand.key, demand.rounding):
-        at, wanted = dealt.wants[place]
-        if wanted >= left:
-            replicas[at] += left
+def _named(served: Candidates, dealt: _Dealt) -> tuple[_Dealt, dict[str, int]]:
+    """Return `dealt` and its replicas by name, with the clusters that get nothing."""
+    return dealt, dict(zip(served.names, dealt.replicas, strict=True)) | dict.fromkeys(served.absent, 0)
+
+
+def _settled(dealt: _Dealt, least: dict[str, int], demand: Demand) -> dict[str, int]:
+    """Return the replicas by name, `least` before ties are settled, once they are."""
+    replicas, left, wants = least.copy(), dealt.left, dealt.wants
+    for place in tie_order(dealt.tied, demand.key, demand.rounding) if dealt.tied else ():
+        if wants[place] >= left:
+            replicas[dealt.tied[place]] += left
             break
-        replicas[at] += wanted
-        left -= wanted
+        replicas[dealt.tied[place]] += wants[place]
+        left -= wants[place]
     return replicas
 
 
@@ -174,7 +176,7 @@ def _until_gone(served: Candidates, dealt: _Dealt, most: Sequence[int]) -> _Deal
         wants = [(at, most[at] - replicas[at]) for at in group if most[at] > replicas[at]]
         if left and sum([wanted for _, wanted in wants]) > left:
             tied = tuple([served.names[at] for at, _ in wants])
-            return replace(dealt, replicas=replicas, left=left, tied=tied, wants=wants)
+            return replace(dealt, replicas=replicas, left=left, tied=tied, wants=[wanted for _, wanted in wants])
         for at, wanted in wants if left else ():
             replicas[at] += wanted
             left -= wanted
@@ -186,7 +188,8 @@ def _fair(served: Candidates, demand: Demand, kept: _Dealt, ceilings: Sequence[i
     if left < 0:
         room = [max(0, top - own) for top, own in zip(ceilings, minimum, strict=True)]
         anew = _shared(served, replace(kept, sticky=[0] * len(room)), minimum, room, demand.total)
-        least, most = kept_seats(kept.replicas, _settled(anew, demand), demand.total)
+        shares = _settled(*_named(served, anew), demand)
+        least, most = kept_seats(kept.replicas, [shares[name] for name in served.names], demand.total)
         return _until_gone(served, replace(kept, replicas=least, left=demand.total - sum(least)), most)
     if left == 0 or not any(served.weights):
         return kept
@@ -281,7 +284,7 @@ def allocate_replicas(  # noqa: PLR0913  the signature is public API
     return with_overflow(given, demand, sorted(limits)) if limits else given
 
 
-def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[str, Any]]:
+def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Any]:
     """Return rebalance, and the entries of the clusters, which are not looked into yet."""
     given = _mapping(preferences, "preferences", ("rebalance", "clusters", "totalReplicas"))
     rebalance = given.get("rebalance", False)
@@ -290,7 +293,7 @@ def _checked_preferences(preferences: Any, total: int) -> tuple[bool, Mapping[st
     stated = given.get("totalReplicas", total)
     if type(stated) is not int or stated != total:
         raise PolicyError(f"preferences.totalReplicas: {literal(stated)}, expected the total, {total}")
-    return rebalance, _mapping(given.get("clusters", {"*": {"weight": 1}}), "preferences.clusters")
+    return rebalance, given.get("clusters", {"*": {"weight": 1}})
 
 
 def _candidates_of(entries: Any, clusters: Any) -> Candidates:
@@ -301,7 +304,7 @@ def _candidates_of(entries: Any, clusters: Any) -> Candidates:
     if isinstance(clusters, str | bytes) or not isinstance(clusters, Collection):
         raise PolicyError(f"clusters: {literal(clusters)}, expected a list of names")
     try:
-        return _remembered_candidates(marshal.dumps(entries, 2), tuple(clusters))
+        return _remembered_candidates(marshal.dumps(entries), tuple(clusters))
     except (ValueError, TypeError):  # of other types than dict, str, int, bool and None; or names without a hash
         return candidates(_preferences(entries), _checked_names(tuple(clusters)))
 
@@ -311,8 +314,9 @@ def _remembered_candidates(packed: bytes, names: tuple[str, ...]) -> Candidates:
     return candidates(_preferences(marshal.loads(packed)), _checked_names(names))
 
 
-def _preferences(entries: Mapping[str, Any]) -> dict[str, ClusterPreference]:
-    return {name: _preference(entry, f"preferences.clusters.{_told(name)}") for name, entry in entries.items()}
+def _preferences(entries: Any) -> dict[str, ClusterPreference]:
+    given = _mapping(entries, "preferences.clusters")
+    return {name: _preference(entry, f"preferences.clusters.{_told(name)}") for name, entry in given.items()}
 
 
 def _preference(entry: Any, where: str) -> ClusterPreference:
