@@ -7,10 +7,16 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import fleet_names
+from reconciler.decide.annotations import fleet_names, placement_owner_text
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, ClusterAutoscalers, autoscalers_of, first_unread
 from reconciler.decide.placement.home import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
-from reconciler.decide.placement.status import Rejection, read_rejection, rejection_key
+from reconciler.decide.placement.status import (
+    PlacementStatus,
+    Rejection,
+    placement_group,
+    read_rejection,
+    rejection_key,
+)
 from reconciler.decide.selectors import key_of, local_key, namespace_labels
 from reconciler.decide.workloads import SettledWorkloads
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
@@ -65,6 +71,26 @@ class PlacementInputs(Struct, frozen=True):
         return read_rejection(kept.data.get(rejection_key(ref)))
 
 
+class PlacementCase(Struct, frozen=True):
+    """One federated ReplicaSet in a run; `inputs` have the clusters that it is about. `status` is what an earlier run
+    wrote, None for nothing.
+    """
+
+    federated: FederatedReplicaSet
+    inputs: PlacementInputs
+    status: PlacementStatus | None
+
+    @property
+    def owner(self) -> str:
+        """What says on a workload that it is of this federated ReplicaSet."""
+        return placement_owner_text(self.inputs.fleet, self.federated.key)
+
+    @property
+    def group(self) -> str:
+        """The group of its decisions."""
+        return placement_group(self.federated.key)
+
+
 def placement_inputs(policies: PolicySet, state: ObservedState, run: Run, settled: SettledWorkloads) -> PlacementInputs:
     """Return the clusters of the Fleet and what is remembered, ready to be asked."""
     home = home_of(policies.fleet, state)
@@ -107,23 +133,20 @@ def placement_inputs(policies: PolicySet, state: ObservedState, run: Run, settle
 # Production, which a federated ReplicaSet leaves as it is unless it says `production: true`.
 
 
-def production_of_pattern(
-    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
-) -> str:
-    """Return what makes the local workload production that `federated` leaves out as it is, "" for nothing.
+def production_of_pattern(case: PlacementCase, placement: ClusterPlacement, workload: Workload | None) -> str:
+    """Return what makes the local workload production that is left out as it is, "" for nothing.
 
     "*" stands for no cluster where it is production, unless the policy says so: what is there stays.
     """
-    if federated.preference(placement.name) is None or federated.is_named(placement.name):
+    if case.federated.preference(placement.name) is None or case.federated.is_named(placement.name):
         return ""
-    return production_of(federated, placement, inputs, workload)
+    return production_of(case, placement, workload)
 
 
-def production_of(
-    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, workload: Workload | None
-) -> str:
-    """Return what makes the local workload production that `federated` leaves out, "" for nothing."""
+def production_of(case: PlacementCase, placement: ClusterPlacement, workload: Workload | None) -> str:
+    """Return what makes the local workload production that the policy leaves out, "" for nothing."""
+    federated = case.federated
     if federated.production:
         return ""
     space, labels = federated.namespace, federated.labels if workload is None else workload.labels
-    return inputs.fleet.production.why(placement.cluster, space, placement.space_labels.get(space), labels)
+    return case.inputs.fleet.production.why(placement.cluster, space, placement.space_labels.get(space), labels)

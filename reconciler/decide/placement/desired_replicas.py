@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import ObservedCapacity, placement_owner_text
+from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.placement.allocation import (
     Allocation,
     Demand,
@@ -17,7 +16,7 @@ from reconciler.decide.placement.allocation import (
     served_order,
     with_overflow,
 )
-from reconciler.decide.placement.clusters import PlacementInputs
+from reconciler.decide.placement.clusters import PlacementCase
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.reasons import Reasons
@@ -37,7 +36,7 @@ class PlacementResult(Struct, frozen=True):
     then.
     """
 
-    federated: FederatedReplicaSet
+    case: PlacementCase
     locals: Sequence[LocalWorkload]
     allocation: Allocation
     replicas: Mapping[str, int]
@@ -50,23 +49,19 @@ class PlacementResult(Struct, frozen=True):
     reasons: Mapping[str, Reasons] = NOTHING  # by cluster
 
     @property
+    def federated(self) -> FederatedReplicaSet:
+        return self.case.federated
+
+    @property
     def placed(self) -> list[LocalWorkload]:
         return [local for local in self.locals if local.part == "placed"]
 
 
-def placement_result(
-    federated: FederatedReplicaSet,
-    locals_: Sequence[LocalWorkload],
-    status: PlacementStatus | None,
-    inputs: PlacementInputs,
-) -> PlacementResult:
-    """Return the desired replicas of `federated`, and spec.replicas after this run.
-
-    `status` is what an earlier run wrote. Where home could be read, no status means there is none.
-    """
-    readable = inputs.home.is_whole
+def placement_result(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> PlacementResult:
+    """Return the desired replicas of the federated ReplicaSet, and spec.replicas after this run."""
+    federated = case.federated
     placed = [local for local in locals_ if local.part == "placed"]
-    taken_off, moving = _taken_off(federated, locals_, status, readable)
+    taken_off, moving = _taken_off(case, locals_)
     demand = Demand(
         total=max(0, federated.replicas - taken_off),
         rebalance=federated.rebalance and moving,
@@ -77,17 +72,16 @@ def placement_result(
     )
     given = allocate(candidates(federated.clusters, [local.cluster for local in placed]), demand)
     overflow = _overflow(given, placed)
-    allocation = _with_raise(given, placed, _raised(federated, locals_, status, readable))
+    allocation = _with_raise(given, placed, _raised(case, locals_))
     keeping = _keeping(given, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     settled = all(replicas[local.cluster] <= local.current for local in placed)
     memory = {
-        local.cluster: _capacity_after(local, settled and local.cluster not in overflow, federated, inputs)
-        for local in placed
+        local.cluster: _capacity_after(local, settled and local.cluster not in overflow, case) for local in placed
     }
     target = dict(replicas)
     for local in placed:
-        more, waits = overflow.get(local.cluster, 0), _waits(federated, memory[local.cluster], inputs.run.now)
+        more, waits = overflow.get(local.cluster, 0), _waits(case, memory[local.cluster])
         if not settled and local.limit == "learned":
             # Those that wait already may go on: what is on its way elsewhere may find no room there, and is missed.
             more = max(more, (local.spec_replicas or 0) - replicas[local.cluster])
@@ -96,7 +90,7 @@ def placement_result(
     wanted = taken_off + _placeable(given, sum(replicas.values()))
     available = sum(local.available for local in locals_ if local.part != "out")
     return PlacementResult(
-        federated=federated,
+        case=case,
         locals=locals_,
         allocation=allocation,
         replicas=replicas,
@@ -128,15 +122,14 @@ def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[s
     return found
 
 
-def _raised(
-    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], status: PlacementStatus | None, readable: bool
-) -> int:
+def _raised(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> int:
     """Return by how many replicas the total was raised since the last run; all that nobody has where none is known."""
+    total, status = case.federated.replicas, case.status
     if status is not None and status.desired is not None:
-        return max(0, federated.replicas - status.desired)
-    if not readable:
+        return max(0, total - status.desired)
+    if not case.inputs.home.is_whole:  # there may be a status
         return 0
-    return max(0, federated.replicas - sum(local.spec_replicas or 0 for local in locals_ if local.part != "out"))
+    return max(0, total - sum(local.spec_replicas or 0 for local in locals_ if local.part != "out"))
 
 
 def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int) -> Allocation:
@@ -189,9 +182,7 @@ def _keeping(given: Allocation, allocation: Allocation, placed: Sequence[LocalWo
     return {name: number for name, number in keeping.items() if number}
 
 
-def _taken_off(
-    federated: FederatedReplicaSet, locals_: Sequence[LocalWorkload], status: PlacementStatus | None, readable: bool
-) -> tuple[int, bool]:
+def _taken_off(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> tuple[int, bool]:
     """Return how many replicas the clusters that are left out have, and whether the others may be rebalanced.
 
     A cluster of which that is unknown is taken to have all that the status does not ask of the others, so they only
@@ -199,6 +190,7 @@ def _taken_off(
     was probably never placed anywhere, and each cluster begins with its own part. Moves make room before they take
     any away, and in between nothing would distinguish the two; so then only stuck replicas move.
     """
+    federated, status = case.federated, case.status
     known = sum(local.spec_replicas or 0 for local in locals_ if local.part == "held")
     if not any(local.part == "held" and local.spec_replicas is None for local in locals_):
         return known, True
@@ -208,7 +200,7 @@ def _taken_off(
         ]
         others = sum(_recorded_replicas(local, status) for local in answering)
         return known + max(0, status.desired - others), True
-    if readable and all(local.workload is None for local in locals_):
+    if case.inputs.home.is_whole and all(local.workload is None for local in locals_):
         return known + _parts_of_unknown(federated, locals_, federated.replicas - known), True
     due = sum(_own_part(local, federated) for local in locals_ if local.part == "placed")
     return max(known, federated.replicas - due), False
@@ -242,26 +234,24 @@ def _own_part(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
     return min([local.spec_replicas or 0, *(limit for limit in limits if limit is not None)])
 
 
-def _waits(federated: FederatedReplicaSet, memory: ObservedCapacity | None, now: datetime) -> int:
-    if federated.waiting_replicas:
-        return federated.waiting_replicas
-    due = memory is not None and memory.retry_after is not None and memory.retry_after <= now
+def _waits(case: PlacementCase, memory: ObservedCapacity | None) -> int:
+    if case.federated.waiting_replicas:
+        return case.federated.waiting_replicas
+    due = memory is not None and memory.retry_after is not None and memory.retry_after <= case.inputs.run.now
     return _PROBE if due else 0
 
 
-def _capacity_after(
-    local: LocalWorkload, is_free: bool, federated: FederatedReplicaSet, inputs: PlacementInputs
-) -> ObservedCapacity | None:
+def _capacity_after(local: LocalWorkload, is_free: bool, case: PlacementCase) -> ObservedCapacity | None:
     """Return the observed capacity of a cluster after this run, None where it is forgotten or never was known.
 
     It is forgotten where it `is_free`: it does not bind and everything is settled. It is kept while writes are refused.
     """
-    known, now = local.remembered, inputs.run.now
+    known, now, federated = local.remembered, case.inputs.run.now, case.federated
     if local.limit == "refused":
         return known
     if local.limit != "learned" or local.capacity is None or is_free:
         return None
-    owner = "" if federated.target is None else placement_owner_text(inputs.fleet, federated.key)
+    owner = "" if federated.target is None else case.owner
     retries = federated.waiting_replicas == 0
     if known is None or known.replicas != local.capacity:
         return ObservedCapacity(local.capacity, now, now + FIRST_RETRY if retries else None, owner)
@@ -288,16 +278,9 @@ def next_step(
     """
     left = available if wanted == 0 else available - min(available, wanted)
     result = {local.cluster: targets[local.cluster] for local in placed}
-    for local in sorted(placed, key=lambda local: (-_cost(local, targets), local.cluster)):
-        cost = _cost(local, targets)
+    costs = {local.cluster: max(0, local.available - targets[local.cluster]) for local in placed}
+    for cluster, cost in sorted(costs.items(), key=lambda one: (-one[1], one[0])):
         paid = min(cost, left)
         left -= paid
-        result[local.cluster] += cost - paid
+        result[cluster] += cost - paid
     return result
-
-
-def _cost(local: LocalWorkload, targets: Mapping[str, int]) -> int:
-    """Return how many available replicas it costs to bring `local` down to its target; 0 for an increase."""
-    if targets[local.cluster] >= (local.spec_replicas or 0):
-        return 0
-    return max(0, local.available - targets[local.cluster])

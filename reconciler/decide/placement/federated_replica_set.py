@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import OWNER, STATUS, format_time, placement_owner_text
+from reconciler.decide.annotations import OWNER, STATUS, format_time
 from reconciler.decide.decisions import Cause, Decision, DesiredState, PolicyExplanation, Undecided, Verb
 from reconciler.decide.facts import fact, field_is
-from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of
+from reconciler.decide.placement.clusters import ClusterPlacement, PlacementCase, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explanations import (
     cluster_statuses,
@@ -23,8 +23,6 @@ from reconciler.decide.placement.local_workloads import LocalWorkload, local_wor
 from reconciler.decide.placement.notices import notices, overridden
 from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.placement.status import (
-    PlacementStatus,
-    placement_group,
     read_status,
     rejection_key,
     status_name,
@@ -43,60 +41,57 @@ def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> Desir
         return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
     about = tuple(placement for placement in inputs.placements if _is_about(federated, placement, inputs))
     unnamed = () if len(about) == len(inputs.placements) else tuple(_not_named(federated, inputs, about))
-    inputs = replace(inputs, placements=about)
     status = read_status(inputs.home.newest.get(status_name(federated.key)))
-    locals_ = [local_workload(federated, placement, inputs, status) for placement in inputs.placements]
+    case = PlacementCase(federated, replace(inputs, placements=about), status)
+    locals_ = [local_workload(case, placement) for placement in about]
     if federated.paused:
-        return _paused(federated, locals_, inputs, status)
+        return _paused(case, locals_)
     questions = tuple(sorted(local.question for local in locals_ if local.question is not None))
     if questions:
         return DesiredState(questions=questions)
     if _is_idle(locals_):
         locals_ = [_left_idle(local) for local in locals_]
-    result, asleep, awake = _decided(federated, locals_, status, inputs)
+    result, asleep, awake = _decided(case, locals_)
     decisions = (*asleep, *awake)
     refused = {local.ref for local in locals_ if local.rejection is not None}
     # What was refused before may be refused again; the status says what is there, and why, all the same.
     needs = tuple(decision.key for decision in decisions if decision.ref not in refused)
     needs += tuple(key for local in locals_ if (left := inputs.settled(local.ref)) is not None for key in left.needs)
-    decisions += _refusals_cleared(result, decisions, inputs)
-    decisions += _status(result, needs, inputs)
+    decisions += _refusals_cleared(result, decisions)
+    decisions += _status(result, needs)
     return DesiredState(
         decisions=decisions,
         undecided=tuple(local.problem for local in locals_ if isinstance(local.problem, Undecided)),
-        overridden=tuple(overridden(result, status, inputs)),
-        notices=tuple(notices(result, status, inputs)),
+        overridden=tuple(overridden(result)),
+        notices=tuple(notices(result)),
         explanations=(*placement_explanations(result), *unnamed),
         placements=(placement_view(result),),
     )
 
 
 def _decided(
-    federated: FederatedReplicaSet,
-    locals_: Sequence[LocalWorkload],
-    status: PlacementStatus | None,
-    inputs: PlacementInputs,
+    case: PlacementCase, locals_: Sequence[LocalWorkload]
 ) -> tuple[PlacementResult, tuple[Decision, ...], tuple[Decision, ...]]:
     """Return the result, and the writes to what is asleep and to what is awake.
 
     What may not be changed in this run keeps what it has, and the others share the rest: that is decided once more.
     """
-    result = with_reasons(placement_result(federated, locals_, status, inputs))
-    form = form_of(federated, inputs.fleet)
-    asleep, awake = asleep_writes(result, inputs, form), local_writes(result, inputs, form)
-    held = dict(_lowered_production(result, inputs)) or dict(_woken(result, asleep, awake))
+    result = with_reasons(placement_result(case, locals_))
+    form = form_of(case.federated, case.inputs.fleet)
+    asleep, awake = asleep_writes(result, form), local_writes(result, form)
+    held = dict(_lowered_production(result)) or dict(_woken(result, asleep, awake))
     if not held:
         return result, asleep, awake
-    return _decided(federated, [held.get(local.cluster, local) for local in locals_], status, inputs)
+    return _decided(case, [held.get(local.cluster, local) for local in locals_])
 
 
-def _lowered_production(result: PlacementResult, inputs: PlacementInputs) -> Iterator[tuple[str, LocalWorkload]]:
+def _lowered_production(result: PlacementResult) -> Iterator[tuple[str, LocalWorkload]]:
     """Yield, held, what `targetRef` would take running replicas away from in production that the policy leaves out."""
     federated = result.federated
-    placements = {placement.name: placement for placement in inputs.placements}
+    placements = {placement.name: placement for placement in result.case.inputs.placements}
     for local in result.placed if federated.target is not None else ():
         if result.target[local.cluster] < local.current:
-            what = production_of(federated, placements[local.cluster], inputs, local.workload)
+            what = production_of(result.case, placements[local.cluster], local.workload)
             if what:
                 why = left_out(what, (federated.name,), (federated.key,))
                 yield local.cluster, replace(local, part="held", why=why, left_out=True)
@@ -151,12 +146,7 @@ def _left_idle(local: LocalWorkload) -> LocalWorkload:
     return local
 
 
-def _paused(
-    federated: FederatedReplicaSet,
-    locals_: Sequence[LocalWorkload],
-    inputs: PlacementInputs,
-    status: PlacementStatus | None,
-) -> DesiredState:
+def _paused(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> DesiredState:
     """Status only: everything is left as it is."""
     paused = fact(ReasonCode.PAUSED)
     held = [
@@ -168,38 +158,34 @@ def _paused(
         for local in locals_
     ]
     resumed = field_is("paused", "false")
-    result = with_reasons(placement_result(federated, held, status, inputs))
+    result = with_reasons(placement_result(case, held))
     return DesiredState(
-        decisions=_status(result, (), inputs),
+        decisions=_status(result, ()),
         explanations=tuple(
-            PolicyExplanation(local.ref, "placement", federated.key, "left alone", local.reasons, resumed)
+            PolicyExplanation(local.ref, "placement", case.federated.key, "left alone", local.reasons, resumed)
             for local in held
         ),
         placements=(placement_view(result),),
     )
 
 
-def _status(result: PlacementResult, needs: tuple[str, ...], inputs: PlacementInputs) -> tuple[Decision, ...]:
+def _status(result: PlacementResult, needs: tuple[str, ...]) -> tuple[Decision, ...]:
     """Return the decision that writes the status, once everything else is done; () where it says so already."""
-    if not inputs.home.cluster:
+    case, federated = result.case, result.federated
+    home, now = case.inputs.home, case.inputs.run.now
+    if not home.cluster:
         return ()
-    federated, fleet = result.federated, inputs.fleet
-    name = status_name(federated.key)
-    before = read_status(inputs.home.newest.get(name))
-    text = status_text(federated.replicas, cluster_statuses(result), before, format_time(inputs.run.now))
-    content = ConfigMapContent(
-        inputs.home.ref(name), annotations={OWNER: placement_owner_text(fleet, federated.key), STATUS: text}
-    )
+    text = status_text(federated.replicas, cluster_statuses(result), case.status, format_time(now))
+    content = ConfigMapContent(home.ref(status_name(federated.key)), annotations={OWNER: case.owner, STATUS: text})
     cause = Cause(federated.name, str(federated.place), (reason(ReasonCode.STATUS),))
-    return inputs.home.written(content, inputs.run.now, placement_group(federated.key), cause, needs)
+    return home.written(content, now, case.group, cause, needs)
 
 
-def _refusals_cleared(
-    result: PlacementResult, decisions: Sequence[Decision], inputs: PlacementInputs
-) -> tuple[Decision, ...]:
+def _refusals_cleared(result: PlacementResult, decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     """Return the decisions that remove recorded refusals: once the write succeeded, or is not needed any more."""
-    kept = inputs.home.own.get(MEMORY)
-    if kept is None or not inputs.home.is_current(MEMORY):
+    home = result.case.inputs.home
+    kept = home.own.get(MEMORY)
+    if kept is None or not home.is_current(MEMORY):
         return ()  # what is not current is written whole in this run
     found: list[Decision] = []
     for local in result.placed:
@@ -211,5 +197,5 @@ def _refusals_cleared(
         needs = tuple(decision.key for decision in decisions if decision.ref == local.ref)
         why = reason(ReasonCode.NO_LONGER_REFUSED, object=str(local.ref))
         cause = Cause(result.federated.name, str(result.federated.place), (why,))
-        found += config_map_written(content, kept, placement_group(result.federated.key), cause, needs)
+        found += config_map_written(content, kept, result.case.group, cause, needs)
     return tuple(found)

@@ -13,7 +13,7 @@ from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.facts import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.freeze import restriction
-from reconciler.decide.placement.clusters import ClusterPlacement, PlacementInputs, production_of_pattern
+from reconciler.decide.placement.clusters import ClusterPlacement, PlacementCase, production_of_pattern
 from reconciler.decide.placement.ownership import why_not_placed
 from reconciler.decide.placement.pod_counts import PodCounts, available_replicas, is_calm, pod_counts
 from reconciler.decide.placement.status import PlacementStatus, Rejection
@@ -21,7 +21,6 @@ from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_o
 from reconciler.decide.selectors import left_out, local_ref
 from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
-from reconciler.policy.types import FederatedReplicaSet
 
 DRAINED = frozenset({"Draining", "Leaving"})
 """The states of clusters that get no replicas."""
@@ -84,13 +83,10 @@ class LocalWorkload(Struct, frozen=True):
         return max(0, (self.spec_replicas or 0) - self.unschedulable)
 
 
-class _Case(Struct, frozen=True):
+class _Case(PlacementCase, frozen=True):
     """One federated ReplicaSet on one cluster, before it is known in which way it takes part."""
 
-    federated: FederatedReplicaSet
     placement: ClusterPlacement
-    inputs: PlacementInputs
-    status: PlacementStatus | None
     ref: ObjectRef
     workload: Workload | None
     settled: Settled | None
@@ -127,14 +123,12 @@ class _Case(Struct, frozen=True):
         return replace(local, problem=Notice(kind, str(local.ref), text, self.federated.name, reasons=local.reasons))
 
 
-def local_workload(
-    federated: FederatedReplicaSet, placement: ClusterPlacement, inputs: PlacementInputs, status: PlacementStatus | None
-) -> LocalWorkload:
-    """Return how one cluster takes part in `federated`: as the first guard that finds something says."""
-    ref = local_ref(federated, placement.name)
+def local_workload(whole: PlacementCase, placement: ClusterPlacement) -> LocalWorkload:
+    """Return how one cluster takes part: as the first guard that finds something says."""
+    ref = local_ref(whole.federated, placement.name)
     workload = placement.workloads.get(ref)
-    settled = None if workload is None else inputs.settled(ref)
-    case = _Case(federated, placement, inputs, status, ref, workload, settled)
+    settled = None if workload is None else whole.inputs.settled(ref)
+    case = _Case(whole.federated, whole.inputs, whole.status, placement, ref, workload, settled)
     for guard in _GUARDS:
         found = guard(case)
         if found is not None:
@@ -207,7 +201,7 @@ def _restricted(case: _Case) -> LocalWorkload | None:
 
 
 def _production(case: _Case) -> LocalWorkload | None:
-    what = production_of_pattern(case.federated, case.placement, case.inputs, case.workload)
+    what = production_of_pattern(case, case.placement, case.workload)
     name, key = case.federated.name, case.federated.key
     return case.held(left_out(what, (name,), (key,)), left_out=True) if what else None
 

@@ -7,43 +7,37 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Notice, Overridden
-from reconciler.decide.placement.clusters import PlacementInputs
+from reconciler.decide.placement.clusters import PlacementCase
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.local_workloads import DRAINED, LocalWorkload
 from reconciler.decide.placement.status import PlacementStatus
 from reconciler.decide.reasons import text_of
 from reconciler.messages import counted
-from reconciler.policy.types import FederatedReplicaSet
 
 
-def overridden(
-    result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
-) -> Iterator[Overridden]:
+def overridden(result: PlacementResult) -> Iterator[Overridden]:
     """Yield the replicas that placement would give to idle workloads, where they differ."""
     idle = [local for local in result.locals if local.idle_by and local.workload is not None]
-    wished = _with_placed(idle, result, status, inputs).next_replicas if idle else {}
+    wished = _with_placed(idle, result).next_replicas if idle else {}
     for local in idle:
         if wished[local.cluster] != local.replicas:
             desired = counted(wished[local.cluster], "replica")
             yield Overridden(local.ref, "placement", result.federated.name, desired, local.idle_by, local.reasons)
 
 
-def _with_placed(
-    more: Sequence[LocalWorkload], result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs
-) -> PlacementResult:
+def _with_placed(more: Sequence[LocalWorkload], result: PlacementResult) -> PlacementResult:
     """Return what would come of it if these took part too, with all that they ask for running."""
-    states = {placement.name: placement.cluster.state for placement in inputs.placements}
+    states = {placement.name: placement.cluster.state for placement in result.case.inputs.placements}
     free: dict[str, LocalWorkload] = {}
     for local in more:
         has = local.spec_replicas or 0
         placed = replace(local, part="placed", current=has, available=has)
         is_drained = states[local.cluster] in DRAINED
         free[local.cluster] = replace(placed, capacity=0, limit="draining") if is_drained else placed
-    locals_ = [free.get(local.cluster, local) for local in result.locals]
-    return placement_result(result.federated, locals_, status, inputs)
+    return placement_result(result.case, [free.get(local.cluster, local) for local in result.locals])
 
 
-def notices(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
+def notices(result: PlacementResult) -> Iterator[Notice]:
     """Yield the notices: workloads left alone, replicas that are not available, drains that wait, and more."""
     name = result.federated.name
     yield from (local.problem for local in result.locals if isinstance(local.problem, Notice))
@@ -55,16 +49,16 @@ def notices(result: PlacementResult, status: PlacementStatus | None, inputs: Pla
         if keeps := result.keeping.get(local.cluster):
             stay = counted(keeps, "replica fits nowhere else and stays", "replicas fit nowhere else and stay")
             yield Notice("drainKeeps", str(local.ref), f"{text_of(local.reasons)}, but {stay}", name)
-    yield from _drains_left_alone(result, inputs)
-    yield from _above_share(result, status, inputs)
-    yield from _clusters_left(result.federated, status, inputs)
+    yield from _drains_left_alone(result)
+    yield from _above_share(result)
+    yield from _clusters_left(result.case)
 
 
-def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iterator[Notice]:
+def _drains_left_alone(result: PlacementResult) -> Iterator[Notice]:
     """Yield a notice for each draining cluster whose workload keeps its replicas because it is left alone."""
     for local in result.locals:
-        cluster = inputs.fleet.cluster(local.cluster)
-        if cluster is None or cluster.state not in DRAINED or local.part != "held":
+        cluster = result.case.inputs.fleet.cluster(local.cluster)
+        if cluster is None or cluster.state not in ("Draining", "Leaving") or local.part != "held":
             continue
         if local.replicas and local.problem is None:
             stay = counted(local.replicas, "replica stays", "replicas stay")
@@ -72,12 +66,12 @@ def _drains_left_alone(result: PlacementResult, inputs: PlacementInputs) -> Iter
             yield Notice("drainKeeps", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 
-def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs: PlacementInputs) -> Iterator[Notice]:
+def _above_share(result: PlacementResult) -> Iterator[Notice]:
     """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
     kept = [local for local in result.locals if local.left_out]
     if not any(local.replicas for local in kept):
         return
-    target = _with_placed(kept, result, status, inputs).target
+    target = _with_placed(kept, result).target
     for local in kept:
         share = target[local.cluster]
         if local.replicas > share:
@@ -86,14 +80,12 @@ def _above_share(result: PlacementResult, status: PlacementStatus | None, inputs
             yield Notice("aboveShare", str(local.ref), text, result.federated.name, reasons=local.reasons)
 
 
-def _clusters_left(
-    federated: FederatedReplicaSet, status: PlacementStatus | None, inputs: PlacementInputs
-) -> Iterator[Notice]:
+def _clusters_left(case: PlacementCase) -> Iterator[Notice]:
     """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
-    known = status or PlacementStatus()
+    federated, known = case.federated, case.status or PlacementStatus()
     for cluster in sorted(known.entries):
         spec_replicas = known.spec_replicas(cluster)
-        if spec_replicas and inputs.fleet.cluster(cluster) is None:
+        if spec_replicas and case.inputs.fleet.cluster(cluster) is None:
             stay = counted(spec_replicas, f"replica of {federated.key} stays", f"replicas of {federated.key} stay")
             words = f"left the Fleet; {stay} there, as of the last run"
             yield Notice("clusterLeft", cluster, words, federated.name)

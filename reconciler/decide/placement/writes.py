@@ -20,7 +20,6 @@ from reconciler.decide.annotations import (
     PlacedScale,
     compact,
     placement_owner,
-    placement_owner_text,
     read_placed,
 )
 from reconciler.decide.decisions import (
@@ -33,7 +32,7 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.freeze import restriction
-from reconciler.decide.placement.clusters import PlacementInputs, production_of_pattern
+from reconciler.decide.placement.clusters import PlacementCase, production_of_pattern
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.explanations import cause
 from reconciler.decide.placement.home import (
@@ -51,10 +50,8 @@ from reconciler.decide.placement.local_replica_sets import (
 )
 from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.ownership import is_ours
-from reconciler.decide.placement.status import placement_group
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef, Workload
-from reconciler.policy.types import FederatedReplicaSet
 
 _ADOPTED = reason(ReasonCode.ADOPTED)
 
@@ -64,13 +61,12 @@ class _LocalWrite(Struct, frozen=True):
 
     local: LocalWorkload
     result: PlacementResult
-    inputs: PlacementInputs
     form: Form | None
     shrinking: Phase = Phase.DECREASE
 
     @property
-    def group(self) -> str:
-        return placement_group(self.result.federated.key)
+    def case(self) -> PlacementCase:
+        return self.result.case
 
     @property
     def spec_replicas(self) -> int:
@@ -88,13 +84,13 @@ class _LocalWrite(Struct, frozen=True):
     def adopts(self) -> bool:
         """Whether the workload was made by somebody else, and is ours after this write."""
         workload = self.local.workload
-        return workload is not None and not is_ours(workload, self.result.federated, self.inputs.ours)
+        return workload is not None and not is_ours(workload, self.case.federated, self.case.inputs.ours)
 
     def decision(self, verb: Verb, phase: Phase, *changes: FieldChange, why: Reasons = ()) -> Decision:
         """Return a decision about the workload as it is; `why` in place of the reason for its replicas."""
         workload, grounds = self.local.workload, cause(self.local, self.result)
         return Decision(
-            key=f"{self.group}/{self.local.cluster}/{verb}",
+            key=f"{self.case.group}/{self.local.cluster}/{verb}",
             job="placement",
             verb=verb,
             phase=phase,
@@ -103,21 +99,21 @@ class _LocalWrite(Struct, frozen=True):
             uid=None if workload is None else workload.uid,
             changes=changes,
             cause=replace(grounds, reasons=why) if why else grounds,
-            group=self.group,
+            group=self.case.group,
             has_annotations=workload is None or workload.has_annotations,
             has_labels=workload is None or workload.has_labels,
         )
 
 
-def local_writes(result: PlacementResult, inputs: PlacementInputs, form: Form | None) -> tuple[Decision, ...]:
+def local_writes(result: PlacementResult, form: Form | None) -> tuple[Decision, ...]:
     """Return the decisions of this run about the local workloads, in the order of the Fleet."""
     growing = any(result.next_replicas[local.cluster] > (local.spec_replicas or 0) for local in result.placed)
     shrinking = Phase.MOVE if growing else Phase.DECREASE
-    writes = (_LocalWrite(local, result, inputs, form, shrinking) for local in result.placed)
+    writes = (_LocalWrite(local, result, form, shrinking) for local in result.placed)
     return tuple(decision for write in writes for decision in _of_one(write))
 
 
-def asleep_writes(result: PlacementResult, inputs: PlacementInputs, form: Form | None) -> tuple[Decision, ...]:
+def asleep_writes(result: PlacementResult, form: Form | None) -> tuple[Decision, ...]:
     """Return the decisions that bring local ReplicaSets that are asleep, at no replicas, to what the policy states now.
 
     Without pods the change is free; after the wake, the pods of the old template or selector would be replaced. A
@@ -126,25 +122,23 @@ def asleep_writes(result: PlacementResult, inputs: PlacementInputs, form: Form |
     """
     if form is None:
         return ()
+    case = result.case
     return tuple(
         decision
         for local in result.locals
         if local.workload is not None and local.workload.spec_replicas == 0
         if local.wakes or (local.idle_by and local.replicas == 0)
-        if is_ours(local.workload, result.federated, inputs.ours) and not _is_restricted(local, inputs)
-        if inputs.rejection(local.ref) is None and not _is_left_out(local, result.federated, inputs)
-        for decision in _while_asleep(_LocalWrite(local, result, inputs, form), local.workload, form)
+        if is_ours(local.workload, case.federated, case.inputs.ours) and case.inputs.rejection(local.ref) is None
+        if not _is_left_as_it_is(local, case)
+        for decision in _while_asleep(_LocalWrite(local, result, form), local.workload, form)
     )
 
 
-def _is_restricted(local: LocalWorkload, inputs: PlacementInputs) -> bool:
-    cluster = inputs.fleet.cluster(local.cluster)
-    return cluster is None or restriction(cluster, local.ref.namespace) is not None
-
-
-def _is_left_out(local: LocalWorkload, federated: FederatedReplicaSet, inputs: PlacementInputs) -> bool:
-    placement = next(placement for placement in inputs.placements if placement.name == local.cluster)
-    return bool(production_of_pattern(federated, placement, inputs, local.workload))
+def _is_left_as_it_is(local: LocalWorkload, case: PlacementCase) -> bool:
+    """Return whether its cluster is restricted, or it is production that the policy leaves out."""
+    placement = next(placement for placement in case.inputs.placements if placement.name == local.cluster)
+    is_restricted = restriction(placement.cluster, local.ref.namespace) is not None
+    return is_restricted or bool(production_of_pattern(case, placement, local.workload))
 
 
 def _while_asleep(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[Decision]:
@@ -258,15 +252,14 @@ def _way_back(write: _LocalWrite, *, adopts: bool) -> dict[str, str]:
     if workload is None or (known is None and write.form is not None and not adopts):
         return {}
     previous = workload.spec_replicas if known is None else known.previous
-    owner = placement_owner_text(write.inputs.fleet, write.result.federated.key)
-    return {PLACED: PlacedScale(previous, write.spec_replicas, owner).text}
+    return {PLACED: PlacedScale(previous, write.spec_replicas, write.case.owner).text}
 
 
 def _taken_over(write: _LocalWrite, workload: Workload) -> Iterator[FieldChange]:
     """Yield the changes that make a target ours alone that another federated ReplicaSet of ours placed, or made, or
     this one under a former name of the Fleet.
     """
-    inputs, owner = write.inputs, placement_owner_text(write.inputs.fleet, write.result.federated.key)
+    inputs, owner = write.case.inputs, write.case.owner
     known, maker = read_placed(workload.annotations), placement_owner(workload.annotations)
     if known is not None and known.key is not None and known.key[0] in inputs.ours and known.owner != owner:
         yield from annotation_changes(workload.annotations, {PLACED: replace(known, owner=owner).text})
@@ -290,10 +283,11 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
     """
     differs = (reason(ReasonCode.SELECTOR_DIFFERS, replicas=write.local.current),)
     deleted = replace(write.decision(Verb.DELETE, Phase.REPAIR, why=differs), orphan=True)
+    replaced = write.case.inputs.replaced
     content = ConfigMapContent(_journal_ref(write), data={"manifest": compact(found_manifest(workload))})
     written = tuple(
         replace(decision, phase=Phase.REPAIR)
-        for decision in config_map_written(content, write.inputs.replaced.get(content.ref), write.group, deleted.cause)
+        for decision in config_map_written(content, replaced.get(content.ref), write.case.group, deleted.cause)
     )
     yield from written
     first = [decision.key for decision in written]
@@ -306,12 +300,12 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
 
 
 def _journal_closed(write: _LocalWrite) -> Iterator[Decision]:
-    kept = write.inputs.replaced.get(_journal_ref(write))
+    kept = write.case.inputs.replaced.get(_journal_ref(write))
     if kept is not None:
         words = replace(cause(write.local, write.result), reasons=(reason(ReasonCode.REPLACED),))
-        yield config_map_deleted(kept, write.group, words)
+        yield config_map_deleted(kept, write.case.group, words)
 
 
 def _journal_ref(write: _LocalWrite) -> ObjectRef:
-    name = config_map_name(REPLACED, write.result.federated.key)
-    return ObjectRef(write.local.cluster, write.inputs.fleet.namespace, "ConfigMap", name)
+    name = config_map_name(REPLACED, write.case.federated.key)
+    return ObjectRef(write.local.cluster, write.case.inputs.fleet.namespace, "ConfigMap", name)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
-from reconciler.decide.placement.clusters import placement_inputs
+from reconciler.decide.placement.clusters import PlacementCase, placement_inputs
 from reconciler.decide.placement.desired_replicas import next_step, placement_result
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.placement.local_workloads import LocalWorkload
@@ -60,7 +60,7 @@ def result_of(federated, *locals_, status=None, readable=True):
     state = a_state(*(a_cluster(one.cluster) for one in locals_))
     inputs = placement_inputs(a_policy_set(fleet, federated=(federated,)), state, a_run(), {}.get)
     inputs = replace(inputs, home=replace(inputs.home, is_whole=readable))
-    return placement_result(federated, locals_, status, inputs)
+    return placement_result(PlacementCase(federated, inputs, status), locals_)
 
 
 HELD = local("h", 2, part="held")
