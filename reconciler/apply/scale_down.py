@@ -36,11 +36,9 @@ from reconciler.decide.downscale.victim_choice import (
     balanced,
     first_of,
     foreign_costs,
-    nanoseconds_at,
     of_strangers,
     picked,
     picker_request,
-    ranking_rules,
     victim_selection,
     without_domains,
 )
@@ -122,9 +120,7 @@ def chosen_scale_down(task: Task, live: LiveWorkload) -> ChosenScaleDown:
     Raises:
         ReconcilerError: the policy says to leave it alone, or something cannot be read.
     """
-    selection = victim_selection(
-        live.group, task.after, now_ns=nanoseconds_at(task.run), rules=ranking_rules(task.settings)
-    )
+    selection = victim_selection(live.group, task.after, task.run, task.settings)
     choice = _victims(task, selection) if selection.open else ChosenVictims(())
     return ChosenScaleDown(task, live, selection, choice.pods, choice.note, choice.picker_failed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -86,17 +86,13 @@ class _DownscaleInputs(Struct, frozen=True):
 
 
 class _WorkloadTarget(Struct, frozen=True):
-    """One workload, and the target of one policy for it; `wanted` None: not known. `values` are what it depends on.
-
-    `failed`: its query did.
-    """
+    """One workload, and the target of one policy for it; `wanted` None: not known. `failed`: its query did."""
 
     inputs: _DownscaleInputs
     workload: Workload
     policy: DownscalePolicy
     wanted: int | None
     reasons: Reasons
-    values: Mapping[str, Any] = NOTHING
     failed: bool = False
 
     @property
@@ -169,8 +165,7 @@ def _workload_target(inputs: _DownscaleInputs, workload: Workload, policy: Downs
     elif target.maximum is not None and wanted > target.maximum:
         wanted = target.maximum
         reasons = (why, reason(ReasonCode.AT_MOST, max=wanted))
-    values = {name: value for why in reasons for name, value in why.values.items()}
-    return _WorkloadTarget(inputs, workload, policy, wanted, reasons, values)
+    return _WorkloadTarget(inputs, workload, policy, wanted, reasons)
 
 
 # What keeps a target from changing a workload, and what is said of that beside the explanation.
@@ -384,6 +379,7 @@ def _considered(inputs: _DownscaleInputs, workload: Workload, policy: DownscaleP
 
 def _decision(case: _WorkloadTarget) -> Decision:
     workload, ref, policy, reasons = case.workload, case.ref, case.policy, case.reasons
+    values = {name: value for why in reasons for name, value in why.values.items()}
     if case.autoscaler is not None and case.desired != case.wanted:
         reasons = (*reasons, reason(ReasonCode.NOT_BELOW_HPA, autoscaler=case.autoscaler.ref.name))
     down = case.desired < workload.spec_replicas
@@ -396,7 +392,7 @@ def _decision(case: _WorkloadTarget) -> Decision:
         api_version=workload.api_version,
         uid=workload.uid,
         changes=(replicas_change(workload.replicas, case.desired, workload.replicas_path),),
-        cause=Cause(policy.name, str(policy.place), reasons, case.values, policy.tenant),
+        cause=Cause(policy.name, str(policy.place), reasons, values, policy.tenant),
         group=group_name("downscale", ref),
         replicas_before=workload.spec_replicas,
         replicas_after=case.desired,

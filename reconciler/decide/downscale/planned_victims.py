@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import NO_VICTIMS, Decision, DesiredState, Notice, VictimForecast
-from reconciler.decide.downscale.deletion_order import PodRule, RankingRules, VictimRanking, age_scale, rank_victims
+from reconciler.decide.downscale.deletion_order import PodRule, RankingRules, age_scale
 from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.downscale.victim_choice import (
     DEFAULT,
@@ -27,7 +27,6 @@ from reconciler.decide.downscale.victim_choice import (
     picked,
     picker_request,
     pod_group,
-    ranking_rules,
     relatives_in,
     siblings_in,
     victim_selection,
@@ -160,41 +159,38 @@ def picker_requests(
             continue
         observed = state.clusters[decision.ref.cluster]
         former = former_costs(observed, policies.fleet.namespace)
-        scale_down = _PlannedScaleDown(decision, VictimStrategy(settings), observed, former, run)
         group = pod_group(decision.ref.kind, without_cost(observed.pods[decision.ref], former))
-        found[decision.ref] = picker_request(_selection(scale_down, group), settings.picker, decision.ref.namespace)
+        selection = victim_selection(group, decision.replicas_after or 0, run, settings)
+        found[decision.ref] = picker_request(selection, settings.picker, decision.ref.namespace)
     return found
 
 
-def _selection(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimSelection:
-    rules = ranking_rules(scale_down.strategy.settings)
-    return victim_selection(group, scale_down.target, now_ns=nanoseconds_at(scale_down.run), rules=rules)
-
-
 def _of_group(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast:
-    selection = _selection(scale_down, group)
-    if not scale_down.strategy.chooses or not selection.open:
-        return _predicted(scale_down, group)
     settings = scale_down.strategy.settings
+    selection = victim_selection(group, scale_down.target, scale_down.run, settings)
+    if not scale_down.strategy.chooses or not selection.open:
+        return _predicted(scale_down, selection)
     if settings.picker is not None:
-        return _by_picker(selection, group, scale_down)
+        return _by_picker(scale_down, selection)
     if settings.strategy == "ZoneBalanced":
-        return _balanced(selection, group, scale_down)
-    return _chosen(selection, group, scale_down, first_of(selection), _rules_of(selection, group, scale_down))
+        return _balanced(scale_down, selection)
+    # Our costs settle what the controller leaves to the order of its cache: by uid, as the cut is.
+    rules = [PodRule.UID if rule is PodRule.CACHE else rule for rule in selection.rules[len(selection.first) :]]
+    return _chosen(scale_down, selection, first_of(selection), rules)
 
 
-def _by_picker(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> VictimForecast:
+def _by_picker(scale_down: _PlannedScaleDown, selection: VictimSelection) -> VictimForecast:
     """Return the victims as the picker chooses them now, as far as it was asked; it is asked again at apply."""
     if scale_down.answer is None:
-        return _before_picker(selection, scale_down)
+        return _before_picker(scale_down, selection)
     choice = picked(selection, scale_down.answer)
     if choice is None:
         note = "the picker has no preference; the controller chooses"
-        return replace(_predicted(scale_down, group), certain=False, note=note)
-    return replace(_chosen(selection, group, scale_down, choice, choice.rules), certain=False)
+        return replace(_predicted(scale_down, selection), certain=False, note=note)
+    return replace(_chosen(scale_down, selection, choice, choice.rules), certain=False)
 
 
-def _before_picker(selection: VictimSelection, scale_down: _PlannedScaleDown) -> VictimForecast:
+def _before_picker(scale_down: _PlannedScaleDown, selection: VictimSelection) -> VictimForecast:
     """Return a forecast before the picker is asked. A cost that is not above a victim's is in its way in any case."""
     foreign = of_strangers(foreign_costs(selection, selection.candidates)[0])
     always = of_strangers(foreign_costs(selection, ())[1])
@@ -213,21 +209,17 @@ def _before_picker(selection: VictimSelection, scale_down: _PlannedScaleDown) ->
     )
 
 
-def _predicted(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast:
+def _predicted(scale_down: _PlannedScaleDown, selection: VictimSelection) -> VictimForecast:
     """Return the victims as the controller will choose them, whatever the policy's strategy is."""
+    group, count, now_ns = selection.group, selection.count, nanoseconds_at(scale_down.run)
     own_order = bool(workload_kind(scale_down.ref.kind).victims_path)
     rules = RankingRules(logarithmic=not own_order)
-    count = max(0, len(group.active) - scale_down.target)
-
-    def ranking_at(now_ns: int) -> VictimRanking:
-        return rank_victims(group.pods, count, now_ns=now_ns, siblings=group.siblings, rules=rules)
 
     def sure_at(now_ns: int) -> frozenset[str] | None:
-        found = ranking_at(now_ns)
+        found = group.ranked(count, now_ns, rules)
         return frozenset(pod.uid for pod in found.victims) if found.certain else None
 
-    now_ns = nanoseconds_at(scale_down.run)
-    ranking = ranking_at(now_ns)
+    ranking = group.ranked(count, now_ns, rules)
     note = scale_down.strategy.note
     if own_order:
         note = note or f"the {scale_down.ref.kind}'s own controller may put its spread and its revisions first"
@@ -244,35 +236,20 @@ def _predicted(scale_down: _PlannedScaleDown, group: PodGroup) -> VictimForecast
     )
 
 
-def _balanced(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> VictimForecast:
+def _balanced(scale_down: _PlannedScaleDown, selection: VictimSelection) -> VictimForecast:
     key = scale_down.strategy.settings.topology_key
     if "nodes" in scale_down.observed.unreadable:
         return scale_down.without_names("the nodes could not be read, so no zones are known", strategy="ZoneBalanced")
     domains = domains_of(scale_down.observed.nodes, key)
     why = without_domains(selection, domains, key)
     if why:
-        return replace(_predicted(scale_down, group), certain=False, note=f"{why}; the controller chooses")
+        return replace(_predicted(scale_down, selection), certain=False, note=f"{why}; the controller chooses")
     choice = balanced(selection, domains)
-    return _chosen(selection, group, scale_down, choice, [f"{BALANCE}{key}"] * len(choice.pods))
-
-
-def _rules_of(selection: VictimSelection, group: PodGroup, scale_down: _PlannedScaleDown) -> Sequence[str]:
-    """Return what puts each of the pods that are first in the order of the cut before the first one that stays.
-
-    Our costs settle what the controller leaves to the order of its cache: by uid, as the cut is.
-    """
-    rules, now_ns = ranking_rules(scale_down.strategy.settings), nanoseconds_at(scale_down.run)
-    ranking = rank_victims(group.pods, selection.count, now_ns=now_ns, siblings=group.siblings, rules=rules)
-    chosen = ranking.rules[len(selection.first) :]
-    return [str(PodRule.UID if rule is PodRule.CACHE else rule) for rule in chosen]
+    return _chosen(scale_down, selection, choice, [f"{BALANCE}{key}"] * len(choice.pods))
 
 
 def _chosen(
-    selection: VictimSelection,
-    group: PodGroup,
-    scale_down: _PlannedScaleDown,
-    choice: ChosenVictims,
-    rules: Sequence[str],
+    scale_down: _PlannedScaleDown, selection: VictimSelection, choice: ChosenVictims, rules: Sequence[str]
 ) -> VictimForecast:
     """Return a forecast of those that go before all others, then of the `choice`, each by its rule of `rules`.
 
@@ -281,13 +258,12 @@ def _chosen(
     foreign = [pod for pods in foreign_costs(selection, choice.pods) for pod in of_strangers(pods)]
     if foreign and _heeds_costs(scale_down):
         return _deferred(scale_down, foreign)
-    now_ns = nanoseconds_at(scale_down.run)
-    first = rank_victims(group.pods, len(selection.first), now_ns=now_ns, siblings=group.siblings)
+    first = selection.group.ranked(len(selection.first), nanoseconds_at(scale_down.run))
     return replace(
         NO_VICTIMS,
         pods=tuple(pod.name for pod in (*first.victims, *choice.pods)),
         strategy=scale_down.strategy.settings.strategy,
-        rules=(*map(str, first.rules), *rules),
+        rules=tuple(map(str, (*first.rules, *rules))),
         count=selection.count,
         requested=selection.requested,
         candidates=len(selection.candidates),
@@ -301,14 +277,8 @@ def _heeds_costs(scale_down: _PlannedScaleDown) -> bool:
 
 
 def _deferred(scale_down: _PlannedScaleDown, foreign: Sequence[Pod]) -> VictimForecast:
-    why = f"foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
-    return replace(
-        NO_VICTIMS,
-        certain=False,
-        strategy=scale_down.strategy.settings.strategy,
-        note=f"deferred: {why}",
-        deferred=True,
-    )
+    note = f"deferred: foreign deletion costs on {_costs(foreign)}, expected none (onForeignCost: Skip)"
+    return replace(NO_VICTIMS, certain=False, strategy=scale_down.strategy.settings.strategy, note=note, deferred=True)
 
 
 def _costs(pods: Sequence[Pod]) -> str:

@@ -13,7 +13,15 @@ from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicke
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import ClusterAutoscalers, autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, Strategy
-from reconciler.decide.downscale.deletion_order import RankingRules, deletion_cost, goes_first, rank_victims
+from reconciler.decide.downscale.deletion_order import (
+    ALL_RULES,
+    PodRule,
+    RankingRules,
+    VictimRanking,
+    deletion_cost,
+    goes_first,
+    rank_victims,
+)
 from reconciler.decide.selectors import (
     LocalKey,
     SelectingPolicies,
@@ -144,6 +152,10 @@ class PodGroup(Struct, frozen=True):
     def active(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if pod.is_active)
 
+    def ranked(self, count: int, now_ns: int, rules: RankingRules = ALL_RULES) -> VictimRanking:
+        """Return its pods in the order in which they go, `count` of them as victims."""
+        return rank_victims(self.pods, count, now_ns=now_ns, siblings=self.siblings, rules=rules)
+
 
 def pod_group(kind: str, pods: Sequence[Pod], siblings: tuple[Pod, ...] | None = None) -> PodGroup:
     """Return the pods that a decrease of a workload of `kind` chooses among; `pods` are all of the workload's.
@@ -195,13 +207,16 @@ _RANKS = {_CHOSEN: "chosen by the picker", _TIED: "tied by the picker", _OTHER: 
 
 
 class VictimSelection(Struct, frozen=True):
-    """How a group is scaled down: `count` pods go, before all others those of `first` that are not Running and Ready.
+    """How `group` is scaled down: `count` pods go, before all others those of `first` that are not Running and Ready.
 
     `candidates` are the others, in the controller's order. `requested` of them are ours to choose where it is `open`;
-    elsewhere there is no choice: those of `first` suffice, or everything goes.
+    elsewhere there is no choice: those of `first` suffice, or everything goes. `rules` say for each that goes in that
+    order what puts it before the first one that stays.
     """
 
+    group: PodGroup
     count: int
+    rules: tuple[PodRule, ...]
     first: tuple[Pod, ...]
     candidates: tuple[Pod, ...]
 
@@ -214,17 +229,20 @@ class VictimSelection(Struct, frozen=True):
         return 0 < self.requested < len(self.candidates)
 
 
-def victim_selection(group: PodGroup, target: int, *, now_ns: int, rules: RankingRules) -> VictimSelection:
+def victim_selection(group: PodGroup, target: int, run: Run, settings: DownscaleSettings) -> VictimSelection:
     """Return the cut that leaves `target` of the active pods of `group`."""
-    order = rank_victims(group.pods, 0, now_ns=now_ns, siblings=group.siblings, rules=rules).order
+    count = max(0, len(group.active) - target)
+    ranking = group.ranked(count, nanoseconds_at(run), _ranking_rules(settings))
     return VictimSelection(
-        count=max(0, len(order) - target),
-        first=tuple(pod for pod in order if goes_first(pod)),
-        candidates=tuple(pod for pod in order if not goes_first(pod)),
+        group=group,
+        count=count,
+        rules=ranking.rules,
+        first=tuple(pod for pod in ranking.order if goes_first(pod)),
+        candidates=tuple(pod for pod in ranking.order if not goes_first(pod)),
     )
 
 
-def ranking_rules(settings: DownscaleSettings) -> RankingRules:
+def _ranking_rules(settings: DownscaleSettings) -> RankingRules:
     """Return the rules by which we put pods in order; a picker's ranks stand in for the cost and what is before it."""
     return RankingRules(
         logarithmic=settings.strategy != "NewestFirst",

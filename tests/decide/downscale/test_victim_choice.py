@@ -59,7 +59,8 @@ def test_zones_are_balanced_where_one_node_has_one() -> None:
 def in_zones(zones: str) -> tuple[VictimSelection, dict[str, str]]:
     """Candidates in the controller's order, each on its own node in the zone of its letter ("-": no label)."""
     pods = tuple(a_pod(f"{index:03}", node=f"n{index}") for index in range(len(zones)))
-    return VictimSelection(0, (), pods), {f"n{index}": zone for index, zone in enumerate(zones) if zone != "-"}
+    domains = {f"n{index}": zone for index, zone in enumerate(zones) if zone != "-"}
+    return VictimSelection(PodGroup(pods), 0, (), (), pods), domains
 
 
 @pytest.mark.parametrize(
@@ -107,4 +108,7 @@ def test_the_shrinking_replica_set_is_the_one_with_pods() -> None:
 @pytest.mark.parametrize(("cost", "is_foreign"), [(None, False), ("0", True), ("odd", True)])
 def test_a_victim_has_a_foreign_cost_also_where_it_counts_as_none(cost: str | None, is_foreign: bool) -> None:
     victims = (a_pod("v", deletion_cost=cost),)
-    assert foreign_costs(VictimSelection(1, (), victims), victims) == (victims if is_foreign else (), ())
+    assert foreign_costs(VictimSelection(PodGroup(victims), 1, (), (), victims), victims) == (
+        victims if is_foreign else (),
+        (),
+    )
