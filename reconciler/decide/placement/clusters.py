@@ -72,13 +72,11 @@ class PlacementInputs(Struct, frozen=True):
 
 
 class PlacementCase(Struct, frozen=True):
-    """One federated ReplicaSet in a run; `inputs` have the clusters that it is about. `status` is what an earlier run
-    wrote, None for nothing.
-    """
+    """One federated ReplicaSet in a run; `inputs` have the clusters that it is about."""
 
     federated: FederatedReplicaSet
     inputs: PlacementInputs
-    status: PlacementStatus | None
+    status: PlacementStatus
 
     @property
     def owner(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.decide.decisions import Cause, DesiredState, Verb
 from reconciler.decide.placement.clusters import PlacementInputs, placement_inputs
-from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, read_unreachable, unreachable_text
+from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, known_since, unreachable_text
 from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.status import REJECTED, rejection_key
 from reconciler.decide.reasons import Reason, ReasonCode, reason
@@ -57,11 +57,10 @@ def _memory(policies: PolicySet, inputs: PlacementInputs) -> DesiredState:
     kept = inputs.home.newest.get(MEMORY)
     data: dict[str, str | None] = {}
     why: list[Reason] = []
-    before = {} if kept is None else read_unreachable(kept.data)
     after = {
         placement.name: placement.lost_since for placement in inputs.placements if placement.lost_since is not None
     }
-    if after != before or (kept is not None and UNREACHABLE not in kept.data):
+    if after != known_since(inputs.home) or (kept is not None and UNREACHABLE not in kept.data):
         data[UNREACHABLE] = unreachable_text(after)
         clusters = ", ".join(sorted(after))
         lost = reason(ReasonCode.CLUSTERS_UNREACHABLE, clusters=clusters)

@@ -75,7 +75,7 @@ def placement_result(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> P
     allocation = _with_raise(given, placed, _raised(case, locals_))
     keeping = _keeping(given, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
-    settled = all(replicas[local.cluster] <= local.current for local in placed)
+    settled = all(replicas[local.cluster] <= local.pods.current for local in placed)
     memory = {
         local.cluster: _capacity_after(local, settled and local.cluster not in overflow, case) for local in placed
     }
@@ -88,7 +88,7 @@ def placement_result(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> P
         target[local.cluster] += min(more, waits)
     # What the whole federated ReplicaSet can run if every cluster has room must not be lost on the way.
     wanted = taken_off + _placeable(given, sum(replicas.values()))
-    available = sum(local.available for local in locals_ if local.part != "out")
+    available = sum(local.pods.available for local in locals_ if local.part != "out")
     return PlacementResult(
         case=case,
         locals=locals_,
@@ -117,7 +117,7 @@ def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[s
     found = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
     if lags:
         found |= {
-            local.cluster: min(local.kept, found.get(local.cluster, local.kept)) for local in placed if local.late
+            local.cluster: min(local.kept, found.get(local.cluster, local.kept)) for local in placed if local.pods.late
         }
     return found
 
@@ -125,7 +125,7 @@ def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[s
 def _raised(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> int:
     """Return by how many replicas the total was raised since the last run; all that nobody has where none is known."""
     total, status = case.federated.replicas, case.status
-    if status is not None and status.desired is not None:
+    if status.desired is not None:
         return max(0, total - status.desired)
     if not case.inputs.home.is_whole:  # there may be a status
         return 0
@@ -141,7 +141,7 @@ def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int)
     """
     have = sum(given.replicas.values())
     extra = min(raised, given.demand.total - have)
-    if extra <= 0 or not any(local.late for local in placed):
+    if extra <= 0 or not any(local.pods.late for local in placed):
         return given
     capacity = _capacities(placed, lags=False)
     demand = replace(given.demand, total=have + extra, rebalance=False, kept=given.replicas, capacity=capacity)
@@ -150,7 +150,7 @@ def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int)
 
 def lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[str]:
     """Return the clusters that would get more if they did not lag."""
-    late = [local.cluster for local in placed if local.late and local.cluster in given.served.names]
+    late = [local.cluster for local in placed if local.pods.late and local.cluster in given.served.names]
     if not late:
         return frozenset()
     free = allocate(given.served, replace(given.demand, capacity=_capacities(placed, lags=False))).replicas
@@ -169,7 +169,7 @@ def _keeping(given: Allocation, allocation: Allocation, placed: Sequence[LocalWo
     get of `given` if they stayed as full as they are.
     """
     served, demand = given.served, given.demand
-    leaving = {local.cluster: local.current for local in placed if local.limit == "draining"}
+    leaving = {local.cluster: local.pods.current for local in placed if local.limit == "draining"}
     left = demand.total - sum(allocation.replicas.values())
     if left <= 0 or not any(leaving.values()):
         return {}
@@ -194,7 +194,7 @@ def _taken_off(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> tuple[i
     known = sum(local.spec_replicas or 0 for local in locals_ if local.part == "held")
     if not any(local.part == "held" and local.spec_replicas is None for local in locals_):
         return known, True
-    if status is not None and status.desired is not None:
+    if status.desired is not None:
         answering = [
             local for local in locals_ if local.part == "placed" or (local.part == "held" and local.spec_replicas)
         ]
@@ -259,7 +259,7 @@ def _capacity_after(local: LocalWorkload, is_free: bool, case: PlacementCase) ->
         return replace(known, retry_after=None, owner=owner)
     if known.retry_after is None:
         return replace(known, retry_after=now + FIRST_RETRY, owner=owner)
-    if local.unschedulable and known.retry_after <= now:
+    if local.pods.unschedulable and known.retry_after <= now:
         return ObservedCapacity(local.capacity, now, now + doubled(known.retry_after - known.at), owner)
     return replace(known, owner=owner)
 
@@ -278,7 +278,7 @@ def next_step(
     """
     left = available if wanted == 0 else available - min(available, wanted)
     result = {local.cluster: targets[local.cluster] for local in placed}
-    costs = {local.cluster: max(0, local.available - targets[local.cluster]) for local in placed}
+    costs = {local.cluster: max(0, local.pods.available - targets[local.cluster]) for local in placed}
     for cluster, cost in sorted(costs.items(), key=lambda one: (-one[1], one[0])):
         paid = min(cost, left)
         left -= paid

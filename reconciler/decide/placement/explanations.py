@@ -76,8 +76,8 @@ def _limits(local: LocalWorkload, result: PlacementResult, late: Container[str])
 
 def _lasting(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     """Yield what is not as it should be and may stay so."""
-    if local.crashing:
-        yield reason(ReasonCode.NOT_AVAILABLE, replicas=local.crashing)
+    if local.pods.crashing:
+        yield reason(ReasonCode.NOT_AVAILABLE, replicas=local.pods.crashing)
     over = result.next_replicas[local.cluster] - result.target[local.cluster]
     if over > 0:
         yield reason(ReasonCode.MOVES_LATER, replicas=over)
@@ -112,7 +112,7 @@ def _row(local: LocalWorkload, result: PlacementResult) -> PlacementRow:
         desired=result.replicas.get(local.cluster, local.spec_replicas if known else None),
         spec_replicas=result.next_replicas.get(local.cluster, now),
         current=now,
-        running=local.available if readable else None,
+        running=local.pods.available if readable else None,
         capacity=local.capacity,
         overflow=result.overflow.get(local.cluster, 0),
         reasons=result.reasons[local.cluster],
@@ -151,8 +151,10 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
     spec_replicas = result.next_replicas[local.cluster]
     if local.rejection is not None:
         spec_replicas = local.spec_replicas or 0  # what it asks for in this run may be refused again
-    waiting = min(local.unschedulable, max(0, spec_replicas - local.current))
-    return ClusterStatus(spec_replicas, max(0, spec_replicas - waiting - local.crashing), result.reasons[local.cluster])
+    pods = local.pods
+    waiting = min(pods.unschedulable, max(0, spec_replicas - pods.current))
+    running = max(0, spec_replicas - waiting - pods.crashing)
+    return ClusterStatus(spec_replicas, running, result.reasons[local.cluster])
 
 
 def placement_explanations(result: PlacementResult) -> tuple[PolicyExplanation, ...]:

@@ -90,7 +90,7 @@ def _lowered_production(result: PlacementResult) -> Iterator[tuple[str, LocalWor
     federated = result.federated
     placements = {placement.name: placement for placement in result.case.inputs.placements}
     for local in result.placed if federated.target is not None else ():
-        if result.target[local.cluster] < local.current:
+        if result.target[local.cluster] < local.pods.current:
             what = production_of(result.case, placements[local.cluster], local.workload)
             if what:
                 why = left_out(what, (federated.name,), (federated.key,))
@@ -150,11 +150,9 @@ def _paused(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> DesiredSta
     """Status only: everything is left as it is."""
     paused = fact(ReasonCode.PAUSED)
     held = [
-        replace(
-            local,
-            part="out" if local.part == "out" else "held",
-            why=paused if local.part == "placed" and local.problem is None else local.why,
-        )
+        replace(local, part="held", why=paused if local.problem is None else local.why)
+        if local.part == "placed"
+        else local
         for local in locals_
     ]
     resumed = field_is("paused", "false")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
@@ -16,11 +16,11 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import ClusterPlacement, PlacementCase, production_of_pattern
 from reconciler.decide.placement.ownership import why_not_placed
 from reconciler.decide.placement.pod_counts import PodCounts, available_replicas, is_calm, pod_counts
-from reconciler.decide.placement.status import PlacementStatus, Rejection
+from reconciler.decide.placement.status import Rejection
 from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_of
 from reconciler.decide.selectors import left_out, local_ref
 from reconciler.decide.workloads import Settled, replaces_replica_sets
-from reconciler.model import ObjectRef, PodsQuestion, Workload, unreadable_pods_key
+from reconciler.model import ObjectRef, ObservedCluster, PodsQuestion, Workload, unreadable_pods_key
 
 DRAINED = frozenset({"Draining", "Leaving"})
 """The states of clusters that get no replicas."""
@@ -32,10 +32,10 @@ class LocalWorkload(Struct, frozen=True):
     """One federated ReplicaSet on one cluster. `workload` is as observed, `settled` what idling leaves of it.
 
     `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`spec_replicas`) taken off the
-    total; "out" is left out and counts as nothing. While any are `late` it lags: it keeps what it has, and receives
-    nothing from elsewhere. `spec_replicas` is what it asks for now, None where that is unknown. `limit` says where
-    `capacity` comes from. `idle_by` names what keeps it idle; where that cannot be read, what kept it idle when its
-    status was written.
+    total; "out" is left out and counts as nothing. `spec_replicas` is what it asks for now, None where that is unknown.
+    While any of its `pods` are late it lags: it keeps what it has, and receives nothing from elsewhere. `limit` says
+    where `capacity` comes from. `idle_by` names what keeps it idle; where that cannot be read, what kept it idle when
+    its status was written.
     """
 
     cluster: str
@@ -43,11 +43,7 @@ class LocalWorkload(Struct, frozen=True):
     part: Literal["placed", "held", "out"] = "placed"
     workload: Workload | None = None
     spec_replicas: int | None = 0
-    current: int = 0
-    available: int = 0
-    unschedulable: int = 0
-    crashing: int = 0
-    late: int = 0
+    pods: PodCounts = PodCounts()
     capacity: int | None = None
     limit: _CapacityLimit = ""
     remembered: ObservedCapacity | None = None
@@ -80,7 +76,7 @@ class LocalWorkload(Struct, frozen=True):
     @property
     def kept(self) -> int:
         """The replicas that belong there already: those placed, and those that do not wait for too long."""
-        return max(0, (self.spec_replicas or 0) - self.unschedulable)
+        return max(0, (self.spec_replicas or 0) - self.pods.unschedulable)
 
 
 class _Case(PlacementCase, frozen=True):
@@ -98,7 +94,13 @@ class _Case(PlacementCase, frozen=True):
 
     def held(self, why: Fact, **known: Any) -> LocalWorkload:
         """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
-        return self.local(**({"part": "held", "available": self.available, "why": why} | known))
+        return self.local(**({"part": "held", "pods": PodCounts(available=self.available), "why": why} | known))
+
+    @property
+    def observed(self) -> ObservedCluster:
+        """The cluster; it answers, as `_unreachable` is the first guard."""
+        assert self.placement.observed is not None
+        return self.placement.observed
 
     @property
     def available(self) -> int:
@@ -108,7 +110,7 @@ class _Case(PlacementCase, frozen=True):
 
     def as_recorded(self, why: Fact) -> LocalWorkload:
         """Return the `LocalWorkload` of what cannot be read, with what an earlier run wrote of it."""
-        status, name = self.status or PlacementStatus(), self.placement.name
+        status, name = self.status, self.placement.name
         idle_by = status.idle_by(name)
         until = status.idle_until(name) if idle_by else None
         return self.held(why, spec_replicas=status.spec_replicas(name), idle_by=idle_by, idle_until=until)
@@ -154,12 +156,12 @@ def _unreachable(case: _Case) -> LocalWorkload | None:
 
 def _unreadable(case: _Case) -> LocalWorkload | None:
     """Whether it is there is not known where its kind could not be listed."""
-    observed = case.placement.observed
-    own = "" if observed is None else observed.unread(case.ref.group, case.ref.kind)
-    if observed is None or not own:
-        return None
-    why = fact(ReasonCode.LIST_UNREADABLE, list=own, problem=observed.unreadable[own])
-    return case.undecided(case.as_recorded(why))
+    found = case.observed.unread(case.ref.group, case.ref.kind)
+    return case.undecided(case.as_recorded(_list_unreadable(case, found))) if found else None
+
+
+def _list_unreadable(case: _Case, name: str) -> Fact:
+    return fact(ReasonCode.LIST_UNREADABLE, list=name, problem=case.observed.unreadable[name])
 
 
 def _not_ours(case: _Case) -> LocalWorkload | None:
@@ -189,10 +191,7 @@ def _idle(case: _Case) -> LocalWorkload | None:
 def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
     """What else might scale it could not be listed, so it keeps what it has."""
     found = case.placement.unread_autoscalers
-    if not found or case.placement.observed is None:
-        return None
-    why = fact(ReasonCode.LIST_UNREADABLE, list=found, problem=case.placement.observed.unreadable[found])
-    return case.undecided(case.held(why))
+    return case.undecided(case.held(_list_unreadable(case, found))) if found else None
 
 
 def _restricted(case: _Case) -> LocalWorkload | None:
@@ -231,7 +230,7 @@ def _missing(case: _Case) -> LocalWorkload | None:
         why = fact(ReasonCode.NO_NAMESPACE, exists, namespace=case.ref.namespace)
         return case.undecided(case.local(capacity=0, limit="missing", why=why))
     if case.federated.target is None:
-        return _with_room(case, PodCounts(0, 0), None)
+        return _with_room(case, PodCounts(), None)
     exists = change_if(ChangeIfCode.OBJECT_EXISTS, object=f"{case.ref.kind} {case.ref.name}")
     why = fact(ReasonCode.NO_OBJECT, exists, kind=case.ref.kind, name=case.ref.name)
     return case.undecided(case.local(capacity=0, limit="missing", why=why))
@@ -242,16 +241,14 @@ def _has_namespace(case: _Case) -> bool:
 
     A cluster that shows its namespaces shows "default", which nobody can delete.
     """
-    observed = case.placement.observed
-    names = set() if observed is None else {found.ref.name for found in observed.namespaces}
+    names = {found.ref.name for found in case.observed.namespaces}
     return "default" not in names or case.ref.namespace in names
 
 
 def _placed(case: _Case) -> LocalWorkload:
     """Return the counts of a workload that takes part, or the question that must be answered first."""
-    workload, observed = case.workload, case.placement.observed
+    workload, observed = case.workload, case.observed
     assert workload is not None
-    assert observed is not None
     remembered = read_capacity(workload.annotations)
     if case.settled is not None:  # it wakes: its pods are on their way, and none is missing yet
         return _with_room(case, PodCounts(case.settled.replicas, case.available), remembered)
@@ -268,7 +265,7 @@ def _placed(case: _Case) -> LocalWorkload:
 
 def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | None) -> LocalWorkload:
     """Return the `LocalWorkload` of a cluster that takes part, with what is known of the room there."""
-    local = case.local(**structs.asdict(counts), remembered=remembered)
+    local = case.local(pods=counts, remembered=remembered)
     state, rejection = case.placement.cluster.state, case.inputs.rejection(case.ref)
     if state in DRAINED:
         code = ReasonCode.DRAINING if state == "Draining" else ReasonCode.LEAVING

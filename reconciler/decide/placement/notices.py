@@ -10,7 +10,7 @@ from reconciler.decide.decisions import Notice, Overridden
 from reconciler.decide.placement.clusters import PlacementCase
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.local_workloads import DRAINED, LocalWorkload
-from reconciler.decide.placement.status import PlacementStatus
+from reconciler.decide.placement.pod_counts import PodCounts
 from reconciler.decide.reasons import text_of
 from reconciler.messages import counted
 
@@ -31,7 +31,7 @@ def _with_placed(more: Sequence[LocalWorkload], result: PlacementResult) -> Plac
     free: dict[str, LocalWorkload] = {}
     for local in more:
         has = local.spec_replicas or 0
-        placed = replace(local, part="placed", current=has, available=has)
+        placed = replace(local, part="placed", pods=PodCounts(has, has))
         is_drained = states[local.cluster] in DRAINED
         free[local.cluster] = replace(placed, capacity=0, limit="draining") if is_drained else placed
     return placement_result(result.case, [free.get(local.cluster, local) for local in result.locals])
@@ -42,8 +42,8 @@ def notices(result: PlacementResult) -> Iterator[Notice]:
     name = result.federated.name
     yield from (local.problem for local in result.locals if isinstance(local.problem, Notice))
     for local in result.placed:
-        if local.crashing:
-            words = f"{counted(local.crashing, 'replica is', 'replicas are')} placed, not available"
+        if local.pods.crashing:
+            words = f"{counted(local.pods.crashing, 'replica is', 'replicas are')} placed, not available"
             yield Notice("notAvailable", str(local.ref), words, name)
     for local in result.placed:
         if keeps := result.keeping.get(local.cluster):
@@ -58,7 +58,7 @@ def _drains_left_alone(result: PlacementResult) -> Iterator[Notice]:
     """Yield a notice for each draining cluster whose workload keeps its replicas because it is left alone."""
     for local in result.locals:
         cluster = result.case.inputs.fleet.cluster(local.cluster)
-        if cluster is None or cluster.state not in ("Draining", "Leaving") or local.part != "held":
+        if cluster is None or cluster.state not in DRAINED or local.part != "held":
             continue
         if local.replicas and local.problem is None:
             stay = counted(local.replicas, "replica stays", "replicas stay")
@@ -82,9 +82,9 @@ def _above_share(result: PlacementResult) -> Iterator[Notice]:
 
 def _clusters_left(case: PlacementCase) -> Iterator[Notice]:
     """Yield a notice for each cluster that left the Fleet and was asked to run replicas: nobody looks there again."""
-    federated, known = case.federated, case.status or PlacementStatus()
-    for cluster in sorted(known.entries):
-        spec_replicas = known.spec_replicas(cluster)
+    federated = case.federated
+    for cluster in sorted(case.status.entries):
+        spec_replicas = case.status.spec_replicas(cluster)
         if spec_replicas and case.inputs.fleet.cluster(cluster) is None:
             stay = counted(spec_replicas, f"replica of {federated.key} stays", f"replicas of {federated.key} stay")
             words = f"left the Fleet; {stay} there, as of the last run"

@@ -24,8 +24,8 @@ class PodCounts(Struct, frozen=True):
     keeps them: no node, not made, an image, a crash; those that cannot be made count at once.
     """
 
-    current: int
-    available: int
+    current: int = 0
+    available: int = 0
     unschedulable: int = 0
     crashing: int = 0
     late: int = 0

@@ -125,7 +125,7 @@ class ClusterStatus(Struct, frozen=True):
 
 
 class PlacementStatus(Struct, frozen=True):
-    """What an earlier run wrote. `entries` are as written."""
+    """What an earlier run wrote; `desired` None: nothing. `entries` are as written."""
 
     desired: int | None = None
     entries: Mapping[str, Mapping[str, Any]] = NOTHING
@@ -150,24 +150,20 @@ def status_name(key: str) -> str:
     return config_map_name(STATUS_PREFIX, key)
 
 
-def read_status(found: ConfigMap | None) -> PlacementStatus | None:
-    """Return the status in a ConfigMap, None where there is none."""
-    if found is None:
-        return None
-    parts = json_object(found.annotations.get(STATUS))
+def read_status(found: ConfigMap | None) -> PlacementStatus:
+    """Return the status in a ConfigMap."""
+    parts = json_object(None if found is None else found.annotations.get(STATUS))
     desired, entries = parts.get("desired"), parts.get("clusters")
-    kept = (
-        {name: entry for name, entry in entries.items() if isinstance(entry, dict)} if isinstance(entries, dict) else {}
-    )
-    return PlacementStatus(desired if type(desired) is int else None, kept)
+    kept = entries.items() if isinstance(entries, dict) else ()
+    known = {name: entry for name, entry in kept if isinstance(entry, dict)}
+    return PlacementStatus(desired if type(desired) is int else None, known)
 
 
-def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: PlacementStatus | None, now: str) -> str:
+def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: PlacementStatus, now: str) -> str:
     """Return the annotation's text; an entry that says what it said `before` keeps its time."""
-    known = before.entries if before is not None else NOTHING
 
     def entry_values(cluster: str, entry: ClusterStatus) -> dict[str, Any]:
-        old = known.get(cluster, {})
+        old = before.entries.get(cluster, {})
         idle = {"idle": entry.idle_by} if entry.idle_by else {}
         idle |= {"until": format_time(entry.until)} if entry.idle_by and entry.until is not None else {}
         if entry.stays and old.get("asked", entry) == entry.spec_replicas:

@@ -173,7 +173,7 @@ def _of_one(write: _LocalWrite) -> Iterator[Decision]:
     metadata, adopts = metadata_changes(workload, form), write.adopts
     # No API server takes a template that the selector does not match: what runs nothing keeps both until it runs again.
     if not another and form.template_differences(workload):
-        yield _overwritten(write, workload, form, Phase.REPAIR, running=write.local.current)
+        yield _overwritten(write, workload, form, Phase.REPAIR, running=write.local.pods.current)
         # What follows finds our annotations there already, and no request adds a map that is there.
         workload, metadata = _marked(workload, form), ()
         write = replace(write, local=replace(write.local, workload=workload))
@@ -281,7 +281,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
 
     One without our label gets it first: what does not carry it is never deleted.
     """
-    differs = (reason(ReasonCode.SELECTOR_DIFFERS, replicas=write.local.current),)
+    differs = (reason(ReasonCode.SELECTOR_DIFFERS, replicas=write.local.pods.current),)
     deleted = replace(write.decision(Verb.DELETE, Phase.REPAIR, why=differs), orphan=True)
     replaced = write.case.inputs.replaced
     content = ConfigMapContent(_journal_ref(write), data={"manifest": compact(found_manifest(workload))})

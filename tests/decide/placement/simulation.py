@@ -160,8 +160,7 @@ class World:
         """By how much the total was raised since a status was written; all of it while there is none."""
         state = ObservedState({one.name: one.observed(()) for one in self.readable})
         status = read_status(home_of(self.policies().fleet, state).newest.get(status_name(self.federated.key)))
-        known = 0 if status is None or status.desired is None else status.desired
-        return max(0, self.federated.replicas - known)
+        return max(0, self.federated.replicas - (status.desired or 0))
 
     def policies(self) -> PolicySet:
         fleet = a_fleet(

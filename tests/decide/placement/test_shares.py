@@ -16,6 +16,7 @@ from reconciler.decide.placement.clusters import PlacementCase, placement_inputs
 from reconciler.decide.placement.desired_replicas import next_step, placement_result
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.placement.local_workloads import LocalWorkload
+from reconciler.decide.placement.pod_counts import PodCounts
 from reconciler.decide.placement.status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
@@ -25,8 +26,9 @@ from .placements import EVENLY, a_federated, a_memory, ago
 
 def local(cluster, replicas=0, **fields):
     """One that runs all of its `replicas`."""
-    known = {"spec_replicas": replicas, "current": replicas or 0, "available": replicas or 0}
-    return LocalWorkload(cluster, a_ref(cluster=cluster), **(known | fields))
+    counts = {name: fields.pop(name) for name in PodCounts.__struct_fields__ if name in fields}
+    pods = PodCounts(**({"current": replicas or 0, "available": replicas or 0} | counts))
+    return LocalWorkload(cluster, a_ref(cluster=cluster), spec_replicas=replicas, pods=pods, **fields)
 
 
 def unknown(cluster="u"):
@@ -60,7 +62,7 @@ def result_of(federated, *locals_, status=None, readable=True):
     state = a_state(*(a_cluster(one.cluster) for one in locals_))
     inputs = placement_inputs(a_policy_set(fleet, federated=(federated,)), state, a_run(), {}.get)
     inputs = replace(inputs, home=replace(inputs.home, is_whole=readable))
-    return placement_result(PlacementCase(federated, inputs, status), locals_)
+    return placement_result(PlacementCase(federated, inputs, status or PlacementStatus()), locals_)
 
 
 HELD = local("h", 2, part="held")
@@ -238,9 +240,9 @@ REPLICAS = st.integers(0, 20)
 def test_a_step_never_costs_what_is_needed(places, wanted, elsewhere):
     placed = [local(str(at), asked, available=min(asked, runs)) for at, (asked, runs, _) in enumerate(places)]
     targets = {str(at): target for at, (_, _, target) in enumerate(places)}
-    available = elsewhere + sum(one.available for one in placed)
+    available = elsewhere + sum(one.pods.available for one in placed)
     step = next_step(placed, targets, available, wanted)
-    left = elsewhere + sum(min(one.available, step[one.cluster]) for one in placed)
+    left = elsewhere + sum(min(one.pods.available, step[one.cluster]) for one in placed)
     assert left >= min(available, wanted)
     for one in placed:
         least, most = sorted((one.spec_replicas, targets[one.cluster]))
