@@ -150,7 +150,7 @@ def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int)
 
 def lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[str]:
     """Return the clusters that would get more if they did not lag."""
-    late = [local.cluster for local in placed if local.pods.late and local.cluster in given.served.names]
+    late = [local.cluster for local in placed if local.pods.late]
     if not late:
         return frozenset()
     free = allocate(given.served, replace(given.demand, capacity=_capacities(placed, lags=False))).replicas
@@ -159,7 +159,7 @@ def lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[str
 
 def _placeable(given: Allocation, running: int) -> int:
     """Return how many replicas the preferences alone let run, at least those `running`."""
-    if running >= given.demand.total or not given.demand.capacity:
+    if not given.demand.capacity:
         return running
     return max(running, sum(allocate(given.served, replace(given.demand, capacity={})).replicas.values()))
 
@@ -170,13 +170,13 @@ def _keeping(given: Allocation, allocation: Allocation, placed: Sequence[LocalWo
     """
     served, demand = given.served, given.demand
     leaving = {local.cluster: local.pods.current for local in placed if local.limit == "draining"}
-    left = demand.total - sum(allocation.replicas.values())
-    if left <= 0 or not any(leaving.values()):
+    if not any(leaving.values()):
         return {}
+    left = demand.total - sum(allocation.replicas.values())
     staying = allocate(served, replace(demand, capacity={**demand.capacity, **leaving})).replicas
     keeping: dict[str, int] = {}
     for name in map(served.names.__getitem__, served_order(served, demand)):
-        if name in leaving and left > 0:
+        if name in leaving:
             keeping[name] = min(staying[name], left)
             left -= keeping[name]
     return {name: number for name, number in keeping.items() if number}
@@ -185,10 +185,10 @@ def _keeping(given: Allocation, allocation: Allocation, placed: Sequence[LocalWo
 def _taken_off(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> tuple[int, bool]:
     """Return how many replicas the clusters that are left out have, and whether the others may be rebalanced.
 
-    A cluster of which that is unknown is taken to have all that the status does not ask of the others, so they only
-    grow by a raised total. With no status, it is what they do not have themselves; where they have nothing either, it
-    was probably never placed anywhere, and each cluster begins with its own part. Moves make room before they take
-    any away, and in between nothing would distinguish the two; so then only stuck replicas move.
+    Where that is unknown of a cluster, it is taken to have what the status does not ask of the others: so they only
+    grow by a raised total. Without a status it is what the others do not have, and only stuck replicas move: a move
+    makes room before it takes any away, and halfway through it looks like replicas of the unknown cluster. Where nobody
+    has any, nothing was placed yet, and each cluster begins with its own part.
     """
     federated, status = case.federated, case.status
     known = sum(local.spec_replicas or 0 for local in locals_ if local.part == "held")
@@ -214,7 +214,7 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWor
     capacity = _capacities(placed, lags=False)
     demand = Demand(max(0, total), federated.rebalance, federated.rounding, federated.key, capacity=capacity)
     given = allocate(served, demand).replicas
-    return sum(given.get(name, 0) for name in unknown)
+    return sum(given[name] for name in unknown)
 
 
 def _recorded_replicas(local: LocalWorkload, status: PlacementStatus) -> int:

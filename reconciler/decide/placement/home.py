@@ -60,7 +60,7 @@ def config_map_name(prefix: str, key: str) -> str:
 
     A namespace has no dot, so different keys have different names.
     """
-    name = prefix + key.replace("/", ".", 1)
+    name = prefix + key.replace("/", ".")
     return name if len(name) <= _NAME_SIZE else f"{name[: _NAME_SIZE - 13]}-{digest_of(key)}"
 
 

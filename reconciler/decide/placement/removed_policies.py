@@ -51,9 +51,11 @@ _MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY, PLACED)
 
 
 class _Owned(Struct, frozen=True):
-    """A workload with annotations of ours. `key` is "namespace/name" of the federated ReplicaSet that they name, or of
-    the one that places it now (`is_placed`) and takes over what they say; `autoscaler` controls it, "" for none. What
-    gets replicas back `waits` until it is known which one does. What is `asleep` is released once it is awake.
+    """A workload with annotations of ours.
+
+    `key` is "namespace/name" of the federated ReplicaSet that they name; where another one places it now (`is_placed`),
+    of that one. `autoscaler` is what controls it, "" for nothing; it `waits` to get its replicas back where that could
+    not be read. What is `asleep` is released once it is awake.
     """
 
     key: str
@@ -67,9 +69,8 @@ class _Owned(Struct, frozen=True):
 def removed_policies(policies: PolicySet, inputs: PlacementInputs, *, with_statuses: bool = True) -> DesiredState:
     """Return the releases and deletes of local workloads whose federated ReplicaSet was removed, and of its status.
 
-    Where the guard of their namespace says that too many are gone at once, nothing is, however long: a repository that
-    lost a folder must not delete anything, so that what is deleted has the stricter guard. Where a tenant is stopped,
-    what is not there was not removed.
+    Nothing is, however long it takes, where too many of a namespace are gone at once: a repository that lost a folder
+    must not delete anything. For deletes the guard is stricter. What a stopped tenant states was not removed.
     """
     federated = {one.key: one for one in policies.federated}
 
