@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.model import (
     ACTIVATOR_LABELS,
+    DELETION_COST,
     NOTHING,
     ConfigMap,
     Endpoints,
@@ -78,6 +79,8 @@ AUTOSCALERS = Resource(
 )
 BOUNDS = (("spec", "minReplicas"), ("spec", "maxReplicas"))
 """Where an autoscaler keeps its bounds."""
+COST = ("metadata", "annotations", DELETION_COST)
+"""Where a pod has its deletion cost."""
 RESOURCES: tuple[Resource[Any], ...] = (
     SERVICES,
     ENDPOINTS,

@@ -55,13 +55,32 @@ class Object(Wire):
     metadata: Metadata
 
 
-class OwnedScaleFields(Struct, gc=False):
+class _OwnedSpec(Struct, gc=False):
     replicas: dict[str, Any] | UnsetType = field(default=UNSET, name="f:replicas")
     suspend: dict[str, Any] | UnsetType = field(default=UNSET, name="f:suspend")
 
 
+class _OwnedAnnotations(Struct, gc=False):
+    cost: dict[str, Any] | UnsetType = field(default=UNSET, name=f"f:{DELETION_COST}")
+
+
+class _OwnedMetadata(Struct, gc=False, omit_defaults=True):
+    annotations: _OwnedAnnotations | None = field(default=None, name="f:annotations")
+
+
 class FieldsV1(Struct, gc=False, omit_defaults=True):
-    spec: OwnedScaleFields | None = field(default=None, name="f:spec")
+    """What a manager owns of the fields that we write: of all that it owns nothing else is read."""
+
+    spec: _OwnedSpec | None = field(default=None, name="f:spec")
+    metadata: _OwnedMetadata | None = field(default=None, name="f:metadata")
+
+    def owns(self, path: tuple[str, ...]) -> bool:
+        """Return whether the replicas, the switch or the deletion cost at `path` are among what is owned."""
+        if path[0] == "metadata":
+            annotations = (self.metadata or _OwnedMetadata()).annotations
+            return annotations is not None and annotations.cost is not UNSET
+        spec = self.spec or _OwnedSpec()
+        return (spec.suspend if path[-1] == "suspend" else spec.replicas) is not UNSET
 
 
 class ManagedFieldsEntry(Wire):
@@ -78,45 +97,10 @@ class ManagedFields(ManagedFieldsEntry):
     fields_v1: FieldsV1 | None = field(default=None, name="fieldsV1")
 
 
-class ScalableMetadata(Metadata):
+class OwnedMetadata(Metadata):
+    """That of objects of which we write a field whose place is known: kinds with a scale, and pods."""
+
     managed_fields: list[ManagedFields] | None = None
-
-
-class _OwnedCost(Struct, gc=False):
-    cost: dict[str, Any] | UnsetType = field(default=UNSET, name=f"f:{DELETION_COST}")
-
-
-class _OwnedCostAnnotation(Struct, gc=False, omit_defaults=True):
-    annotations: _OwnedCost | None = field(default=None, name="f:annotations")
-
-
-class _OwnedCostMetadata(Struct, gc=False, omit_defaults=True):
-    metadata: _OwnedCostAnnotation | None = field(default=None, name="f:metadata")
-
-    @property
-    def is_owned(self) -> bool:
-        """Whether the deletion cost is among what is owned."""
-        annotations = None if self.metadata is None else self.metadata.annotations
-        return annotations is not None and annotations.cost is not UNSET
-
-
-class _PodManagedFields(ManagedFieldsEntry):
-    fields_v1: _OwnedCostMetadata | None = field(default=None, name="fieldsV1")
-
-
-class PodMetadata(Metadata):
-    """Of who owns what only the deletion cost is read: pods are many."""
-
-    managed_fields: list[_PodManagedFields] | None = None
-
-    @property
-    def cost_writer(self) -> str:
-        """The manager that wrote the deletion cost last, "" where there is none, or nobody is recorded."""
-        owners = [
-            entry for entry in self.managed_fields or () if entry.fields_v1 is not None and entry.fields_v1.is_owned
-        ]
-        last = max(owners, key=lambda entry: (entry.time or 0, entry.manager or ""), default=None)
-        return "" if last is None else last.manager or ""
 
 
 class CustomManagedFields(ManagedFieldsEntry):

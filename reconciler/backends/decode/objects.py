@@ -15,7 +15,7 @@ from reconciler.backends.decode.metadata import Metadata, Object, controller_of
 from reconciler.backends.decode.shapes import SHAPES, CustomResourceDefinition, Subresources
 from reconciler.backends.decode.values import Wire, datetime_of
 from reconciler.backends.decode.workloads import STATUS_COUNTS, workload_of, writer_of
-from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
+from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, COST, SCALED_OBJECT, Resource
 from reconciler.errors import MalformedAnswerError, NotFoundError
 from reconciler.model import (
     ACTIVATOR_MANAGER,
@@ -219,6 +219,8 @@ def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.Pod) -> model.Pod:
     # Not "SchedulingGated": that one is queued, whatever room there is. Source: kubefed podanalyzer; KEP-3521.
     stuck = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     owner = controller_of(metadata)
+    cost = (metadata.annotations or NOTHING).get(DELETION_COST)
+    writer = None if cost is None else writer_of(decoded.metadata.managed_fields or (), COST)
     return model.Pod(
         name=ref.name,
         uid=metadata.uid or "",
@@ -229,8 +231,8 @@ def _pod(ref: ObjectRef, metadata: Metadata, decoded: shapes.Pod) -> model.Pod:
         created_ns=metadata.creation_timestamp,
         restarts=_most_restarts(status.container_statuses),
         sidecar_restarts=_sidecar_restarts(spec, status),
-        deletion_cost=(metadata.annotations or NOTHING).get(DELETION_COST),
-        cost_writer=decoded.metadata.cost_writer,
+        deletion_cost=cost,
+        cost_writer="" if writer is None else writer.manager,
         terminating=metadata.deletion_timestamp is not None,
         namespace=ref.namespace,
         cluster=ref.cluster,

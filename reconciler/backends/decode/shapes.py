@@ -18,8 +18,7 @@ import msgspec
 from reconciler.backends.decode.metadata import (
     CustomMetadata,
     Object,
-    PodMetadata,
-    ScalableMetadata,
+    OwnedMetadata,
     controller_of,
 )
 from reconciler.backends.decode.values import (
@@ -155,7 +154,7 @@ class WorkloadSpec(Wire):
 class AppsWorkload(Wire):
     """Deployment and StatefulSet."""
 
-    metadata: ScalableMetadata
+    metadata: OwnedMetadata
     spec: WorkloadSpec | None = None
     status: WorkloadStatus | None = None
 
@@ -187,7 +186,7 @@ class ReplicaSetSpec(Wire):
 class ReplicaSet(Wire):
     """One that a Deployment controls has no raw template: there are many, and only those we make are compared."""
 
-    metadata: ScalableMetadata
+    metadata: OwnedMetadata
     spec: ReplicaSetSpec | None = None
     status: WorkloadStatus | None = None
 
@@ -203,7 +202,7 @@ class ReplicationControllerSpec(Wire):
 
 
 class ReplicationController(Wire):
-    metadata: ScalableMetadata
+    metadata: OwnedMetadata
     spec: ReplicationControllerSpec | None = None
     status: WorkloadStatus | None = None
 
@@ -223,7 +222,7 @@ class CronJobSpec(Wire):
 
 
 class CronJob(Wire):
-    metadata: ScalableMetadata
+    metadata: OwnedMetadata
     spec: CronJobSpec | None = None
 
 
@@ -392,7 +391,7 @@ class PodStatus(Wire):
 
 
 class Pod(Wire):
-    metadata: PodMetadata
+    metadata: OwnedMetadata
     spec: PodSpec | None = None
     status: PodStatus | None = None
 

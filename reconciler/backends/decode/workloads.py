@@ -16,8 +16,7 @@ from reconciler.backends.decode.metadata import (
     FieldsV1,
     ManagedFields,
     Metadata,
-    OwnedScaleFields,
-    ScalableMetadata,
+    OwnedMetadata,
     controller_of,
 )
 from reconciler.backends.decode.mismatches import json_words
@@ -39,7 +38,7 @@ _BEFORE_ALL = Instant(-(2**63))
 
 def workload_of(ref: ObjectRef, decoded: Any, api_version: str, scale: WorkloadKind | None) -> Workload:
     """Return the decoded object `ref` as a workload; `scale` says where its replicas are, None: nowhere is known."""
-    metadata: ScalableMetadata | CustomMetadata = decoded.metadata
+    metadata: OwnedMetadata | CustomMetadata = decoded.metadata
     path = ("spec", "replicas") if scale is None else scale.replicas_path
     return Workload(
         ref=ref,
@@ -402,8 +401,7 @@ def writer_of(entries: Sequence[ManagedFields | CustomManagedFields], *paths: tu
 
 def _owns(fields: FieldsV1 | Mapping[str, Any] | None, path: tuple[str, ...]) -> bool:
     if isinstance(fields, FieldsV1):
-        spec = fields.spec or OwnedScaleFields()
-        return (spec.suspend if path[-1] == "suspend" else spec.replicas) is not msgspec.UNSET
+        return fields.owns(path)
     return value_below(fields, [f"f:{key}" for key in path]) is not None
 
 

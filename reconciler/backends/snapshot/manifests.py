@@ -24,8 +24,8 @@ from reconciler.backends.decode.workloads import (
     paths_read,
 )
 from reconciler.backends.patched_values import equal, value_below
-from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, SCALED_OBJECT, Resource
-from reconciler.model import DELETION_COST, FIELD_MANAGER, HorizontalPodAutoscaler, Workload
+from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, COST, SCALED_OBJECT, Resource
+from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, Workload
 from reconciler.workload_kinds import WorkloadKind, workload_kind
 
 _EMPTY_IS_ABSENT = (("metadata", "annotations"), ("metadata", "labels"), ("data",))
@@ -179,7 +179,7 @@ def manifest_of(
         path = kinds[key].replicas_path if key in kinds else ("spec", "replicas")
         found["metadata"] = _with_owners_of(found["metadata"], path)
     if isinstance(decoded, shapes.Pod):
-        found["metadata"] = _with_owners_of(found["metadata"], ("metadata", "annotations", DELETION_COST))
+        found["metadata"] = _with_owners_of(found["metadata"], COST)
     if resource.model_type is HorizontalPodAutoscaler:
         found["metadata"] = _with_owners_of(found["metadata"], *BOUNDS)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
