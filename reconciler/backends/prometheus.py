@@ -252,13 +252,12 @@ def _tls(asked: PrometheusConnection) -> ssl.SSLContext:
     if asked.cert_file is None:
         return context
     try:
-        context.load_cert_chain(asked.cert_file, asked.key_file)
+        return tls_context(ca_file=asked.ca_file, certificate=(asked.cert_file, asked.key_file))
     except ssl.SSLError:
         raise _Wrong(f"{asked.cert_file} holds no certificate with its key, expected both in PEM") from None
     except OSError as error:
         files = " or ".join(filter(None, (asked.cert_file, asked.key_file)))
         raise _Wrong(f"{files} cannot be read ({error.strerror}), expected a certificate and its key") from None
-    return context
 
 
 def _expected(error: HttpError) -> str:

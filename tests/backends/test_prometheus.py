@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import math
+import os
 import socket
 import ssl
+import subprocess
+import sys
+import termios
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -15,6 +20,7 @@ from typing import Any
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
@@ -362,6 +368,29 @@ def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
             .query("up")
             .error.endswith("cert.pem holds no certificate with its key, expected both in PEM")
         )
+
+
+ASK = "from tests.backends.test_prometheus import *; print(a_source(sys.argv[1], cert_file=sys.argv[2]).query('up'))"
+
+
+def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) -> None:
+    """OpenSSL would ask on the terminal, and wait for an answer."""
+    made = trustme.CA().issue_cert("us")
+    key = serialization.load_pem_private_key(made.private_key_pem.bytes(), None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
+    )
+    (tmp_path / "both.pem").write_bytes(made.cert_chain_pems[0].bytes() + encrypted)
+    terminal, ours = os.openpty()
+
+    def have_terminal() -> None:
+        fcntl.ioctl(ours, termios.TIOCSCTTY, 0)
+
+    ask = [sys.executable, "-c", ASK, "https://localhost:1", str(tmp_path / "both.pem")]
+    said = subprocess.run(ask, capture_output=True, start_new_session=True, preexec_fn=have_terminal, timeout=60)
+    assert b"both.pem holds no certificate with its key" in said.stdout
+    os.close(terminal)
+    os.close(ours)
 
 
 def test_a_proxy_that_is_named_is_used_and_none_of_the_environment(
