@@ -20,10 +20,11 @@ from reconciler.backends.decode.mismatches import json_path, mismatches
 from reconciler.backends.decode.objects import model_object, scale_kind_of, shape_of
 from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition
 from reconciler.backends.decode.values import decoded_json, decoded_value, instant
-from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource
+from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.controllers import with_settled_status
 from reconciler.backends.snapshot.manifests import definition_of, manifest_of
 from reconciler.decide.workloads import in_rollout
+from reconciler.model import Workload
 from reconciler.pod_requests import PodRequests
 from reconciler.workload_kinds import BY_KIND, SWITCHES, WorkloadKind
 from tests.backends.folders import BUILT_IN, a_manifest
@@ -142,6 +143,11 @@ def test_of_two_conditions_of_one_type_the_first_counts_as_for_the_controller() 
     assert not model_object(PODS, decoded_value(shape_of(PODS), value), "east").ready
 
 
+def custom(manifest: dict[str, Any], kind: WorkloadKind) -> Workload:
+    """A custom resource as it is read."""
+    return model_object(workloads_of(kind), decoded_value(Custom, manifest), "east", kind)
+
+
 def definition(*versions: dict[str, Any], **spec: Any) -> CustomResourceDefinition:
     names = {"kind": "Rollout", "plural": "rollouts"}
     whole = {"group": "argoproj.io", "names": names, "versions": list(versions), **spec}
@@ -187,8 +193,7 @@ def test_a_custom_resource_is_read_by_its_paths() -> None:
         "spec": {"deep": {"count": 7}, "selector": "app=web", "template": []},
         "status": {"total": 6, "readyReplicas": 5, "observedGeneration": "12", "conditions": "none"},
     }
-    resource = Resource("argoproj.io", "v1alpha1", "Rollout", "rollouts", BUILT_IN["Deployment"].model_type)
-    found = model_object(resource, decoded_value(Custom, value), "east", scale)
+    found = custom(value, scale)
     assert (found.replicas, found.status_replicas, found.ready_replicas, found.observed_generation) == (7, 6, 5, 12)
     assert (found.selector, dict(found.template_labels), found.conditions) == (None, {}, ())
     assert found.replicas_path == ("spec", "deep", "count")
@@ -217,28 +222,25 @@ def test_a_count_that_a_custom_resource_leaves_out(
     assert kind is not None
     assert scale_kind_of(decoded_value(CustomResourceDefinition, definition_of(kind, namespaced=True))) == kind
     kind = replace(kind, group="example.com", kind="Widget", plural="widgets")
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
     manifest = {"metadata": {"name": "web"}, "spec": {"replicas": 3}, "status": status}
-    found = model_object(resource, decoded_value(Custom, manifest), "east", kind)
+    found = custom(manifest, kind)
     assert (found.status_replicas, found.ready_replicas, found.updated_replicas) == counts
 
 
 def test_a_rollout_leaves_a_0_out_whatever_its_definition_says() -> None:
     kind = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts")  # as of a definition without a schema
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
     status = {"observedGeneration": "2", "replicas": 3}
     manifest = {"metadata": {"name": "web", "generation": 2}, "spec": {"replicas": 3}, "status": status}
-    found = model_object(resource, decoded_value(Custom, manifest), "east", kind)
+    found = custom(manifest, kind)
     assert (found.ready_replicas, found.updated_replicas, in_rollout(found)) == (0, 0, True)
 
 
 def test_what_a_scale_counts_that_is_not_of_pods_is_read_by_its_own_path() -> None:
     """A VMAgent is scaled by its shards, and its status has the replicas of one of them."""
     kind = WorkloadKind("example.com", "v1", "Agent", "agents", ("spec", "shardCount"), ("status", "shards"))
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
     status = {"observedGeneration": 2, "replicas": 1, "shards": 5}
     manifest = {"metadata": {"name": "web"}, "spec": {"shardCount": 5, "replicaCount": 1}, "status": status}
-    assert model_object(resource, decoded_value(Custom, manifest), "east", kind).status_replicas == 5
+    assert custom(manifest, kind).status_replicas == 5
 
 
 def test_a_scaled_object_without_a_target_keeps_nobody_from_reading_the_others() -> None:
@@ -253,17 +255,16 @@ def test_a_scaled_object_without_a_target_keeps_nobody_from_reading_the_others()
 def test_a_condition_of_an_older_generation_shows_nothing(observed: int | None, ready: int) -> None:
     """A Service of Knative is Ready also without pods; what a new minimum makes of that, its status says later."""
     kind = SWITCHES["serving.knative.dev", "Service"]
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
     status = {"observedGeneration": observed, "conditions": [{"type": "Ready", "status": "True"}]}
     manifest = {"metadata": {"name": "web", "generation": 2}, "status": status}
-    assert model_object(resource, decoded_value(Custom, manifest), "east", kind).ready_replicas == ready
+    assert custom(manifest, kind).ready_replicas == ready
 
 
 @pytest.mark.parametrize(("status", "ready"), [({}, 0), ({"readyInstances": 2}, 0), ({"readyInstances": 3}, 1)])
 def test_a_hibernating_database_is_not_ready_though_its_condition_says_so(status: dict[str, Any], ready: int) -> None:
     """CloudNativePG looks at its phase, which hibernation leaves as it was, for the condition Ready."""
     kind = SWITCHES["postgresql.cnpg.io", "Cluster"]
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    resource = workloads_of(kind)
     status = {**status, "conditions": [{"type": "Ready", "status": "True"}]}
     value = decoded_value(Custom, {"metadata": {"name": "db"}, "spec": {"instances": 3, "other": 1}, "status": status})
     recorded = manifest_of(resource, value, {(kind.group, kind.kind): kind})
@@ -298,7 +299,7 @@ def test_what_a_pod_requests_itself_is_read() -> None:
 def test_what_keeps_its_template_on_purpose_is_in_no_rollout(strategy: Any, updated: int, rolls: bool) -> None:
     """A partition of a CloneSet may last for weeks."""
     kind = BY_KIND["CloneSet"]
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    resource = workloads_of(kind)
     status = {"observedGeneration": 7, "replicas": 5, "readyReplicas": 5, "updatedReplicas": updated}
     manifest = {"metadata": {"name": "web", "generation": 7}, "status": status}
     manifest["spec"] = {"replicas": 5, "updateStrategy": strategy}
@@ -311,7 +312,7 @@ def test_what_keeps_its_template_on_purpose_is_in_no_rollout(strategy: Any, upda
 def test_a_blue_green_rollout_before_its_promotion_is_in_one() -> None:
     """What Argo Rollouts has at the path of /scale counts the replicas with traffic, none of which is updated yet."""
     kind = WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts", status_path=("status", "HPAReplicas"))
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, BUILT_IN["Deployment"].model_type)
+    resource = workloads_of(kind)
     status = {"observedGeneration": "7", "replicas": 6, "HPAReplicas": 3, "updatedReplicas": 3, "readyReplicas": 6}
     manifest = {"metadata": {"name": "web", "generation": 7}, "spec": {"replicas": 3}, "status": status}
     live = decoded_value(Custom, manifest)

@@ -419,7 +419,7 @@ def test_a_run_that_stops_waits_for_no_prometheus() -> None:
 
 def test_a_bomb_is_unpacked_no_further_than_we_read(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 20)
-    bomb = gzip.compress(bytes(1 << 26))
+    bomb = gzip.compress(bytes((1 << 20) + 1))
     httpserver.expect_request(QUERY).respond_with_data(bomb, headers={"Content-Encoding": "gzip"})
     assert "the answer is longer than 1 MiB, expected fewer series" in asked(httpserver).error
 

@@ -546,13 +546,14 @@ def test_a_pod_has_all_that_the_victim_order_asks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rest", "phase", "ready", "terminating"),
     [
-        pytest.param("", "Running", True, False, id="without status it is settled"),
-        pytest.param("status: {phase: Running}", "Running", False, False, id="a missing condition is not ready"),
-        pytest.param("status: {phase: Pending}", "Pending", False, False, id="pending"),
+        pytest.param("}", "Running", True, False, id="without status it is settled"),
+        pytest.param("}\nstatus: {phase: Running}", "Running", False, False, id="a missing condition is not ready"),
+        pytest.param("}\nstatus: {phase: Pending}", "Pending", False, False, id="pending"),
+        pytest.param(", deletionTimestamp: 2026-11-20T15:41:23Z}", "Running", True, True, id="it goes"),
     ],
 )
 def test_pods_with_little_to_say(tmp_path: Path, rest: str, phase: str, ready: bool, terminating: bool) -> None:
-    found = a_pod(tmp_path, f"apiVersion: v1\nkind: Pod\nmetadata: {{name: web-1}}\n{rest}\n")
+    found = a_pod(tmp_path, f"apiVersion: v1\nkind: Pod\nmetadata: {{name: web-1{rest}\n")
     assert (found.phase, found.ready, found.terminating, found.node) == (phase, ready, terminating, "")
     assert (found.created_ns, found.ready_since_ns) == (None, None)
 
@@ -562,11 +563,6 @@ def test_a_pod_that_is_held_in_a_queue_is_not_unschedulable(tmp_path: Path) -> N
     status = '{phase: Pending, conditions: [{type: PodScheduled, status: "False", reason: SchedulingGated}]}'
     found = a_pod(tmp_path, f"apiVersion: v1\nkind: Pod\nmetadata: {{name: web-1}}\nstatus: {status}\n")
     assert (found.unschedulable, found.unscheduled_since_ns) == (False, None)
-
-
-def test_a_pod_that_goes(tmp_path: Path) -> None:
-    metadata = "{name: web-1, deletionTimestamp: 2026-11-20T15:41:23Z}"
-    assert a_pod(tmp_path, f"{{apiVersion: v1, kind: Pod, metadata: {metadata}}}").terminating is True
 
 
 def test_an_owner_without_uid_is_the_one_of_that_name(tmp_path: Path) -> None:

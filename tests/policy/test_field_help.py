@@ -122,10 +122,6 @@ def test_a_path_goes_through_lists_maps_and_references(path, line):
     assert line in explain_field(path).splitlines()
 
 
-def test_the_case_of_the_kind_does_not_matter():
-    assert explain_field("idlingpolicy.spec.idleReplicas") == FLOOR
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [

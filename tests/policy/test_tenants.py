@@ -168,9 +168,9 @@ spec: {replicas: 4, targetRef: {apiVersion: apps/v1, kind: Deployment, name: web
 
 def test_a_tenant_has_no_federated_replica_set_of_a_name_that_the_platform_gave(tmp_path):
     other = PLACED.replace("Deployment, name: web", "Deployment, name: api")
-    assert problems_in(tmp_path, {**FILES, "placed.yaml": PLACED, "teams/a/placed.yaml": other}) == [
+    assert problems_in(tmp_path, {**FILES, "z.yaml": PLACED, "teams/a/placed.yaml": other}) == [
         'policies/teams/a/placed.yaml:3:18: metadata.name: is "web", expected one policy of that name in namespace '
-        "team-a-web; web at policies/placed.yaml:1 has it"
+        "team-a-web; web at policies/z.yaml:1 has it"
     ]
 
 
@@ -285,19 +285,6 @@ def test_a_bug_that_a_file_of_a_tenant_meets_stops_that_tenant_alone(tmp_path, m
     assert [one.message for one in problems] == [
         "cannot be read, a bug: TypeError('unexpected\\x1b'), expected a policy; please report it"
     ]
-
-
-def test_where_the_platform_and_a_tenant_drive_one_workload_the_tenant_is_wrong(tmp_path):
-    driven = (
-        "apiVersion: reconciler/v1alpha1\nkind: FederatedReplicaSet\nmetadata: {name: web, namespace: team-a-web}\n"
-        "spec: {replicas: 2, targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}\n"
-    )
-    two_teams(Folder(tmp_path), snapshot=False, **{"z.yaml": driven, "teams/a/web.yaml": driven})
-    with inside(tmp_path):
-        found, problems = check_policies("policies")
-    assert found is not None
-    assert [one.file for one in problems] == ["policies/teams/a/web.yaml"]
-    assert [(one.key, one.tenant) for one in found.federated] == [("team-a-web/web", "")]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -36,20 +35,8 @@ from reconciler.policy.types import (
 )
 from tests.builders import a_picker
 from tests.pipeline.calls import inside
-from tests.policy.base import FILES, edited, warnings
+from tests.policy.base import FILES, FLEET, edited, warnings
 from tests.policy.samples import SAMPLES
-
-HEAD = "apiVersion: reconciler/v1alpha1\nkind: {kind}\nmetadata: {{name: least}}\nspec:\n"
-TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web"}]}}
-LEAST = {
-    "Fleet": "  home: east\n  clusters: [{name: east}]\n",
-    "Calendar": "  timeZone: Asia/Kolkata\n  downtime: ['20:00-07:00']\n",
-    "IdlingPolicy": "  selector: {workloads: {}}\n  idleWhen: [{schedule: {calendar: least}}]\n",
-    "FederatedReplicaSet": (
-        f"  replicas: 3\n  selector: {{matchLabels: {{app: web}}}}\n  template: {json.dumps(TEMPLATE)}\n"
-    ),
-    "DownscalePolicy": "  selector: {workloads: {}}\n",
-}
 
 
 def read(folder: Path, files: dict[str, str]) -> PolicySet:
@@ -60,32 +47,8 @@ def read(folder: Path, files: dict[str, str]) -> PolicySet:
 
 
 @pytest.fixture(scope="module")
-def least(tmp_path_factory) -> PolicySet:
-    files = {f"{kind}.yaml": HEAD.format(kind=kind) + spec for kind, spec in LEAST.items()}
-    return read(tmp_path_factory.mktemp("policies"), files)
-
-
-@pytest.fixture(scope="module")
 def samples(tmp_path_factory) -> PolicySet:
     return read(tmp_path_factory.mktemp("policies"), SAMPLES)
-
-
-def test_the_least_of_each_kind_holds_what_it_states(least):
-    fleet, (policy,), (federated,), (downscale,) = least.fleet, least.idling, least.federated, least.downscale
-    assert (fleet.name, fleet.place, fleet.home) == ("least", Place("Fleet.yaml"), "east")
-    assert fleet.clusters == (FleetCluster(name="east", connection=ClusterConnection("east", context="east")),)
-    assert (policy.name, policy.place) == ("least", Place("IdlingPolicy.yaml"))
-    assert policy.selector == Selector(workloads=WorkloadSelector())
-    assert policy.idle_when == AllOf((ScheduleCriterion(least.calendars[0]),))
-    assert (federated.key, federated.place, federated.replicas) == (
-        "default/least",
-        Place("FederatedReplicaSet.yaml"),
-        3,
-    )
-    assert (federated.selector, federated.template) == ({"matchLabels": {"app": "web"}}, TEMPLATE)
-    assert (downscale.name, downscale.place) == ("least", Place("DownscalePolicy.yaml"))
-    assert downscale.selector == Selector(workloads=WorkloadSelector())
-    assert least.warnings == ()
 
 
 def test_the_documentation_as_values(samples):
@@ -270,8 +233,7 @@ def test_a_value_of_a_switch_that_is_whole_is_no_fraction(tmp_path):
     switch = (
         "  switches: [{apiVersion: a.io/v1, kind: Db, path: spec.on, off: 3.0, ready: {path: status.x, value: 1e3}}]\n"
     )
-    head = HEAD.format(kind="Fleet")
-    policies = read(tmp_path, {"fleet.yaml": head + LEAST["Fleet"] + switch})
+    policies = read(tmp_path, {"fleet.yaml": FLEET + switch})
     (kind,) = policies.fleet.switch_kinds
     assert (type(kind.off), kind.off) == (int, 3)
     assert (type(kind.ready.value), kind.ready.value) == (int, 1000)

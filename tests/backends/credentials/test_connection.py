@@ -101,13 +101,6 @@ def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused
     assert connection.header(soon()) == "Bearer second"
 
 
-def test_an_exec_plugin_is_run_once(tmp_path: Path) -> None:
-    user = an_exec_plugin(tmp_path, a_credential(token="from-plugin"))
-    connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    assert [connection.header(soon()) for _ in range(5)] == ["Bearer from-plugin"] * 5
-    assert (tmp_path / "calls").read_text() == "x"
-
-
 def test_a_refused_token_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
     user = an_exec_plugin(
         tmp_path,
@@ -309,13 +302,6 @@ def is_running(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def test_a_plugin_that_hangs_takes_no_longer_than_a_request(tmp_path: Path) -> None:
-    user = an_exec_plugin(tmp_path, HANGING)
-    connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    with pytest.raises(UnreachableError, match=r"east: kubeconfig .*: no credentials in time, expected them sooner"):
-        connection.header(TimeLimit(0.5))  # it hangs for a minute, and then gives none: another error
 
 
 def test_a_plugin_that_hangs_is_ended_with_all_it_started_once_the_run_stops(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.credentials.config_node import CredentialError
 from reconciler.backends.protocols import NAMESPACES
-from reconciler.errors import ForbiddenError, UnauthorisedError, UnreachableError
+from reconciler.errors import ForbiddenError, UnauthorisedError
 from reconciler.time_limit import TimeLimit
 from tests.backends.kubernetes.kubeconfigs import a_credential, an_exec_plugin
 from tests.backends.kubernetes.live import opened
@@ -82,19 +82,6 @@ def test_an_address_without_a_scheme_is_https(tmp_path: Path) -> None:
     assert (found.server, found.is_secured) == ("https://127.0.0.1:6443", True)
 
 
-def test_a_token_that_was_rotated_in_its_file_is_taken_up(api_server: ControlPlane, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text(api_server.admin_token)
-    access = replace(api_server.access(), user={"tokenFile": str(token)})
-    kubeconfig = write_kubeconfig(tmp_path / "config", {"east": access})
-    token.write_text("expired")
-    cluster = opened(kubeconfig)
-    with pytest.raises(UnauthorisedError):
-        cluster.identity()
-    token.write_text(api_server.admin_token)
-    assert cluster.identity() == api_server.identity()
-
-
 def test_a_pod_with_its_service_account(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,18 +94,6 @@ def test_a_pod_with_its_service_account(
     monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
     with pytest.raises(ForbiddenError, match=f"system:serviceaccount:{api_namespace}:reconciler"):
         opened(None).identity()
-
-
-def test_a_server_whose_certificate_nobody_vouches_for_is_not_talked_to(
-    api_server: ControlPlane, tmp_path: Path
-) -> None:
-    import trustme
-
-    other = tmp_path / "other.crt"
-    trustme.CA().cert_pem.write_to_path(str(other))
-    kubeconfig = write_kubeconfig(tmp_path / "config", {"east": replace(api_server.access(), authority=other)})
-    with pytest.raises(UnreachableError, match=r"its certificate is not valid \("):
-        opened(kubeconfig).identity()
 
 
 @pytest.mark.filterwarnings("error")
