@@ -65,19 +65,6 @@ def test_kinds_of_the_same_name_in_two_groups_are_told_apart(sized: ControlPlane
     )
 
 
-def test_only_replicas_go_through_scale(sized: ControlPlane, api_namespace: str) -> None:
-    create(sized.api, [an_object(f"{GROUP}/v1", "Deployment", "web", spec={"size": 3})], api_namespace)
-    cluster = opened(sized.kubeconfig("east"))
-    ref = ObjectRef("east", api_namespace, "Deployment", "web", GROUP)
-    cluster.write(scaled(ref, f"{GROUP}/v1", 3, 5, "/spec/size"))
-    path = f"/apis/{GROUP}/v1/namespaces/{api_namespace}/deployments/web"
-    assert sized.api.get(path)["spec"]["size"] == 5
-    assert "scale" in [entry.get("subresource") for entry in sized.api.get(path)["metadata"]["managedFields"]]
-    with pytest.raises(StaleError, match="/spec/size is 5, expected 3"):
-        cluster.write(scaled(ref, f"{GROUP}/v1", 3, 0, "/spec/size"))
-    assert sized.api.get(path)["spec"]["size"] == 5
-
-
 @pytest.mark.parametrize("is_custom", [False, True])
 def test_to_zero_and_back_through_scale(sized: ControlPlane, api_namespace: str, is_custom: bool) -> None:
     """A Scale with 0 replicas has no spec.replicas: the API server leaves it out."""
@@ -88,7 +75,9 @@ def test_to_zero_and_back_through_scale(sized: ControlPlane, api_namespace: str,
     group, _, version = made["apiVersion"].partition("/")
     ref, leaf = ObjectRef("east", api_namespace, "Deployment", "web", group), "size" if is_custom else "replicas"
     path = f"/apis/{group}/{version}/namespaces/{api_namespace}/deployments/web"
-    for before, after in ((3, 0), (0, 2)):
+    cluster.write(scaled(ref, made["apiVersion"], 3, 5, f"/spec/{leaf}"))
+    assert "scale" in [entry.get("subresource") for entry in sized.api.get(path)["metadata"]["managedFields"]]
+    for before, after in ((5, 0), (0, 2)):
         cluster.write(scaled(ref, made["apiVersion"], before, after, f"/spec/{leaf}"))
         assert sized.api.get(path)["spec"][leaf] == after
     with pytest.raises(StaleError, match=f"/spec/{leaf} is 2, expected 0"):
