@@ -22,7 +22,16 @@ from reconciler.messages import counted
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.order import numbered_actions
-from reconciler.report.change_words import field_of, is_metadata, metadata_words, name_of, sign_of, verb_of, victims_of
+from reconciler.report.change_words import (
+    counted_changes,
+    field_of,
+    is_metadata,
+    metadata_words,
+    name_of,
+    sign_of,
+    verb_of,
+    victims_of,
+)
 from reconciler.report.times import ReasonWords, reasons_in, time_and_zone
 from reconciler.untrusted_text import one_line
 
@@ -259,7 +268,7 @@ def blocks_of(plan: Plan, *, left: str = "the JSON form has them all") -> tuple[
     words = reasons_in(plan)
     equal = tuple(("", one_line(notice.text)) for notice in plan.notices if notice.kind == "equalPriorities")
     frozen = tuple(_notice(notice, words) for notice in plan.notices if notice.kind == "frozen")
-    observed = f"Observed only: {counted(len(plan.observed), 'change')}, never applied (mode: Observe)"
+    observed = f"Observed only: {counted_changes(plan.observed)}, never applied (mode: Observe)"
     warnings = tuple(_notice(one, words) for one in plan.notices if one.partial or one.kind == "unknownQuery")
     blocks = (
         Block("Equal priorities:", equal, always=True, first=True),

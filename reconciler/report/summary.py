@@ -20,6 +20,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.effects import Effect, added, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.order import numbered_actions
+from reconciler.report.change_words import counted_changes
 from reconciler.report.groups import Line, PolicyGroup, bracketed, grouped, made_at, updates_of
 from reconciler.report.times import age
 from reconciler.untrusted_text import one_line
@@ -153,7 +154,7 @@ def _plan_summary(plan: Plan, groups: Sequence[PolicyGroup], everything: bool, n
 def _nothing(plan: Plan, words: str) -> str:
     """Return what a plan without changes says: that all is well only where nothing else is to be said."""
     if plan.observed:
-        return f"No changes; {counted(len(plan.observed), 'change')} observed only, never applied (mode: Observe)."
+        return f"No changes; {counted_changes(plan.observed)} observed only, never applied (mode: Observe)."
     drained = [one_line(notice.subject) for notice in plan.notices if notice.kind == "drainKeeps"]
     if drained:
         return f"No changes. The drain is not finished: {', '.join(drained)}."

@@ -174,8 +174,8 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             a_plan(a_record(), a_record("b")), "No scale changes. 2 metadata updates (-v).", id="metadata only"
         ),
         pytest.param(
-            a_plan(observed=(an_idle(),)),
-            "No changes; 1 change observed only, never applied (mode: Observe).",
+            a_plan(observed=(an_idle(), a_record())),
+            "No changes; 1 change and 1 metadata update observed only, never applied (mode: Observe).",
             id="a policy that only observes",
         ),
         pytest.param(
