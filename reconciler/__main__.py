@@ -6,7 +6,6 @@ import atexit
 import gc
 import os
 import sys
-from contextlib import suppress
 
 
 def main() -> None:
@@ -14,8 +13,7 @@ def main() -> None:
     gc.disable()
     arguments = sys.argv[1:]
     if arguments in ([], ["-h"], ["--help"]) and "_RECONCILER_COMPLETE" not in os.environ:
-        _help(asked=bool(arguments))
-        return
+        sys.exit(_help(asked=bool(arguments)))
     from reconciler.lazy_patterns import lazy_patterns
 
     with lazy_patterns():
@@ -32,15 +30,23 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-def _help(*, asked: bool) -> None:
-    """Print the help, without a library; where it was not asked for, what to begin with."""
+def _help(*, asked: bool) -> int:
+    """Print the help, without a library; where it was not asked for, what to begin with. Return the exit code."""
     from reconciler.cli.streams import flush_streams, mend_streams
     from reconciler.cli.verbs import first_help, help_text
 
     mend_streams()
-    with suppress(OSError):
+    code = 0
+    try:
         sys.stdout.write(help_text() if asked else first_help())
+        sys.stdout.flush()
+    except BrokenPipeError:  # a reader who has enough
+        pass
+    except OSError as error:
+        sys.stderr.write(f"error: operating system: {error.strerror}\n")
+        code = 1
     flush_streams()
+    return code
 
 
 if __name__ == "__main__":

@@ -74,10 +74,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if not arguments and COMPLETE not in os.environ:
-        show(first_help())
-        return ExitCode.DONE
     try:
+        if not arguments and COMPLETE not in os.environ:
+            show(first_help())
+            return ExitCode.DONE
         called = cli.main(list(arguments), program_name(), COMPLETE, standalone_mode=False)
         return int(called or 0)
     except click.exceptions.Exit as leaving:

@@ -74,6 +74,15 @@ def test_an_apply_that_nobody_is_asked_about_is_done_where_its_output_has_no_pla
     assert again["actions"] == []
 
 
+@pytest.mark.parametrize("call", [[], ["--help"], ["plan", "--help"]], ids=" ".join)
+def test_a_help_that_has_no_place_is_an_error(repository, call):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "reconciler", *call], cwd=repository, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, b"error: operating system: No space left on device\n")
+
+
 @pytest.mark.parametrize("file", ["pipe", "/dev/full"])
 def test_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_pipe(quickstart, repository, file):
     os.mkfifo(quickstart.path / "pipe")
