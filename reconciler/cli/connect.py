@@ -31,7 +31,15 @@ from reconciler.cli.kubeconfig_file import (
     with_tokens,
 )
 from reconciler.cli.option_values import duration
-from reconciler.cli.options import argument, auto_approve_option, option, policies_option, terminal_or, verb
+from reconciler.cli.options import (
+    argument,
+    auto_approve_option,
+    is_on_command_line,
+    option,
+    policies_option,
+    terminal_or,
+    verb,
+)
 from reconciler.cli.output import say, show
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.run_options import SERVER, RunOptions
@@ -58,6 +66,8 @@ _ADMISSION = {
 }
 _RENEWS = "not-its-own-token"
 """The match condition with which it lets a token be renewed."""
+_OF_SETUP = ("policies", "admin_context", "duration", "activator", "no_rotation")
+"""The options that say how a member is set up, which --rotate does not."""
 
 
 class _ConnectOptions(RunOptions):
@@ -97,7 +107,7 @@ def connect_command(options: _ConnectOptions) -> int:
     """
     subject, file, hub, secret = options.subject, options.file, options.hub, options.secret
     if options.rotate:
-        if subject is not None or hub is not None or file is None:
+        if subject is not None or hub is not None or file is None or any(map(is_on_command_line, _OF_SETUP)):
             raise UsageError("--rotate: expected --file FILE, with or without --secret NAME, and nothing else")
         return rotate(file, secret, options)
     if subject is None:
