@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,6 +107,9 @@ async def _run(webhook: Webhook, http_port: int) -> None:
     try:
         await serve(answers, webhook.address, http_port)
     except OSError as error:
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            words = f"--address: {webhook.address}: {error.strerror}, expected an address of this machine"
+            raise UsageError(words) from error
         raise UsageError(f"--http-port: {http_port}: {error.strerror}, expected a free port") from error
     await webhook.run(ended)
     say("picker ended")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from reconciler.backends.snapshot.folder import FileLock
 from reconciler.time_limit import TimeLimit
 from tests.fakes import FakeClock
 from tests.pipeline.calls import Folder
+from tests.real.certificates import write_server_pair
 
 NOW = "2026-11-20T22:00:00Z"
 LOOK = ("--snapshot", "snapshot", "--now", NOW)
@@ -246,3 +248,19 @@ def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
     assert said.code == 64
     assert "us-east is ReadOnly, nothing is written there" in said.err
     assert quickstart.objects() == before
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        pytest.param("198.51.100.1", "--address: 198.51.100.1: ", id="of another machine"),
+        pytest.param("127.0.0.1", "--http-port: ", id="its own, and the port is taken"),
+    ],
+)
+def test_where_a_picker_cannot_listen_the_flag_is_named_that_is_wrong(quickstart, address, words):
+    certificate, key = write_server_pair(quickstart.path / "tls")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flags = ["--address", address, "--http-port", str(taken.getsockname()[1])]
+        flags += ["--tls-cert", str(certificate), "--tls-key", str(key), "--context", "any"]
+        said = quickstart.call("picker", "policies", "--cluster", "eu-west", *flags)
+    assert (said.code, said.err.startswith(f"error: {words}")) == (64, True), said
