@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import argument, offering, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import Formats, document, show
-from reconciler.cli.run_options import WORLD, RunOptions
+from reconciler.cli.run_options import READ_WORLD, RunOptions
 from reconciler.errors import PolicyError, ReconcilerError, UsageError
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.pipeline import plan_and_state
@@ -49,7 +49,7 @@ class _ExplainOptions(RunOptions):
     path: str = policies_option()
 
 
-@verb("explain", _ExplainOptions, "context", *WORLD, "tenant")
+@verb("explain", _ExplainOptions, "context", *READ_WORLD, "tenant")
 def explain_command(options: _ExplainOptions) -> None:
     """Explain a field of a policy (KIND or KIND.FIELD), or why an OBJECT has its replicas.
 

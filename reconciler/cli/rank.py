@@ -10,7 +10,7 @@ import msgspec
 from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import Formats, document, show
-from reconciler.cli.run_options import WORLD, RunOptions
+from reconciler.cli.run_options import READ_WORLD, RunOptions
 from reconciler.decide.downscale.scale_down_preview import PodRanking, RankedPod, pod_ranking_of, pods_to_rank
 from reconciler.errors import UsageError
 from reconciler.messages import counted, first_of
@@ -78,7 +78,7 @@ class _RankOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("rank", _RankOptions, "context", *WORLD)
+@verb("rank", _RankOptions, "context", *READ_WORLD)
 def rank_command(options: _RankOptions) -> None:
     """List the pods of CLUSTER/NAMESPACE/KIND/NAME in the order in which a scale down would delete them.
 

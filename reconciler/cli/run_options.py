@@ -66,8 +66,11 @@ from reconciler.world import World, open_world
 SERVER = ("request_timeout", "credentials_dir", "no_exec")
 """Of a verb that runs until it is stopped, and writes what clients wait for: as fast as the API server takes it."""
 
-REQUESTS = ("request_timeout", "timeout", "qps", "credentials_dir", "no_exec")
-WORLD = ("snapshot", *REQUESTS, "now")
+REQUESTS = ("request_timeout", "timeout", "credentials_dir", "no_exec")
+READ_WORLD = ("snapshot", *REQUESTS, "now")
+"""Of a verb that writes nothing, and is no part of one that does, as a plan is."""
+
+WORLD = ("snapshot", "request_timeout", "timeout", "qps", "credentials_dir", "no_exec", "now")
 FILTERS = ("policy", "cluster", "namespace", "selector")
 RUN = ("allow_exceed", "allow_removed", "run_id", "source_revision")
 OF_PLANS = ("detailed_exitcode", "fail_on", *FILTERS, "shard", "tenant", *RUN)

@@ -14,7 +14,7 @@ from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.option_values import duration, is_duration
 from reconciler.cli.options import option, output_option, verb
 from reconciler.cli.output import Formats, document, say_each, show
-from reconciler.cli.run_options import WORLD, RunOptions
+from reconciler.cli.run_options import READ_WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode
@@ -119,7 +119,7 @@ class _SavingsOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("savings", _SavingsOptions, "path", "context", *WORLD)
+@verb("savings", _SavingsOptions, "path", "context", *READ_WORLD)
 def savings_command(options: _SavingsOptions) -> int:
     """Show what idling saved: the replicas that did not run, for how long, and what their pods request.
 

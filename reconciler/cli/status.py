@@ -15,7 +15,7 @@ from reconciler.cli.object_names import ObjectArgument, check_there, known_clust
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb
 from reconciler.cli.output import Formats, document, say, say_each, show
-from reconciler.cli.run_options import WORLD, FleetOptions, RunOptions
+from reconciler.cli.run_options import READ_WORLD, FleetOptions, RunOptions
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
@@ -24,6 +24,7 @@ from reconciler.history.changes import Change
 from reconciler.history.config_maps import Day, History
 from reconciler.history.files import read_changes
 from reconciler.model import ObjectRef, ObservedState, Run
+from reconciler.observe.clusters import observe
 from reconciler.pipeline import Decide, plan_and_state
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.groups import columns
@@ -40,7 +41,7 @@ from reconciler.report.status import (
 from reconciler.report.text import wrapped
 from reconciler.report.times import stored_text_in_utc
 from reconciler.untrusted_text import one_line
-from reconciler.workload_kinds import BY_KIND, workload_kind
+from reconciler.workload_kinds import BY_KIND, KNOWN, workload_kind
 from reconciler.world import World
 
 
@@ -77,7 +78,7 @@ class _StatusOptions(RunOptions):
     output: str = output_option(*FORMATS)
 
 
-@verb("status", _StatusOptions, *WORLD)
+@verb("status", _StatusOptions, *READ_WORLD)
 def status_command(options: _StatusOptions) -> int:
     """Show the Fleet on one screen: clusters, what is idle until when, placement, what needs somebody, the runs since
     yesterday.
@@ -183,7 +184,7 @@ class _HistoryOptions(FleetOptions):
     output: str = output_option(*HISTORY_FORMATS)
 
 
-@verb("history", _HistoryOptions, *WORLD)
+@verb("history", _HistoryOptions, *READ_WORLD)
 def history_command(options: _HistoryOptions) -> int:
     """List who scaled what, when, from how many to how many, by which policy at which commit, and by which run.
 
@@ -202,9 +203,10 @@ def history_command(options: _HistoryOptions) -> int:
         days = [Day(changes)]
     else:
         fleet = options.fleet()
-        days, failures = read_history(fleet, options.world(fleet), since.astimezone(UTC).date())
-        if name is not None and not chosen(days, name):  # a cluster may have had another name then
-            known_cluster(fleet, name, str(options.subject))
+        world = options.world(fleet)
+        days, failures = read_history(fleet, world, since.astimezone(UTC).date())
+        if name is not None and not chosen(days, name):
+            _check_known(fleet, world, name, str(options.subject))
     found = [change for change in chosen(days, name) if since <= change.time <= options.now]
     say_each("error", map(one_line, failures))
     dropped = sum(day.dropped for day in days)
@@ -212,6 +214,18 @@ def history_command(options: _HistoryOptions) -> int:
         say(f"warning: {dropped} older changes of these days are not kept")
     show(HISTORY_FORMATS[options.output](found, failures), options.output)
     return ExitCode.PARTIAL if failures else ExitCode.DONE
+
+
+def _check_known(fleet: Fleet, world: World, name: ObjectArgument, subject: str) -> None:
+    """Check that what has no history is there at all; what has one may be gone, and its cluster be called otherwise.
+
+    Raises:
+        UsageError: with the nearest name.
+    """
+    cluster = known_cluster(fleet, name, subject)
+    if name.namespace and (not name.kind or name.kind in KNOWN):
+        alone = PolicySet(replace(fleet, home=cluster.name, clusters=(cluster,)))
+        check_there(observe(alone, {cluster.name: world.sources[cluster.name]}, readers=world.readers), name, subject)
 
 
 def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], list[str]]:

@@ -90,6 +90,11 @@ def test_the_policy_directory_is_named_by_path_or_by_its_variable(quickstart, mo
     assert quickstart.call("explain", "eu-west/dev-a", *LOOK).code == 0
 
 
+def test_a_rate_of_writes_is_for_what_writes_and_for_its_plan():
+    takes = {verb for verb in VERBS if any(one.name == "qps" for one in command(verb).params)}
+    assert takes == {"plan", "diff", "apply", "wake", "restore", "freeze", "unfreeze", "adopt", "uninstall"}
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "arguments", "code"),
     [

@@ -283,6 +283,17 @@ def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writ
     assert scales == ["suspend true -> false", "suspend false -> true"]
     last_hour = week.call("history", "--since", "1h", "--snapshot", "snapshot", "--now", now).out
     assert last_hour == "No changes recorded.\n"
+    just_now = ("--since", "1s", "--snapshot", "snapshot", "--now", now)
+    assert week.call("history", "dev/dev-1/deploy/web", *just_now).out == "No changes recorded.\n"
+    unknown = week.call("history", "dev/dev-1/deploy/wbe", *just_now)
+    assert (unknown.code, unknown.out, 'no such Service or workload was found, did you mean "web"?' in unknown.err) == (
+        64,
+        "",
+        True,
+    )
+    assert week.call("history", "dev/nope", *just_now).code == 64
+    custom = week.call("history", "dev/dev-1/Widget/gone", *just_now)
+    assert custom.out == "No changes recorded.\n", "only policies name its kind"
 
 
 def test_a_cluster_that_had_another_name_has_its_history_under_that(week: Folder) -> None:

@@ -277,7 +277,7 @@ def cli_page() -> str:
         [
             *parts,
             "## Options of several verbs\n",
-            "By name of what belongs together:\n",
+            "What belongs together:\n",
             *together,
             "\nEach:\n",
             *ordered,
@@ -288,7 +288,8 @@ def cli_page() -> str:
 
 TOGETHER = {
     "Connection": ("--snapshot", "--request-timeout", "--timeout", "--qps", "--credentials-dir", "--no-exec", "--now"),
-    "Requests": ("--request-timeout", "--timeout", "--qps", "--credentials-dir", "--no-exec"),
+    "Reads": ("--snapshot", "--request-timeout", "--timeout", "--credentials-dir", "--no-exec", "--now"),
+    "Requests": ("--request-timeout", "--timeout", "--credentials-dir", "--no-exec"),
     "Server": ("--request-timeout", "--credentials-dir", "--no-exec"),
     "Filters": ("--policy", "--cluster", "--namespace", "--selector"),
     "Fleet": ("--policies", "--context", "--own-namespace"),
