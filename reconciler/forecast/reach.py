@@ -19,7 +19,7 @@ from reconciler.model import NOTHING, ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.change_words import name_of
-from reconciler.report.summary import Held, held_of, without_workloads
+from reconciler.report.summary import Held, held_of
 from reconciler.report.times import common_zone, time_and_zone
 from reconciler.untrusted_text import one_line
 
@@ -159,7 +159,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
             notice.text for notice in step.plan.notices if notice.kind in ("notHeld", "missedRun", "lostVolumes")
         )
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
-        for name in () if number else without_workloads(step.plan)[0]:
+        for name in () if number else step.plan.without_workloads:
             warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)

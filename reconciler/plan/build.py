@@ -12,6 +12,7 @@ from reconciler.decide.annotations import AWAKE_SINCE, read_time
 from reconciler.decide.decisions import Decision, DesiredState, Ending, Notice, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.home import unknown_since
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.plan.filters import NO_FILTERS, Filters, kept_groups
 from reconciler.plan.model import QUERY_OF, Awake, Plan
@@ -33,6 +34,7 @@ def make_plan(
     groups = frozenset() if filters.empty else kept_groups(desired.decisions, filters, labels)
     kept = [decision for decision in desired.decisions if filters.empty or decision.group in groups]
     decisions = announced(_complete(kept, desired.decisions), state)
+    nothing, production = _without_workloads(policies, desired, state)
     return Plan(
         made_at=run.now,
         run=run.id,
@@ -58,7 +60,8 @@ def make_plan(
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
         kept_up=_kept_up(desired, filters, labels),
-        without_workloads=_without_workloads(policies, desired, state),
+        without_workloads=nothing,
+        only_production=production,
         dropped=len(desired.decisions) - len(kept),
         revision=run.revision,
         shard="" if policies.shard is None else str(policies.shard),
@@ -103,14 +106,17 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
     )
 
 
-def _without_workloads(policies: PolicySet, desired: DesiredState, state: ObservedState) -> tuple[str, ...]:
-    """Return the policies that select nothing: who has just written them wonders. What cannot be read may be theirs,
-    and so may what belongs to a tenant that is stopped, or to another shard.
+def _without_workloads(
+    policies: PolicySet, desired: DesiredState, state: ObservedState
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the policies that select nothing at all, and those that would select only production and leave it out: who
+    has just written them wonders. What cannot be read may be theirs, and so may what belongs to a tenant that is
+    stopped, or to another shard.
 
     Where the deciding policy leaves out production, so does one below it that does not say `production: true`.
     """
     if not _is_whole(policies, state):
-        return ()
+        return (), ()
     selects_production = {policy.name for policy in policies.idling if policy.production}
     selecting = {
         (explanation.job, policy)
@@ -125,7 +131,17 @@ def _without_workloads(policies: PolicySet, desired: DesiredState, state: Observ
         *(("idling", policy.name) for policy in policies.idling),
         *(("downscale", policy.name) for policy in policies.downscale),
     ]
-    return tuple(policy_title(*policy) for policy in stated if policy not in selecting)
+    nothing = [policy for policy in stated if policy not in selecting]
+    left_out = {
+        (explanation.job, policy)
+        for explanation in (desired.explanations if nothing else ())
+        if any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
+        for policy in (explanation.policy, *explanation.outranked)
+    }
+    return (
+        tuple(policy_title(*policy) for policy in nothing if policy not in left_out),
+        tuple(policy_title(*policy) for policy in nothing if policy in left_out),
+    )
 
 
 def _is_whole(policies: PolicySet, state: ObservedState) -> bool:

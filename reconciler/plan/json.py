@@ -199,9 +199,26 @@ class PlanDocument(JsonObject, frozen=True):
             "people, else in UTC."
         ),
     ]
+    places: Annotated[
+        dict[str, str],
+        Meta(description="The file and line of each policy and of the Fleet, by kind and name. Older plans lack it."),
+    ] = field(default_factory=dict)
+    without_workloads: Annotated[
+        tuple[str, ...], Meta(description="The policies that select nothing, by kind and name. Older plans lack it.")
+    ] = ()
+    only_production: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The policies that would select only production and leave it out, by kind and name. Older "
+            "plans lack it."
+        ),
+    ] = ()
 
 
-_SAME = ("run", "fleet", "revision", "source", "limits", "dropped")
+_SAME = (
+    *("run", "fleet", "revision", "source", "limits", "dropped"),
+    *("places", "without_workloads", "only_production"),
+)
 _OVERRIDDEN = ("job", "policy", "desired", "winner")
 
 T = TypeVar("T")

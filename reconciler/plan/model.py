@@ -94,6 +94,9 @@ class _Contents(Struct, frozen=True):
     source: str = "live"  # or "snapshot"
     time_zones: tuple[str, ...] = ()  # of the calendars of its policies, by name
     unanswered: tuple[QueryKey, ...] = ()  # queries without any answer; in its JSON they are part of `unknown`
+    places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line
+    without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read
+    only_production: tuple[str, ...] = ()  # those that would select production, and nothing else
 
 
 class Plan(_Contents, frozen=True):
@@ -101,10 +104,8 @@ class Plan(_Contents, frozen=True):
 
     explanations: tuple[PolicyExplanation, ...] = ()
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when
-    places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history
     kept_up: tuple[Ending, ...] = ()  # one for each workload that only time or a rollout keeps from being idled
-    without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read
     seen: tuple[SeenReplicas, ...] = ()  # of what a picker reviews, on each cluster that has one
     shard: str = ""  # which part of the Fleet was decided, "2/8"
 

@@ -11,10 +11,8 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import (
     HeldBack,
     LimitUse,
-    policy_title,
 )
 from reconciler.decide.limits import FLEET_DEFAULT
-from reconciler.decide.reasons import ReasonCode
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.effects import Effect, added, effect_of
@@ -161,25 +159,13 @@ def _nothing(plan: Plan, words: str) -> str:
     settled = not plan.dropped and not any(said.partial or said.kind in _UNSETTLED for said in plan.notices)
     if words and settled:
         return words if not plan.notices else f"{words.partition(':')[0]}."
-    if not settled or plan.kept_up:
+    if not settled or plan.kept_up or plan.without_workloads or plan.only_production:
         return "No changes."
-    return "No changes." if plan.without_workloads else "No changes. The clusters match the policies."
-
-
-def without_workloads(plan: Plan) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the policies that select nothing at all, and those that select only production and leave it out."""
-    left_out = {
-        policy_title(explanation.job, policy)
-        for explanation in (plan.explanations if plan.without_workloads else ())
-        if any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
-        for policy in (explanation.policy, *explanation.outranked)
-    }
-    nothing = [name for name in plan.without_workloads if name not in left_out]
-    return nothing, [name for name in plan.without_workloads if name in left_out]
+    return "No changes. The clusters match the policies."
 
 
 def _without_workloads(plan: Plan) -> Iterator[str]:
-    for where, some in zip(("", " outside production"), without_workloads(plan), strict=True):
+    for where, some in (("", plan.without_workloads), (" outside production", plan.only_production)):
         named = [one_line(f"{name}{bracketed(plan.places.get(name, ''))}") for name in some]
         if named:
             yield f"No workload{where} is selected by {', '.join(named)}."

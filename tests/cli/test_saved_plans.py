@@ -17,6 +17,7 @@ from reconciler.plan.json import plan_from_dict
 from reconciler.saved_plan.allowed_changes import check_allowed
 from reconciler.untrusted_text import short
 from tests.pipeline.calls import Folder, Said, Terminal
+from tests.pipeline.manifests import idling
 from tests.scenarios.running import HERE, Scenario
 
 NOW = "2026-11-20T22:00:00Z"
@@ -248,6 +249,20 @@ def test_a_limit_that_was_lifted_for_the_plan_is_lifted_for_its_apply(quickstart
     assert quickstart.plan(NOW, *lifted, "--out", "plan.json").code == 0
     assert quickstart.call("apply", "plan.json", *LOOK, "-q", *lifted).code == 0
     assert quickstart.replicas("eu-west", "ci", "StatefulSet", "runner") == 0
+
+
+def test_show_says_of_policies_without_workloads_what_the_plan_says(quickstart):
+    for name, namespace in (("nobody", "nowhere"), ("money", "payments")):
+        selector = f"namespaces: {{include: [{namespace}]}}, services: {{}}"
+        quickstart.write(f"policies/{name}.yaml", idling(selector, name=name))
+    planned = quickstart.plan(NOW, "--out", "plan.json").out
+    assert "No workload is selected by IdlingPolicy nobody (policies/nobody.yaml:1).\n" in planned
+    assert "No workload outside production is selected by IdlingPolicy money (policies/money.yaml:1).\n" in planned
+    assert quickstart.call("show", "plan.json").out == planned
+    made = json.loads((quickstart.path / "plan.json").read_text())
+    of_an_older_one = {key: made[key] for key in made if key not in ("places", "withoutWorkloads", "onlyProduction")}
+    quickstart.write("plan.json", json.dumps(of_an_older_one))
+    assert "selected by" not in quickstart.call("show", "plan.json").out
 
 
 def test_the_words_of_an_event_are_those_of_the_fresh_plan(quickstart):
