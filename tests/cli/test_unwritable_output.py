@@ -7,23 +7,44 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.cli.verbs import first_help
+from reconciler.model import NOTHING
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import policy, workload
 
 NOW = "2026-11-20T22:00:00Z"
+PLAN = ("plan", "policies", "--snapshot", "snapshot", "--now", NOW)
+APPLY = ("apply", *PLAN[1:], "--auto-approve")
 
 
-def test_without_arguments_the_verbs_to_begin_with_are_shown(tmp_path, repository):
+def run(
+    folder: Path, *arguments: str, limit: str = "", variables: Mapping[str, str] = NOTHING, **streams: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process with no PYTHON* variable but `variables`; `limit` is what it does first."""
+    code = f"{limit}; from reconciler.__main__ import main; main()"
+    program = [sys.executable, *(["-c", code] if limit else ["-m", "reconciler"])]
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [*program, *arguments],
+        cwd=folder,
+        env={**bare, "PYTHONPATH": str(Path(__file__).parents[2]), **variables},
+        text=True,
+        check=False,
+        timeout=60,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
+    )
+
+
+def test_without_arguments_the_verbs_to_begin_with_are_shown(tmp_path):
     said = Folder(tmp_path).call()
     assert (said.code, said.out, said.err) == (0, first_help(), "")
-    bare = [sys.executable, "-m", "reconciler"]
-    done = subprocess.run(bare, cwd=repository, capture_output=True, text=True, check=False)
+    done = run(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, first_help(), "")
     assert re.findall("^  ([a-z]+)  ", first_help(), re.MULTILINE) == ["validate", "plan", "apply", "status"]
 
@@ -53,20 +74,9 @@ def test_a_saved_plan_is_for_its_owner_alone_and_never_written_through_a_link(qu
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_an_apply_that_nobody_is_asked_about_is_done_where_its_output_has_no_place(quickstart, repository, form):
-    call = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve", "-o", form]
-    where = {**os.environ, "PYTHONPATH": str(repository)}
+def test_an_apply_that_nobody_is_asked_about_is_done_where_its_output_has_no_place(quickstart, form):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *call],
-            cwd=quickstart.path,
-            env=where,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = run(quickstart.path, *APPLY, "-o", form, stdout=full)
     assert done.returncode == 1
     assert "error: operating system: No space left on device" in done.stderr
     assert ("the run goes on" in done.stderr) is (form == "text")
@@ -75,41 +85,24 @@ def test_an_apply_that_nobody_is_asked_about_is_done_where_its_output_has_no_pla
 
 
 @pytest.mark.parametrize("call", [[], ["--help"], ["plan", "--help"]], ids=" ".join)
-def test_a_help_that_has_no_place_is_an_error(repository, call):
+def test_a_help_that_has_no_place_is_an_error(tmp_path, call):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "reconciler", *call], cwd=repository, stdout=full, stderr=subprocess.PIPE, check=False
-        )
-    assert (done.returncode, done.stderr) == (1, b"error: operating system: No space left on device\n")
+        done = run(tmp_path, *call, stdout=full)
+    assert (done.returncode, done.stderr) == (1, "error: operating system: No space left on device\n")
 
 
 @pytest.mark.parametrize("file", ["pipe", "/dev/full"])
-def test_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_pipe(quickstart, repository, file):
+def test_a_plan_is_saved_to_a_regular_file_only_and_waits_for_no_reader_of_a_pipe(quickstart, file):
     os.mkfifo(quickstart.path / "pipe")
-    call = [sys.executable, "-m", "reconciler", "plan", "policies", "--snapshot", "snapshot", "--now", NOW]
-    where = {**os.environ, "PYTHONPATH": str(repository)}
-    done = subprocess.run(
-        [*call, "--out", file], cwd=quickstart.path, env=where, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run(quickstart.path, *PLAN, "--out", file)
     assert (done.returncode, done.stdout) == (64, "")
     assert f"--out: {file} is not a regular file, expected one" in done.stderr
 
 
-def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstart, repository):
+def test_a_plan_that_turns_out_not_to_be_saved_is_printed_all_the_same(quickstart):
     """The system allows us files of 100 bytes."""
-    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
-    code = limited + "from reconciler.cli.app import run; sys.exit(run(sys.argv[1:]))"
-    call = ["plan", "policies", "--snapshot", "snapshot", "--now", NOW, "--out", "plan.json"]
-    where = {**os.environ, "PYTHONPATH": str(repository)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *call],
-        cwd=quickstart.path,
-        env=where,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    done = run(quickstart.path, *PLAN, "--out", "plan.json", limit=limit)
     assert done.returncode == 1, done.stderr
     assert "--out: plan.json: File too large, expected a file that can be written" in done.stderr
     assert done.stdout == quickstart.plan(NOW).out
@@ -128,26 +121,16 @@ def test_a_saved_plan_is_readable_by_nobody_else(quickstart):
 
 
 def without_reader(folder: Path, closed: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process with no PYTHON* variable but `variables`; nobody reads its stream `closed`."""
+    """Run the command in a process; nobody reads its stream `closed`."""
     reading, writing = os.pipe()
     os.close(reading)
-    bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with os.fdopen(writing, "wb") as nobody:
-        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: nobody}
-        return subprocess.run(
-            [sys.executable, "-m", "reconciler", *arguments],
-            cwd=folder,
-            env={**bare, "PYTHONPATH": str(Path(__file__).parents[2]), **variables},
-            text=True,
-            check=False,
-            **streams,
-        )
+        return run(folder, *arguments, variables=variables, **{closed: nobody})
 
 
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_an_apply_that_nobody_reads_is_finished(quickstart, closed):
-    arguments = ["apply", "policies", "--snapshot", "snapshot", "--now", NOW, "--auto-approve"]
-    done = without_reader(quickstart.path, closed, *arguments)
+    done = without_reader(quickstart.path, closed, *APPLY)
     assert (done.returncode, done.stderr or "") == (0, "")
     assert closed == "stdout" or "Applied: 7 of 7 changes" in done.stdout
     assert quickstart.plan(NOW).out.endswith("No changes. 1 workload waits for minAwake for another 120m.\n")
