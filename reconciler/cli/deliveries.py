@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import wait
 from functools import partial
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from reconciler.http.client import HttpClient, HttpRequest, HttpResponse
 from reconciler.http.errors import HttpError, TimedOutError
@@ -22,11 +22,13 @@ _LATE = f"no answer within {SECONDS:g} s, expected the message to be taken"
 
 def message_to(url: str, content_type: str, body: bytes, token: str = "") -> HttpRequest:
     """Return the request that sends `body` to `url`, with the bearer token where there is one."""
+    return HttpRequest("POST", url, _headers(content_type, f"Bearer {token}" if token else ""), body)
+
+
+def _headers(content_type: str, authorization: str) -> dict[str, str]:
     headers = {"Content-Type": content_type, "User-Agent": "reconciler", "Connection": "close"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-        remember_authorization(headers["Authorization"])
-    return HttpRequest("POST", url, headers, body)
+    remember_authorization(authorization or None)
+    return headers | ({"Authorization": authorization} if authorization else {})
 
 
 def deliver(requests: Mapping[str, HttpRequest], limit: TimeLimit) -> dict[str, str]:
@@ -94,7 +96,9 @@ def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> st
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # without user and password
     group = f"{'' if _JOB in parts.path else f'{_JOB}reconciler'}/verb/{verb}"
     method = "PUT" if whole else "POST"
-    request = HttpRequest(method, f"{address.rstrip('/')}{group}", _push_headers(parts), text.encode())
+    login = "" if parts.username is None else f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    headers = _headers(_METRICS_TEXT, f"Basic {b64encode(login.encode()).decode()}" if login else "")
+    request = HttpRequest(method, f"{address.rstrip('/')}{group}", headers, text.encode())
     late = f"no answer within {_PUSH_SECONDS:g} s, expected the metrics to be taken"
     found = _answer(request, limit.within(_PUSH_SECONDS), late, "a push gateway")
     if isinstance(found, str):
@@ -103,13 +107,3 @@ def push(url: str, verb: str, text: str, *, whole: bool, limit: TimeLimit) -> st
         return ""
     line = " ".join(without_credentials(found.body.decode(errors="replace")).split())[:_LONGEST_REPLY]
     return f"{address}: status {found.status} ({line}), expected 200; is it a push gateway?"
-
-
-def _push_headers(parts: SplitResult) -> dict[str, str]:
-    headers = {"Content-Type": _METRICS_TEXT, "User-Agent": "reconciler", "Connection": "close"}
-    if parts.username is None:
-        return headers
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    authorization = f"Basic {b64encode(login.encode()).decode()}"
-    remember_authorization(authorization)
-    return headers | {"Authorization": authorization}

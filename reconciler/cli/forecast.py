@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reconciler.backends.backend import Opened
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import days_option, is_on_command_line, option, output_option, verb
@@ -94,12 +94,10 @@ def forecast_command(options: _ForecastOptions) -> int:
         )
     stated, policies = prices_of(options.price), options.policies()
     style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
-    if past is None:
-        opened, until = _told(options, policies), options.now + timedelta(days=options.days)
-        shown = forecast(policies, Simulation(policies, opened, options.tick), options.now, until)
-    else:
-        with past_snapshot(options, past, policies) as with_history:
-            shown = replayed(policies, with_history, past)
+    with past_snapshot(options, past, policies) if past is not None else nullcontext(options) as on_snapshot:
+        played = PlayedSnapshot(on_snapshot, policies)
+        say_each("warning", () if options.quiet else played.opened.warnings())
+        shown = played.forecast(policies, options.days) if past is None else played.replay(policies, past)
     check_grouping(shown, style.by)
     show(FORMATS[options.output](shown, style), options.output)
     say_each("error", (f"{name}: {why}" for name, why in shown.first.unknown.items()))
@@ -132,57 +130,56 @@ def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> 
         yield options.replace(snapshot=str(target))
 
 
-def replayed(policies: PolicySet, options: RunOptions, past: timedelta) -> Forecast:
-    """Return what `policies` would have done in the `past`, by the history in the snapshot of `options`.
+class PlayedSnapshot:
+    """The snapshot that `options` name, read once; who plays the days to come, or those of the past, copies it."""
 
-    Raises:
-        SnapshotError: the snapshot cannot be read, or holds no history.
-    """
-    opened = _told(options, policies)
-    return replay(policies, opened, histories_of(Path(options.snapshot or ""), opened, past), past, in_processes)
+    def __init__(self, options: RunOptions, *sets: PolicySet) -> None:
+        """It has the clusters of all `sets`.
 
+        Raises:
+            SnapshotError: it cannot be read.
+        """
+        assert options.snapshot is not None
+        names = tuple(dict.fromkeys(cluster.name for policies in sets for cluster in policies.fleet.clusters))
+        self._options = options
+        self.top = Path(options.snapshot)
+        self.opened = open_snapshot(options.snapshot, names, victim_order(lambda: options.now), options.now)
 
-def _told(options: RunOptions, policies: PolicySet) -> Opened:
-    """Return what `opened_snapshot` does, and say what there is to know of it."""
-    opened = opened_snapshot(options, policies)
-    say_each("warning", () if options.quiet else opened.warnings())
-    return opened
+    def simulation(self, policies: PolicySet) -> Simulation:
+        return Simulation(policies, self.opened, self._options.tick)
 
+    def forecast(self, policies: PolicySet, days: int) -> Forecast:
+        """Return what the runs of so many days to come do."""
+        start = self._options.now
+        return forecast(policies, self.simulation(policies), start, start + timedelta(days=days))
 
-def histories_of(top: Path, opened: Opened, past: timedelta) -> dict[str, QueryHistory]:
-    """Return what `histories_in` does.
+    @cached_property
+    def histories(self) -> dict[str, QueryHistory]:
+        """What was recorded of the queries of each cluster that has a history.
 
-    Raises:
-        SnapshotError: there is none, or one is malformed.
-    """
-    found = histories_in(top, opened)
-    if not found:
-        raise SnapshotError(
-            f"{top}: holds no history of queries, expected {HISTORY_FILE} in a cluster's folder; "
-            f"record it with `reconciler snapshot --with-history {spelt_duration(past)}`"
-        )
-    return found
+        Raises:
+            SnapshotError: one is malformed.
+        """
+        names = [name for name, one in self.opened.backends.items() if one.cluster is not None]
+        found = {name: read_history(self.top / name, self.top) for name in names}
+        return {name: history for name, history in found.items() if history is not None}
 
+    def recorded(self, past: timedelta) -> dict[str, QueryHistory]:
+        """Return `histories`.
 
-def histories_in(top: Path, opened: Opened) -> dict[str, QueryHistory]:
-    """Return what was recorded of the queries of each cluster that has a history.
+        Raises:
+            SnapshotError: there is none, or one is malformed.
+        """
+        if not self.histories:
+            raise SnapshotError(
+                f"{self.top}: holds no history of queries, expected {HISTORY_FILE} in a cluster's folder; "
+                f"record it with `reconciler snapshot --with-history {spelt_duration(past)}`"
+            )
+        return self.histories
 
-    Raises:
-        SnapshotError: one is malformed.
-    """
-    found = {name: read_history(top / name, top) for name, one in opened.backends.items() if one.cluster is not None}
-    return {name: history for name, history in found.items() if history is not None}
-
-
-def opened_snapshot(options: RunOptions, *sets: PolicySet) -> Opened:
-    """Return the clusters of all `sets` on the snapshot that `options` name, read once; who plays on them copies them.
-
-    Raises:
-        SnapshotError: it cannot be read.
-    """
-    assert options.snapshot is not None
-    names = tuple(dict.fromkeys(cluster.name for policies in sets for cluster in policies.fleet.clusters))
-    return open_snapshot(options.snapshot, names, victim_order(lambda: options.now), options.now)
+    def replay(self, policies: PolicySet, past: timedelta) -> Forecast:
+        """Return what `policies` would have done in the `past`; raises what `recorded` does."""
+        return replay(policies, self.opened, self.recorded(past), past, in_processes)
 
 
 def prices_of(texts: tuple[str, ...]) -> Prices:

@@ -138,13 +138,12 @@ def validate_command(options: _ValidateOptions) -> int:
 
 
 def _first_night(policies: PolicySet, options: _ValidateOptions) -> FirstNight:
-    from reconciler.cli.forecast import opened_snapshot
+    from reconciler.cli.forecast import PlayedSnapshot
     from reconciler.cli.run_options import RunOptions
     from reconciler.forecast.reach import first_night
-    from reconciler.forecast.simulation import Simulation
 
     shown = RunOptions(path=options.path, now=options.now, snapshot=options.snapshot)
-    return first_night(Simulation(policies, opened_snapshot(shown, policies)), policies, options.now)
+    return first_night(PlayedSnapshot(shown, policies).simulation(policies), policies, options.now)
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:

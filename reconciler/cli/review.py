@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from reconciler.cli.exit_of_run import exit_of_plan
-from reconciler.cli.forecast import histories_in, opened_snapshot
+from reconciler.cli.forecast import PlayedSnapshot
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.plan_file import PlanOptions, save
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
-from reconciler.cli.second_process import beside, in_processes
+from reconciler.cli.second_process import beside
 from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.json import review_to_dict
-from reconciler.forecast.replay import replay
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
 from reconciler.forecast.review_report import render_failure, render_markdown, render_text
-from reconciler.forecast.simulation import HeldMetrics, Simulation
-from reconciler.forecast.timelines import Forecast, forecast
+from reconciler.forecast.simulation import HeldMetrics
+from reconciler.forecast.timelines import Forecast
 from reconciler.pipeline import plan_and_state
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import PolicySet, Tenant
@@ -89,18 +87,19 @@ def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:
     labels, run.plan = labels_in(state), plan
     if before is None:
         say(f"warning: {problem}")
-        played = _Played(options, (with_fleet,))
-        alone = Review(played.of(with_fleet), None, plan, None, snapshot_age=played.age, problem=problem)
-        alone = replace(alone, replayed=played.replayed(None, with_fleet))
+        played, old = _played(options, with_fleet)
+        head_alone = None if played is None else played.forecast(with_fleet, options.days)
+        alone = Review(head_alone, None, plan, None, snapshot_age=old, problem=problem)
+        alone = replace(alone, replayed=_replayed(played, None, with_fleet))
         return narrowed(alone, options.filters, labels), ExitCode.PARTIAL
     unlifted = replace(asked, run_id="")
     state, without = plan_and_state(before, _world(options.replace(quiet=True), before), unlifted)
     labels |= labels_in(state)
-    played = _Played(options, (before, with_fleet))
-    found = review_of((before, head), played.both(before, with_fleet), (without, plan), labels)
+    played, old = _played(options, before, with_fleet)
+    found = review_of((before, head), _both(played, options.days, before, with_fleet), (without, plan), labels)
     found = narrowed(found, options.filters, labels)
-    found = replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=played.age)
-    return replace(found, replayed=played.replayed(before, with_fleet)), ExitCode.DONE
+    found = replace(found, fleet_from_base=options.fleet_from == "base", snapshot_age=old)
+    return replace(found, replayed=_replayed(played, before, with_fleet)), ExitCode.DONE
 
 
 def _world(options: PlanOptions, policies: PolicySet) -> World:
@@ -129,50 +128,41 @@ def _base(options: PlanOptions, path: str, tenant: Tenant | None) -> tuple[Polic
         return None, f"those of the base cannot be used: {first}{more}"
 
 
-class _Played:
-    """The days to come on the snapshot of a run, where it has one."""
+def _played(options: PlanOptions, *sets: PolicySet) -> tuple[PlayedSnapshot | None, timedelta | None]:
+    """Return the snapshot of a run, None where it has none, and how old it is, None where that does not say.
 
-    def __init__(self, options: PlanOptions, sets: tuple[PolicySet, ...]) -> None:
-        """Raises SnapshotError: it cannot be read, or is too old."""
-        self._options = options
-        self._end = options.now + timedelta(days=options.days)
-        self.age: timedelta | None = None
-        self._opened: Opened | None = None
-        if options.snapshot is None:
-            return
-        self._opened = opened_snapshot(options, *sets)
-        at = _recorded_at(self._opened)
-        self.age = None if at is None else max(timedelta(), options.now - at)
-        most = options.max_snapshot_age
-        if at is not None and options.now - at > most:
-            raise SnapshotError(
-                f"{options.snapshot}: was recorded {age(options.now - at)} ago, expected at most "
-                f"{spelt_duration(most)}; record it anew, or raise --max-snapshot-age"
-            )
+    Raises:
+        SnapshotError: it cannot be read, or is too old.
+    """
+    played = None if options.snapshot is None else PlayedSnapshot(options, *sets)
+    at = None if played is None else _recorded_at(played.opened)
+    if at is not None and options.now - at > options.max_snapshot_age:
+        raise SnapshotError(
+            f"{options.snapshot}: was recorded {age(options.now - at)} ago, expected at most "
+            f"{spelt_duration(options.max_snapshot_age)}; record it anew, or raise --max-snapshot-age"
+        )
+    return played, None if at is None else max(timedelta(), options.now - at)
 
-    def both(self, before: PolicySet, after: PolicySet) -> tuple[Forecast | None, Forecast | None]:
-        """Return `of` each, which are played at once: a process of its own plays the first."""
-        if self._opened is None:
-            return None, None
-        first = beside(lambda: self.of(before))
-        second = self.of(after)
-        return first(), second
 
-    def replayed(self, before: PolicySet | None, after: PolicySet) -> tuple[Forecast | None, Forecast] | None:
-        """Return the past with each of both, None where the snapshot does not hold what queries said then."""
-        histories = {} if self._opened is None else histories_in(Path(self._options.snapshot or ""), self._opened)
-        if self._opened is None or not histories:
-            return None
-        length = max(history.end - history.start for history in histories.values())
-        base = None if before is None else replay(before, self._opened, histories, length, in_processes)
-        return base, replay(after, self._opened, histories, length, in_processes)
+def _both(
+    played: PlayedSnapshot | None, days: int, before: PolicySet, after: PolicySet
+) -> tuple[Forecast | None, Forecast | None]:
+    """Return the days to come with each, which are played at once: a process of its own plays the first."""
+    if played is None:
+        return None, None
+    first = beside(lambda: played.forecast(before, days))
+    second = played.forecast(after, days)
+    return first(), second
 
-    def of(self, policies: PolicySet) -> Forecast | None:
-        """Return what the runs of the coming days do, None without a snapshot."""
-        if self._opened is None:
-            return None
-        simulation = Simulation(policies, self._opened, self._options.tick)
-        return forecast(policies, simulation, self._options.now, self._end)
+
+def _replayed(
+    played: PlayedSnapshot | None, before: PolicySet | None, after: PolicySet
+) -> tuple[Forecast | None, Forecast] | None:
+    """Return the past with each of both, None where the snapshot does not hold what queries said then."""
+    if played is None or not played.histories:
+        return None
+    length = max(history.end - history.start for history in played.histories.values())
+    return None if before is None else played.replay(before, length), played.replay(after, length)
 
 
 def _recorded_at(opened: Opened) -> datetime | None:

@@ -15,17 +15,15 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Opened
 from reconciler.backends.protocols import NAMESPACES, SERVICES
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
-from reconciler.cli.forecast import histories_of, opened_snapshot, past_snapshot
+from reconciler.cli.forecast import PlayedSnapshot, past_snapshot
 from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration, utf8
 from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
-from reconciler.cli.second_process import in_processes
 from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.query_history import QueryHistory
-from reconciler.forecast.replay import replay
 from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.suggest import (
@@ -100,10 +98,9 @@ def suggest_command(options: _SuggestOptions) -> int:
     metric = _metric(known, options.query, options.window)
     draft = _policies_with(path, [_draft(metric)])
     with past_snapshot(options, past, draft) as with_history:
-        top = Path(with_history.snapshot or "")
-        opened = opened_snapshot(with_history, draft)
-        histories = histories_of(top, opened, past)
-        _check_recorded(draft, histories, top)
+        played = PlayedSnapshot(with_history, draft)
+        opened, histories = played.opened, played.recorded(past)
+        _check_recorded(draft, histories, played.top)
         nights = {name: _nights(history, past, zone) for name, history in histories.items()}
         _check_namespaces(options.namespace, opened, histories)
         windows = {
@@ -120,8 +117,7 @@ def suggest_command(options: _SuggestOptions) -> int:
             show(_without_window(len(windows), most, options.namespace, has_more))
             return ExitCode.DONE
         documents = documents_of(suggestion, _services(opened, suggestion), str(zone), metric)
-        policies = _policies_with(path, documents)
-        found = replay(policies, opened, histories, past, in_processes)
+        found = played.replay(_policies_with(path, documents), past)
     show("\n".join(_comment(suggestion, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
     return ExitCode.DONE
 

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from reconciler.cli.forecast import opened_snapshot
+from reconciler.cli.forecast import PlayedSnapshot
 from reconciler.cli.options import GENERAL, Options, option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.run_options import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.forecast.reach import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
-from reconciler.forecast.simulation import Simulation
 from reconciler.messages import counted
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import TESTS
@@ -130,7 +129,7 @@ def init_command(options: _InitOptions) -> int:
     target = os.path.join(path, FILE)
     _check(path, target, options.snapshot, overwrite)
     policies = options.policies()
-    simulation = Simulation(policies, opened_snapshot(options, policies))
+    simulation = PlayedSnapshot(options, policies).simulation(policies)
     step = next(iter(simulation.play(options.now, options.now + timedelta(seconds=1))))
     reaches = reach_of(policies.fleet, step)
     show([*reach_lines(reaches), *left_out_lines(left_out_by(step.plan), step.plan.places)])

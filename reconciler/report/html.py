@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -24,7 +24,6 @@ from reconciler.report.groups import Line, blocks_of, made_at, updates_of
 from reconciler.report.json import totals_of
 from reconciler.report.status import (
     FleetStatus,
-    IdleObject,
     cluster_rows,
     counts_line,
     placement_line,
@@ -187,7 +186,14 @@ def render_status_page(status: FleetStatus, form: str = "") -> str:
         snapshot=plan.source == "snapshot",
         tiles=_idle_tiles(status, at),
         pressing=pressing(plan),
-        namespaces=list(_namespaces(status.idle, plan, form)),
+        namespaces=[
+            (f"{cluster}/{namespace}", list(idle))
+            for (cluster, namespace), idle in groupby(status.idle, key=lambda one: (one.ref.cluster, one.ref.namespace))
+        ],
+        hours_saved=lambda idle: round(sum(one.saved_by(at) for one in idle)),
+        words=reasons_in(plan),
+        age=age,
+        wake_address=partial(wake_address, form),
         awake_for=AWAKE_FOR if LENGTH in form else "",
         head=head,
         clusters=clusters,
@@ -213,30 +219,3 @@ def _idle_tiles(status: FleetStatus, at: datetime) -> tuple[tuple[int, str], ...
             "replica-hours when they wake as planned",
         ),
     )
-
-
-def _namespaces(idle: Iterable[IdleObject], plan: Plan, form: str) -> Iterator[dict[str, Any]]:
-    """Yield what is idle in each namespace of a cluster, what that saves, and the address of its form."""
-    for (cluster, namespace), found in groupby(idle, key=lambda one: (one.ref.cluster, one.ref.namespace)):
-        members = list(found)
-        name = f"{cluster}/{namespace}"
-        replicas, hours = sum(one.asleep for one in members), round(sum(one.saved_by(plan.made_at) for one in members))
-        saved = f"{len(members)} idle ({counted(replicas, 'replica')}), {counted(hours, 'replica-hour')} saved"
-        rows = [_idle_row(sleeping, plan, form) for sleeping in members]
-        yield {"name": one_line(name), "saved": saved, "wake": wake_address(form, name), "rows": rows}
-
-
-def _idle_row(idle: IdleObject, plan: Plan, form: str) -> dict[str, str]:
-    """Return what the template shows of an idle workload; `search` is what finds it."""
-    words = reasons_in(plan)
-    return {
-        "name": one_line(f"{idle.ref.kind}/{idle.ref.name}"),
-        "search": one_line(f"{idle.ref} {idle.policy}").lower(),
-        "policy": one_line(idle.policy),
-        "since": words.time(idle.since) if idle.since else "",
-        "until": words.time(idle.until) if idle.until else "",
-        "left": f"in {age(idle.until - plan.made_at)}" if idle.until and idle.until > plan.made_at else "",
-        "why": words.reason(idle.reasons),
-        "had": one_line(idle.previous),
-        "wake": wake_address(form, str(idle.ref)),
-    }
