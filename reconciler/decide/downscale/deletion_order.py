@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from decimal import Decimal, localcontext
 from enum import StrEnum
 from heapq import nlargest
-from itertools import repeat, zip_longest
+from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ from reconciler.untrusted_text import whole_number_in
 
 _Bucket = tuple[bool, int, bool, int, int, int]
 """A pod by the first six rules, the last one being the scale of the time Ready; lower goes first."""
+
+_Placed = tuple[_Bucket, Pod]
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NEVER = -(1 << 100)  # before every time and every age
@@ -121,13 +123,13 @@ def rank_victims(
     count = max(0, count)
     measure = Measure(now_ns, rules)
     active = [pod for pod in pods if pod.is_active]
-    parts = list(_parts(active, siblings, measure))
-    order = tuple(pod for _, part in parts for pod in part)
+    placed = list(_in_order(active, siblings, measure))
+    order = tuple(pod for _, pod in placed)
     if count >= len(active):
         return VictimRanking(tuple(active), order, True, (PodRule.ALL,) * len(active), (None,) * len(active))
-    edge = _edge_of(parts, count)
-    why = tuple(_reasons(parts, edge, measure))
-    return VictimRanking(order[: len(why)], order, _is_certain(edge, measure), why, _age_ratios(parts, why, now_ns))
+    going, staying = placed[:count], placed[count:]
+    certain, why = _is_certain(going, staying, measure), tuple(_reasons(going, staying, measure))
+    return VictimRanking(order[:count], order, certain, why, _age_ratios(placed, why, now_ns))
 
 
 def compare(
@@ -144,10 +146,8 @@ def goes_first(pod: Pod) -> bool:
     return not pod.node or pod.phase != "Running" or not pod.ready
 
 
-def _parts(
-    active: Sequence[Pod], siblings: Sequence[Pod] | None, measure: Measure
-) -> Iterator[tuple[_Bucket, list[Pod]]]:
-    """Yield the buckets in order, each with its pods in order: no pod follows one that it goes before."""
+def _in_order(active: Sequence[Pod], siblings: Sequence[Pod] | None, measure: Measure) -> Iterator[_Placed]:
+    """Yield the pods in order: none follows one that it goes before."""
     on_node: Counter[str] = Counter()
     if siblings is not None:
         on_node.update(pod.node for pod in active)
@@ -156,7 +156,7 @@ def _parts(
     for pod in active:
         buckets.setdefault(measure.bucket(pod, on_node[pod.node]), []).append(pod)
     for bucket in sorted(buckets):
-        yield bucket, _merged(buckets[bucket], measure)
+        yield from ((bucket, pod) for pod in _merged(buckets[bucket], measure))
 
 
 def _merged(pods: Iterable[Pod], measure: Measure) -> list[Pod]:
@@ -191,47 +191,35 @@ def _by_time(pods: Iterable[Pod]) -> dict[int, list[Pod]]:
     return found
 
 
-class _Edge(Struct, frozen=True):
-    """The bucket of the first pod that stays: its pods that go, and those that stay."""
-
-    bucket: _Bucket
-    last: list[Pod]
-    first: list[Pod]
-
-
-def _edge_of(parts: Iterable[tuple[_Bucket, list[Pod]]], count: int) -> _Edge:
-    left = count
-    for bucket, part in parts:
-        if left < len(part):
-            return _Edge(bucket, part[:left], part[left:])
-        left -= len(part)
-    raise ValueError(f"count is {count}, expected fewer than there are pods")
-
-
-def _reasons(parts: Iterable[tuple[_Bucket, list[Pod]]], edge: _Edge, measure: Measure) -> Iterator[PodRule]:
+def _reasons(going: Iterable[_Placed], staying: Sequence[_Placed], measure: Measure) -> Iterator[PodRule]:
     """Yield what puts each victim before the first pod that stays."""
-    for bucket, part in parts:
-        if bucket < edge.bucket:
-            yield from repeat(_by_bucket(bucket, edge.bucket).rule, len(part))
-    for victim in edge.last:
-        compared = measure.in_bucket(victim, edge.first[0])
-        yield compared.rule if compared.sign < 0 else PodRule.CACHE
+    edge, first = staying[0]
+    for bucket, part in groupby(going, itemgetter(0)):
+        victims = [pod for _, pod in part]
+        if bucket != edge:
+            yield from repeat(_by_bucket(bucket, edge).rule, len(victims))
+            continue
+        for victim in victims:
+            compared = measure.in_bucket(victim, first)
+            yield compared.rule if compared.sign < 0 else PodRule.CACHE
 
 
-def _is_certain(edge: _Edge, measure: Measure) -> bool:
+def _is_certain(going: Iterable[_Placed], staying: Sequence[_Placed], measure: Measure) -> bool:
     """Return whether each victim is strictly before each pod that stays; only the bucket of the cut can say no."""
+    edge = staying[0][0]
+    cut = [[pod for bucket, pod in pods if bucket == edge] for pods in (going, staying)]
     highest: dict[int, str] = {}
-    for pod in edge.last:
+    for pod in cut[0]:
         since = _since_of(pod)
         highest[since] = max(pod.uid, highest.get(since, pod.uid))
     lowest: dict[int, str] = {}
-    for pod in edge.first:
+    for pod in cut[1]:
         since = _since_of(pod)
         lowest[since] = min(pod.uid, lowest.get(since, pod.uid))
     if not _apart_by_uid(highest, lowest):
         return False
     shared = highest.keys() & lowest.keys()
-    last, first = (_by_time(pod for pod in pods if _since_of(pod) in shared) for pods in (edge.last, edge.first))
+    last, first = (_by_time(pod for pod in pods if _since_of(pod) in shared) for pods in cut)
     return all(_apart_by_later_rules(last[since], first[since], measure) for since in shared)
 
 
@@ -250,9 +238,7 @@ def _apart_by_later_rules(last: Sequence[Pod], first: Sequence[Pod], measure: Me
     return not after or max(pod.uid for pod in before) < min(pod.uid for pod in after)
 
 
-def _age_ratios(
-    parts: Sequence[tuple[_Bucket, Sequence[Pod]]], why: Sequence[PodRule], now_ns: int
-) -> tuple[float | None, ...]:
+def _age_ratios(placed: Sequence[_Placed], why: Sequence[PodRule], now_ns: int) -> tuple[float | None, ...]:
     """Return for each victim its age over that of the youngest Ready pod among itself and those left beside it.
 
     The age is the one by which they are compared: since they are Ready, and since their creation only among pods that
@@ -263,8 +249,7 @@ def _age_ratios(
     """
     youngest: dict[Hashable, int] = {}
     ratios: list[float | None] = []
-    pods = [(bucket, pod) for bucket, part in parts for pod in part]
-    for rule, (bucket, pod) in reversed(list(zip_longest(why, pods))):
+    for rule, (bucket, pod) in reversed(list(zip_longest(why, placed))):
         ready = (bucket[:-1], pod.ready_since_ns)
         created = ((bucket, pod.ready_since_ns, pod.restarts, pod.sidecar_restarts), pod.created_ns)
         for alike, since in (ready, created):
@@ -275,7 +260,7 @@ def _age_ratios(
             if rule in rules and pod.ready and since is not None and youngest[alike] < now_ns
         ]
         ratios.append(max(found, default=None))
-    return tuple(reversed(ratios[len(pods) - len(why) :]))
+    return tuple(reversed(ratios[len(placed) - len(why) :]))
 
 
 # The rules by which one pod goes before another.
