@@ -5,7 +5,7 @@ What a saved plan has of them is described field by field, here where it has jus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
@@ -17,7 +17,6 @@ from msgspec import Meta, Struct
 from reconciler.connection_settings import PodPicker
 from reconciler.decide.facts import ChangeIf, FindChange
 from reconciler.decide.reasons import Reasons, text_of
-from reconciler.messages import first_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.policy.types import Writes
@@ -340,21 +339,6 @@ class Notice(_Reasoned, Struct, frozen=True):
         """The message without the subject, or its cluster, in front."""
         cluster = self.subject.partition("/")[0]
         return self.text.removeprefix(self.subject).removeprefix(f"{cluster}: ").lstrip(": ")
-
-
-def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: str) -> Iterator[Notice]:
-    """Yield one notice for each set of policies that select the same objects with equal priority.
-
-    `found` are the policies and each object, () for no policies; none of the objects is `undone`.
-    """
-    together: dict[tuple[str, ...], set[ObjectRef]] = {}
-    for policies, ref in found:
-        if policies:
-            together.setdefault(tuple(policies), set()).add(ref)
-    for names, refs in sorted(together.items()):
-        subject, shown = " and ".join(names), first_of([str(ref) for ref in sorted(refs)], 3)
-        text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}"
-        yield Notice("equalPriorities", subject, f"{text}; give one of them another priority", names[0])
 
 
 class LimitUse(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

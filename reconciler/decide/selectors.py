@@ -17,8 +17,10 @@ from reconciler.decide.annotations import (
     parse_kube_downscaler_time,
     parse_time,
 )
+from reconciler.decide.decisions import Notice
 from reconciler.decide.facts import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.messages import first_of
 from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.types import (
@@ -180,6 +182,21 @@ def of_highest_priority(policies: Sequence[Ranked]) -> list[Ranked]:
         return list(policies)
     highest = max(policy.rank for policy in policies)
     return [policy for policy in policies if policy.rank == highest]
+
+
+def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: str) -> Iterator[Notice]:
+    """Yield one notice for each set of policies that select the same objects with equal priority.
+
+    `found` are the policies and each object, () for no policies; none of the objects is `undone`.
+    """
+    together: dict[tuple[str, ...], set[ObjectRef]] = {}
+    for policies, ref in found:
+        if policies:
+            together.setdefault(tuple(policies), set()).add(ref)
+    for names, refs in sorted(together.items()):
+        subject, shown = " and ".join(names), first_of([str(ref) for ref in sorted(refs)], 3)
+        text = f"{subject} have the same priority, so what they select together is not {undone}: {shown}"
+        yield Notice("equalPriorities", subject, f"{text}; give one of them another priority", names[0])
 
 
 def namespace_labels(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:

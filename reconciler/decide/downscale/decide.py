@@ -27,7 +27,6 @@ from reconciler.decide.decisions import (
     PolicyExplanation,
     Undecided,
     Verb,
-    equal_priorities,
     group_name,
     replicas_change,
 )
@@ -38,6 +37,7 @@ from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (
     Exclusion,
+    equal_priorities,
     exclusions,
     key_of,
     left_out,

@@ -36,7 +36,7 @@ from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
 from reconciler.decide.selectors import left_out, names_kind
 from reconciler.decide.workloads import in_rollout
-from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload
+from reconciler.model import NOTHING, HorizontalPodAutoscaler, Workload
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import IdlingPolicy, Writes
 from reconciler.workload_kinds import SCALABLE_KINDS
@@ -245,31 +245,17 @@ def _unreadable(case: IdlingConditions) -> Fact | None:
 
 
 def _custom_kind(case: IdlingConditions) -> Fact | None:
-    ref = unnamed_kind(case.subject)
-    if ref is None:
-        return None
-    names = [policy.name for policy in case.subject.verdict.policies]
-    lift = change_if(ChangeIfCode.NAMED, selector=kind_selector(ref), policies=names)
-    return fact(ReasonCode.CUSTOM_KIND, lift, kind=ref.kind, policies=names)
-
-
-def unnamed_kind(subject: Subject) -> ObjectRef | None:
-    """Return what is of a custom kind that none of its policies names, None where nothing is.
-
-    What the scale of a custom kind means, shards of a Prometheus for instance, only those know who name it.
+    """Return that none of its policies names its custom kind: what the scale of one means, shards of a Prometheus for
+    instance, only those know who name it.
     """
-    scale, policies = subject.scale, subject.verdict.policies
+    scale, policies = case.subject.scale, case.subject.verdict.policies
     for ref in (scale.runs.ref, scale.written.ref if scale.hpa is None else scale.runs.ref):
-        if (ref.group, ref.kind) not in SCALABLE_KINDS and not any(
-            names_kind(policy.selector.workloads, ref.kind, ref.group) for policy in policies
-        ):
-            return ref
+        named = (names_kind(policy.selector.workloads, ref.kind, ref.group) for policy in policies)
+        if (ref.group, ref.kind) not in SCALABLE_KINDS and not any(named):
+            names, selector = [one.name for one in policies], f"{{kinds: [{ref.kind}], include: [{ref.name}]}}"
+            lift = change_if(ChangeIfCode.NAMED, selector=f"workloads: {selector}", policies=names)
+            return fact(ReasonCode.CUSTOM_KIND, lift, kind=ref.kind, policies=names)
     return None
-
-
-def kind_selector(ref: ObjectRef) -> str:
-    """Return the part of a selector that names `ref`, which is of a custom kind."""
-    return f"workloads: {{kinds: [{ref.kind}], include: [{ref.name}]}}"
 
 
 def _itself(case: IdlingConditions) -> Fact | None:

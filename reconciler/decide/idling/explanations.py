@@ -12,7 +12,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation, equal_priorities
+from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation
 from reconciler.decide.facts import (
     ChangeIf,
     ChangeIfCode,
@@ -48,7 +48,7 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState,
 from reconciler.decide.idling.verdicts import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.schedule import is_open, open_until, opens_next
-from reconciler.decide.selectors import left_out
+from reconciler.decide.selectors import equal_priorities, left_out
 from reconciler.model import ObjectRef, Run
 
 Choices = Mapping[ObjectRef, Choice]

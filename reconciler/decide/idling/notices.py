@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
 from reconciler.decide.decisions import Notice, NoticeKind, Overridden, Undecided
-from reconciler.decide.idling.conditions import IdlingCondition, kind_selector, unnamed_kind
+from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.contested import (
     AUTOSCALER,
     advice,
@@ -142,9 +142,10 @@ def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
-    ref = unnamed_kind(choice.subject) if choice.because is IdlingCondition.CUSTOM_KIND else None
-    if ref is not None:
-        selector, policies = kind_selector(ref), " and ".join(choice.reasons[0].values["policies"])
+    found = choice.fact if choice.because is IdlingCondition.CUSTOM_KIND else None
+    lift = None if found is None else found.change_if
+    if lift is not None:
+        selector, policies = lift.values["selector"], " and ".join(lift.values["policies"])
         words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
         yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
 

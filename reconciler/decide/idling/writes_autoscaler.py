@@ -56,6 +56,8 @@ def decisions_around(choice: Choice, own: Decision | None, context: WriteContext
     """Return the decisions on the autoscaler and the target of a scalable; `own` is the one on the scalable itself,
     which is needed by those of them that follow it.
     """
+    if choice.action in UNTOUCHED or choice.state is IdleState.UNREADABLE:
+        return ()
     on_target = _target_decision(choice, own, context)
     return (*_autoscaler_decisions(choice, own, context), *(() if on_target is None else (on_target,)))
 
@@ -67,9 +69,7 @@ def _following(decision: Decision, own: Decision | None) -> Decision:
 
 def _autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteContext) -> tuple[Decision, ...]:
     autoscaler, state = choice.subject.pinned, choice.state
-    if autoscaler is None or autoscaler.problem or choice.action in UNTOUCHED or state is IdleState.UNREADABLE:
-        return ()
-    if state in NOT_OURS and choice.action is not IdleAction.WAKE:
+    if autoscaler is None or autoscaler.problem or (state in NOT_OURS and choice.action is not IdleAction.WAKE):
         return ()
     if choice.action is IdleAction.WAKE:
         return tuple(_woken(choice, autoscaler, own, context))
@@ -207,16 +207,10 @@ def _target_decision(choice: Choice, own: Decision | None, context: WriteContext
 
     The record is written before the ScaledObject is paused, and taken off after it is unpaused.
     """
-    subject, state = choice.subject, choice.state
-    if not subject.scale.has_target or subject.target_is_idle:
+    subject, reading, record = choice.subject, choice.subject.on_target, context.records[choice.ref]
+    if not subject.scale.has_target or subject.target_is_idle or choice.state in NOT_OURS:
         return None
-    if choice.action in UNTOUCHED or state in (*NOT_OURS, IdleState.UNREADABLE):
-        return None
-    if own is None and not context.repairs:
-        return None
-    record = context.records[choice.ref]
-    reading = subject.on_target
-    if reading is not None and not reading.ours:
+    if (own is None and not context.repairs) or (reading is not None and not reading.ours):
         return None
     if record is not None and not _is_recorded(record, subject):
         return _recorded(choice, record, own, context)
