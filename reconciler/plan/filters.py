@@ -34,13 +34,13 @@ class Filters(Struct, frozen=True):
         """Return whether what `policy` does stays, as far as policies are filtered."""
         return any(matches_any(self.policies, spelling) for spelling in spellings_of(policy))
 
-    def keep(self, policy: str, ref: ObjectRef, labels: Mapping[str, str]) -> bool:
-        """Return whether what `policy` does with the workload `ref`, which has `labels`, stays."""
+    def keep(self, policy: str, ref: ObjectRef, labels: Mapping[str, str] | None = None) -> bool:
+        """Return whether what `policy` does with `ref` stays; without `labels` whatever they are."""
         return (
             self.keep_policy(policy)
             and matches_any(self.clusters, ref.cluster)
             and matches_any(self.namespaces, ref.namespace)
-            and self.labels.matches(labels)
+            and (labels is None or self.labels.matches(labels))
         )
 
 
@@ -81,7 +81,7 @@ def check_namespaces(filters: Filters, state: ObservedState) -> None:
 def _matches_whole(inside: Sequence[Decision], filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]) -> bool:
     shown = [decision for decision in inside if decision.verb is not Verb.REMEMBER] or inside
     scaled = [decision for decision in shown if decision.replicas_after is not None] or shown
-    return all(_matches(decision, filters) for decision in shown) and all(
+    return all(filters.keep(decision.policy, decision.ref) for decision in shown) and all(
         filters.labels.matches(_labels_of(decision, labels)) for decision in scaled
     )
 
@@ -90,14 +90,6 @@ def _labels_of(decision: Decision, labels: Mapping[ObjectRef, Mapping[str, str]]
     """Return the labels of a decision's object; what is only to be made has those of its manifest."""
     made = (decision.manifest or {}).get("metadata", {}).get("labels", {})
     return labels.get(decision.ref, made)
-
-
-def _matches(decision: Decision, filters: Filters) -> bool:
-    return (
-        filters.keep_policy(decision.policy)
-        and matches_any(filters.clusters, decision.ref.cluster)
-        and matches_any(filters.namespaces, decision.ref.namespace)
-    )
 
 
 def matches_any(patterns: Sequence[str], text: str) -> bool:

@@ -161,32 +161,30 @@ def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
 
 
 def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
-    written, record = choice.subject.scale.written, choice.record
-    contest = contest_of(written, choice.subject.verdict.policy) if choice.state is IdleState.CONTESTED else None
-    if contest is not None:
+    for words, by, autoscaler, reasons in _contests(choice, run):
+        then = advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
+        yield _about(choice.ref, "contested", f" {words}; {then}", owner_policy(choice), reasons)
+
+
+def _contests(choice: Choice, run: Run) -> Iterator[tuple[str, str, str, Reasons]]:
+    """Yield each fight about it: in words, who fights, about which autoscaler, and the reasons."""
+    subject, record = choice.subject, choice.record
+    contest = contest_of(subject.scale.written, subject.verdict.policy)
+    if contest is not None and choice.state is IdleState.CONTESTED:
         why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
-        words = f" is {why}; {_advice(choice, contest.by, contest.autoscaler)}"
-        yield _about(choice.ref, "contested", words, owner_policy(choice), (why,))
-    last, insists = insisted(choice.subject), choice.because is IdlingCondition.INSISTS
+        yield f"is {why}", contest.by, contest.autoscaler, (why,)
+    last, insists = insisted(subject), choice.because is IdlingCondition.INSISTS
     if last is not None and choice.stays_idle and not insists:
-        words = f" was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)"
-        yield _about(choice.ref, "contested", f"{words}; {_advice(choice, last.by)}", owner_policy(choice))
+        yield f"was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)", last.by, "", ()
     undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in GOES_UP
     if record is None or not (insists or undone):
         return
-    undo = undo_of(choice.subject, record, run.now)
+    undo = undo_of(subject, record, run.now)
     if insists:
         times = f"{undo.count} times in a row" if undo.count > 1 else "once"
-        words = f" was reverted by {undo.by} {times}; {_advice(choice, undo.by)}"
-        yield _about(choice.ref, "contested", words, owner_policy(choice))
-    if undone and is_contested(choice.subject, undo):
-        words = f" is contested by {undo.by}, which reverted it {undo.count} times"
-        words = f"{words}; {_advice(choice, undo.by, undo.autoscaler)}"
-        yield _about(choice.ref, "contested", words, owner_policy(choice))
-
-
-def _advice(choice: Choice, by: str, autoscaler: str = "") -> str:
-    return advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
+        yield f"was reverted by {undo.by} {times}", undo.by, "", ()
+    if undone and is_contested(subject, undo):
+        yield f"is contested by {undo.by}, which reverted it {undo.count} times", undo.by, undo.autoscaler, ()
 
 
 def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:

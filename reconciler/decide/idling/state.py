@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from reconciler.decide.idling.contested import AUTOSCALER, contest_of, is_restored_by_others
 from reconciler.decide.idling.records import Record, is_written_by_us, reason_of_others
 from reconciler.decide.idling.service_records import record_of
-from reconciler.decide.idling.subjects import IdleState, Listing, ServiceState, Subject
+from reconciler.decide.idling.subjects import IdleState, ServiceState, Subject
 
 _Classified = tuple[IdleState, Record | None]
 """A state, and what it goes back to: see `Subject`."""
@@ -24,7 +22,7 @@ def classify(subject: Subject) -> _Classified:
         return _without_record(subject), None
     if reading is not None and reading.ours and reading.record is not None:
         return _recorded(subject, reading.record)
-    newest = _newest_listed(_live_listings(subject))
+    newest = _newest_listed(subject)
     stands = newest is not None and subject.scale.is_at_or_below(newest.idled_to)
     if reading is not None and reading.ours and not stands:
         return IdleState.UNREADABLE, None
@@ -41,7 +39,7 @@ def _listed(subject: Subject, newest: Record) -> _Classified:
     The list speaks for what we idled, and its number no further than other records bear it out. `newest` is what the
     list says as it stands there.
     """
-    behind = _newest_listed([listing for listing in _live_listings(subject) if listing.is_behind])
+    behind = _newest_listed(subject, is_behind=True)
     record = None if behind is None else _proved(behind, subject)
     if record is None or record.replicas <= record.idled_to:
         return IdleState.UNPROVEN, newest
@@ -86,19 +84,17 @@ def _foreign(subject: Subject) -> _Classified | None:
     return None  # what runs, and only a list that was left behind names, is idle by nobody's word
 
 
-def _live_listings(subject: Subject) -> list[Listing]:
-    """Return our annotations that list it; an entry that it was woken after, or that is of an object before it, is
-    done.
+def _newest_listed(subject: Subject, *, is_behind: bool = False) -> Record | None:
+    """Return what our annotations that list it say last, or only those on Services that it `is_behind`; an entry that
+    it was woken after, or that is of an object before it, is done.
     """
-    if not subject.services:
-        return []
     ends = [at for at in (subject.awake_since, subject.scale.written.created_at) if at is not None]
-    return [listing for listing in subject.listings if all(at < listing.record.idled_at for at in ends)]
-
-
-def _newest_listed(listings: Iterable[Listing]) -> Record | None:
-    records = (listing.record for listing in listings)
-    return max(records, key=lambda record: (record.idled_at, record.replicas), default=None)
+    live = (
+        listing.record
+        for listing in subject.listings
+        if (listing.is_behind or not is_behind) and all(at < listing.record.idled_at for at in ends)
+    )
+    return max(live, key=lambda record: (record.idled_at, record.replicas), default=None)
 
 
 def _recorded(subject: Subject, record: Record) -> _Classified:
@@ -155,7 +151,7 @@ def _newest(subject: Subject, record: Record) -> Record:
 
     So it is where an old record came back over a newer one (`kubectl rollout undo`).
     """
-    listed = _newest_listed([listing for listing in _live_listings(subject) if listing.is_behind])
+    listed = _newest_listed(subject, is_behind=True)
     newest = record if listed is None else _bounded(listed, subject)
     says_another = newest.replicas > record.idled_to and newest.replicas != record.replicas
     if newest.idled_at <= record.idled_at or not says_another:
