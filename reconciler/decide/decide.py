@@ -98,20 +98,21 @@ def _without_deferred(desired: DesiredState) -> DesiredState:
     What another job decides stays in the plan, with a note: its other decisions rest on it.
     """
     deferred = {
-        decision.key: reason(ReasonCode.VICTIMS_DEFERRED, note=decision.victims.note)
-        for decision in desired.decisions
-        if decision.job == "downscale" and decision.victims is not None and decision.victims.deferred
+        (one.ref, one.cause.policy): (one, reason(ReasonCode.VICTIMS_DEFERRED, note=one.victims.note))
+        for one in desired.decisions
+        if one.job == "downscale" and one.victims is not None and one.victims.deferred
     }
-    gone = {(one.ref, one.cause.policy): one for one in desired.decisions if one.key in deferred}
-    undecided = (Undecided(str(ref), "downscale", policy, (deferred[one.key],)) for (ref, policy), one in gone.items())
+    gone = {one.key for one, _ in deferred.values()}
+    undecided = (Undecided(str(ref), "downscale", policy, (why,)) for (ref, policy), (_, why) in deferred.items())
     explanations = (
-        _stays(found, before, deferred[before.key]) if before is not None and found.job == "downscale" else found
+        _stays(found, *deferred[found.ref, found.policy])
+        if found.job == "downscale" and (found.ref, found.policy) in deferred
+        else found
         for found in desired.explanations
-        for before in (gone.get((found.ref, found.policy)),)
     )
     return replace(
         desired,
-        decisions=tuple(decision for decision in desired.decisions if decision.key not in deferred),
+        decisions=tuple(decision for decision in desired.decisions if decision.key not in gone),
         undecided=(*desired.undecided, *undecided),
         explanations=tuple(explanations),
     )

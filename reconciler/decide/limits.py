@@ -114,16 +114,11 @@ def limited_policies(policies: PolicySet, lifted: Mapping[str, int | None]) -> d
         if bounds:
             bound = UNSET if bounds[0] is None else bounds[0]
             limits = Limits(workloads=bound) if owner[0] == "idling" else Limits(replicas=bound)
-        weights = () if policies.shard is None else _weights(policy, policies.shard)
+        weights: tuple[int, ...] = ()
+        if policies.shard is not None and not isinstance(policy, FederatedReplicaSet):  # one decides all of placement
+            weights = policies.shard.weights(policy.selector.selects_cluster, policy.selector.namespaces.include)
         found[owner] = LimitedPolicy(limits, policy.tenant, place, bool(bounds), weights)
     return found
-
-
-def _weights(policy: IdlingPolicy | DownscalePolicy | FederatedReplicaSet, shard: Shard) -> tuple[int, ...]:
-    """Return how the numbers that `policy` states are divided among shards: one decides all of placement."""
-    if isinstance(policy, FederatedReplicaSet):
-        return ()
-    return shard.weights(policy.selector.selects_cluster, policy.selector.namespaces.include)
 
 
 def _named(policies: PolicySet) -> Iterator[tuple[PolicyKey, IdlingPolicy | DownscalePolicy | FederatedReplicaSet]]:

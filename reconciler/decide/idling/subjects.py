@@ -35,13 +35,10 @@ class IdleState(StrEnum):
         return member
 
     AWAKE = "awake"
-    # at or below idleReplicas, and nobody remembers more
-    DOWN = "down", ReasonCode.DOWN_WITHOUT_RECORD
+    DOWN = "down", ReasonCode.DOWN_WITHOUT_RECORD  # at or below idleReplicas, and nobody remembers more
     IDLE = "idle"
-    # idle, and its autoscaler is not held yet
-    SCALED_BY_HPA = "scaled_by_hpa"
-    # idle, and its autoscaler has its bounds back already
-    WAKE_IN_PROGRESS = "wake_in_progress", ReasonCode.WAKE_IN_PROGRESS
+    SCALED_BY_HPA = "scaled_by_hpa"  # idle, and its autoscaler is not held yet
+    WAKE_IN_PROGRESS = "wake_in_progress", ReasonCode.WAKE_IN_PROGRESS  # idle, its autoscaler has its bounds back
     # while it was idle somebody else changed the bounds of its autoscaler, gave another reason for its scale, scaled it
     HPA_CHANGED = "hpa_changed", ReasonCode.HPA_CHANGED
     TAKEN_OVER = "taken_over", ReasonCode.TAKEN_OVER
@@ -52,8 +49,7 @@ class IdleState(StrEnum):
     RECORD_STALE = "record_stale", ReasonCode.RECORD_STALE
     CONTESTED = "contested", ReasonCode.CONTESTED
     FOREIGN = "foreign", ReasonCode.FOREIGN
-    # at zero, a Service lists it, and nothing on it says that anybody idled it
-    UNPROVEN = "unproven", ReasonCode.UNPROVEN
+    UNPROVEN = "unproven", ReasonCode.UNPROVEN  # at zero, and the list of a Service alone says that anybody idled it
     UNREADABLE = "unreadable", ReasonCode.RECORD_UNREADABLE
 
 
