@@ -32,7 +32,7 @@ from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_
 from reconciler.decide.idling.subjects import IdleState, is_recorded
 from reconciler.decide.idling.wake_order import owner_in, staggered, wake_tiers
 from reconciler.decide.idling.write_context import WriteContext
-from reconciler.decide.idling.writes_autoscaler import abandoned_decision, decisions_around
+from reconciler.decide.idling.writes_autoscaler import abandoned_decisions, decisions_around
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import scalable_decision
 from reconciler.decide.removal_guard import FleetGuards
@@ -49,7 +49,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     held_back = _if_done(IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
         explained(clusters, choices, run, _Changes(policies, state, run)),
-        decisions=(*decisions_of(context), *_abandoned_decisions(context)),
+        decisions=(*decisions_of(context), *abandoned_decisions(context)),
         observed=tuple(map(_observed, _if_done(IdleAction.OBSERVE, IdleAction.IDLE, context))),
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
         questions=pods_to_read(choices, clusters),
@@ -160,12 +160,6 @@ def decisions_of(context: WriteContext) -> tuple[Decision, ...]:
     return tuple(
         sorted(everything, key=lambda decision: (decision.phase, decision.group, decision.order, decision.key))
     )
-
-
-def _abandoned_decisions(context: WriteContext) -> list[Decision]:
-    """Return that autoscalers are let go which are held for workloads that are gone."""
-    clusters = [cluster for cluster in context.clusters if cluster.name in context.written]
-    return [abandoned_decision(autoscaler, context) for cluster in clusters for autoscaler in cluster.abandoned]
 
 
 def _on_workload(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -75,12 +76,19 @@ def _autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCo
         return tuple(_woken(choice, autoscaler, own, context))
     if (not context.repairs and choice.action is not IdleAction.RELEASE) or stays_raised(choice):
         return ()
-    record = context.records[choice.ref]
-    if record is not None and autoscaler.needs_pin(record.idled_to):
+    verb, changes, record = Verb.CLEAR, _release_changes(autoscaler), context.records[choice.ref]
+    is_held = record is not None and autoscaler.needs_pin(record.idled_to)
+    if record is not None and is_held:
         annotations: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
         annotations |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
-        return tuple(_pinned(choice, autoscaler, _pin_changes(autoscaler, record.idled_to, annotations), own, context))
-    return tuple(_released(choice, autoscaler, own, context))
+        verb, changes = Verb.RECORD, _pin_changes(autoscaler, record.idled_to, annotations)
+    if not changes:
+        return ()
+    decision = _decision(choice, autoscaler, verb, changes, context)
+    if is_held and (own is None or choice.state is IdleState.SCALED_BY_HPA):  # it took it from where it was idle
+        phase = decision.phase if own is None else own.phase  # what holds its decrease back holds this back too
+        return (replace(decision, phase=phase, order=(0,)),)
+    return (_following(decision, own),)
 
 
 def _woken(
@@ -99,37 +107,14 @@ def _woken(
         yield _following(replace(base, phase=Phase.WAKE, order=(tier(choice), 3)), own)
 
 
-def _pinned(
-    choice: Choice,
-    autoscaler: PinnedAutoscaler,
-    changes: tuple[FieldChange, ...],
-    own: Decision | None,
-    context: WriteContext,
-) -> Iterator[Decision]:
-    """Yield that the autoscaler is held at idleReplicas: after the scalable, or before where it took it from there."""
-    if changes:
-        base = _decision(choice, autoscaler, Verb.RECORD, changes, context)
-        first = own is None or choice.state is IdleState.SCALED_BY_HPA
-        phase = base.phase if own is None else own.phase  # what holds its decrease back holds this back too
-        yield replace(base, phase=phase, order=(0,)) if first else _following(base, own)
-
-
-def _released(
-    choice: Choice, autoscaler: PinnedAutoscaler, own: Decision | None, context: WriteContext
-) -> Iterator[Decision]:
-    """Yield that an autoscaler is let go that nothing idle needs held any more, after what is done with `own`."""
-    changes = _release_changes(autoscaler)
-    if changes:
-        yield _following(_decision(choice, autoscaler, Verb.CLEAR, changes, context), own)
-
-
-def abandoned_decision(autoscaler: PinnedAutoscaler, context: WriteContext) -> Decision:
-    """Return that an autoscaler is let go whose workload was deleted while it was idle."""
-    hpa, owner = autoscaler.hpa, idling_owner(autoscaler.hpa.annotations)
-    policy = "" if owner is None else owner[1]
-    cause = Cause(policy, context.place(policy), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
-    changes = _release_changes(autoscaler)
-    return decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), changes)
+def abandoned_decisions(context: WriteContext) -> Iterator[Decision]:
+    """Yield that autoscalers are let go whose workloads were deleted while they were idle."""
+    written = [cluster for cluster in context.clusters if cluster.name in context.written]
+    for autoscaler in chain.from_iterable(cluster.abandoned for cluster in written):
+        hpa, owner = autoscaler.hpa, idling_owner(autoscaler.hpa.annotations)
+        policy = "" if owner is None else owner[1]
+        cause = Cause(policy, context.place(policy), (reason(ReasonCode.HPA_PINNED_FOR_NOTHING),))
+        yield decision_on(hpa, Verb.CLEAR, cause, group_name("idling", hpa.ref), _release_changes(autoscaler))
 
 
 def _decision(
