@@ -204,23 +204,16 @@ def home_of(fleet: Fleet, state: ObservedState) -> Home:
         if any(not _is_recorded_by(fleet, config_map) for config_map in maps.values())
     }
     keeper = keeper_of(fleet, lambda name: name in readable and name not in foreign)
-    newest: dict[str, ConfigMap] = {}
-    for name in sorted(
-        (cluster.name for cluster in fleet.clusters), key=lambda name: name != keeper
-    ):  # of equals the first
-        for found in readable.get(name, {}).values():
-            if not _is_recorded_by(fleet, found):
-                continue
-            known = newest.get(found.ref.name)
-            if known is None or _recorded_at(found) > _recorded_at(known):
-                newest[found.ref.name] = found
+    names = sorted((cluster.name for cluster in reversed(fleet.clusters)), key=lambda name: name == keeper)
+    ours = [found for name in names for found in readable.get(name, {}).values() if _is_recorded_by(fleet, found)]
     copies = [found for name, maps in readable.items() if name != keeper for found in maps.values()]
     return Home(
         fleet=fleet,
         cluster=keeper,
         is_whole=fleet.home in readable,
         own=readable.get(keeper, {}),
-        newest=newest,
+        # Of several that are as old it is that of the keeper, then that of the first cluster: what comes last stays.
+        newest={found.ref.name: found for found in sorted(ours, key=_recorded_at)},
         others=tuple(found for found in copies if _is_recorded_by(fleet, found)),
     )
 

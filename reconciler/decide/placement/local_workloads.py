@@ -228,11 +228,11 @@ def _missing(case: _Case) -> LocalWorkload | None:
     if not _has_namespace(case):
         exists = change_if(ChangeIfCode.OBJECT_EXISTS, object=f"namespace {case.ref.namespace}")
         why = fact(ReasonCode.NO_NAMESPACE, exists, namespace=case.ref.namespace)
-        return case.undecided(case.local(capacity=0, limit="missing", why=why))
-    if case.federated.target is None:
+    elif case.federated.target is None:
         return _with_room(case, PodCounts(), None)
-    exists = change_if(ChangeIfCode.OBJECT_EXISTS, object=f"{case.ref.kind} {case.ref.name}")
-    why = fact(ReasonCode.NO_OBJECT, exists, kind=case.ref.kind, name=case.ref.name)
+    else:
+        exists = change_if(ChangeIfCode.OBJECT_EXISTS, object=f"{case.ref.kind} {case.ref.name}")
+        why = fact(ReasonCode.NO_OBJECT, exists, kind=case.ref.kind, name=case.ref.name)
     return case.undecided(case.local(capacity=0, limit="missing", why=why))
 
 
