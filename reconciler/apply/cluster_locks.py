@@ -122,25 +122,18 @@ class Locks:
         access = self._accesses.get(name)
         if access is None:
             return LeftOut("it cannot be reached", held=False)
-        try:
-            left_out = self._acquired(access)
-        except Exception as error:  # noqa: BLE001 - the one place where a lock fails: its cluster alone is left out
-            return LeftOut(reason_of(error), held=False)
-        if left_out is None:
-            with self._guard:
-                self._taken.add(name)
-                is_late = self._over
-            if is_late:
-                access.lock.release()
-        return left_out
-
-    def _acquired(self, access: Access) -> LeftOut | None:
-        """Take one lock; return who has it, or why nobody waits for it any more; None where it is ours."""
         if self._limit.over:
             return LeftOut(self._limit.why)
         try:
-            if access.lock.acquire(self._limit.within(self._timeout)):
-                self._undisturbed.add(access.cluster.name)
+            was_free = access.lock.acquire(self._limit.within(self._timeout))
         except LockHeldError as error:
             return LeftOut(self._limit.why or str(error))
+        except Exception as error:  # noqa: BLE001 - the one place where a lock fails: its cluster alone is left out
+            return LeftOut(reason_of(error), held=False)
+        with self._guard:
+            self._taken.add(name)
+            self._undisturbed |= {name} if was_free else set()
+            is_late = self._over
+        if is_late:
+            access.lock.release()
         return None
