@@ -126,14 +126,14 @@ class ActionRuns:
         late = self._waiting.remark(action)
         self._begun.add(action.id)
         own = self.accesses[action.ref.cluster]
-        outcome, access = carried_out(action, own, self.fleet, partial(self._attempt, action))
+        outcome, access = carried_out(action, own, self.fleet, partial(self._tried, action))
         if outcome.status in (OutcomeStatus.SKIPPED, OutcomeStatus.STALE):
             return outcome
         if self.writes_events:
             self._events.add(action, outcome, access)
         return _remarked(outcome, late)
 
-    def _attempt(self, action: Action, access: Access) -> Outcome:
+    def _tried(self, action: Action, access: Access) -> Outcome:
         try:
             if action.decision.downscale is not None:
                 return scale_down(action, access, self.run, self.namespace)
