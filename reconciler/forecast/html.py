@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
-from typing import Any
 
 from reconciler.forecast.picture import Row, rows_of, state_of
 from reconciler.forecast.replay_words import replay_lines
@@ -42,7 +42,11 @@ def render_html(forecast: Forecast, style: ForecastStyle) -> str:
         rest=rest,
         head=head,
         body=body,
-        groups=list(_groups(forecast)),
+        groups=[(place, list(rows)) for place, rows in groupby(rows_of(forecast.selected), key=_place)],
+        saved_of=_saved,
+        shapes_of=partial(_shapes, forecast=forecast),
+        steps_of=partial(step_words, forecast=forecast),
+        name_of=name_of,
         days=[(_x(at, forecast), words) for at, words in _midnights(forecast)],
         replay=[]
         if forecast.replay is None
@@ -56,28 +60,16 @@ def render_html(forecast: Forecast, style: ForecastStyle) -> str:
     )
 
 
-def _groups(forecast: Forecast) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the rows of each cluster and namespace below its name."""
-    for place, inside in groupby(
-        rows_of(forecast.selected), key=lambda row: f"{row[0].ref.cluster}/{row[0].ref.namespace}"
-    ):
-        yield one_line(place), [_row(row, forecast) for row in inside]
+def _place(row: Row) -> str:
+    return one_line(f"{row[0].ref.cluster}/{row[0].ref.namespace}")
 
 
-def _row(row: Row, forecast: Forecast) -> dict[str, Any]:
-    """Return what the template shows of `row`: what it is called, its bar, and what it is when read out."""
-    first, found = row[0], savings_of(row)
+def _saved(row: Row) -> str:
+    """Return in percent what `row` saves for certain, and if metrics stay as they were; "" where it never runs."""
+    found = savings_of(row)
     certain, more = (signed(-found.percent(hours)) for hours in (found.saved, found.possible))
     saved = f"{certain} %" if certain == more else f"{certain} to {more} %"
-    own = one_line(f"{first.ref.kind}/{first.ref.name}")
-    others = f" and {len(row) - 1} more" if len(row) > 1 else ""
-    return {
-        "words": own + others,
-        "shapes": _shapes(first, forecast),
-        "saved": saved if found.without.replicas else "",
-        "steps": step_words(first, forecast),
-        "members": [name_of(timeline.ref) for timeline in row] if others else (),
-    }
+    return saved if found.without.replicas else ""
 
 
 def _shapes(timeline: WorkloadTimeline, forecast: Forecast) -> Iterator[tuple[str, str]]:
