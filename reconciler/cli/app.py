@@ -33,7 +33,7 @@ class _Verbs(click.Group):
             return None
         with lazy_patterns():
             module = importlib.import_module(f"reconciler.cli.{MODULES[cmd_name]}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name}_command")()
         return command
 
     def resolve_command(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import click
@@ -162,30 +163,33 @@ def auto_approve_option(words: str = "Do not ask for approval; required without 
     return option(words, "--auto-approve", "--yes", default=False)
 
 
-def verb(name: str, options: type[O], *takes: str) -> Callable[[Callable[[O], int | None]], click.Command]:
-    """Return a decorator that makes a function the verb `name`, which is called with its `options`.
+def verb(
+    name: str, options: type[O], *takes: str
+) -> Callable[[Callable[[O], int | None]], Callable[[], click.Command]]:
+    """Return a decorator of a function that is called with its `options`; it becomes one that makes the verb `name`.
 
     Its docstring is the help; what follows the first "# " at the end are examples: a comment, and below it the rest of
     the command line. Arguments come first. Of shared options it takes those that `takes` name, in their order.
     """
+    return lambda function: partial(_made, name, options, takes, function)
+
+
+def _made(name: str, options: type[O], takes: Sequence[str], function: Callable[[O], int | None]) -> click.Command:
     fields = options.fields
     own = [one for one, field in fields.items() if field.settings is not None and one not in options.shared]
     names = sorted((*own, *takes), key=lambda one: fields[one].flags is not None)
     parameters = {one: _parameter(one, fields[one]) for one in names}
 
-    def decorate(function: Callable[[O], int | None]) -> click.Command:
-        def called(**values: Any) -> int | None:
-            try:
-                return function(options.of({one: values[str(made.name)] for one, made in parameters.items()}))
-            except UsageError as error:
-                raise UsageError(_named_by_variable(str(error), parameters.values())) from None
-            except PolicyError as error:
-                raise _naming_the_path(error, parameters.values(), values) from error
+    def called(**values: Any) -> int | None:
+        try:
+            return function(options.of({one: values[str(made.name)] for one, made in parameters.items()}))
+        except UsageError as error:
+            raise UsageError(_named_by_variable(str(error), parameters.values())) from None
+        except PolicyError as error:
+            raise _naming_the_path(error, parameters.values(), values) from error
 
-        words, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\n# ")
-        return Verb(name, callback=called, params=list(parameters.values()), help=words, epilog=f"# {examples}")
-
-    return decorate
+    words, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\n# ")
+    return Verb(name, callback=called, params=list(parameters.values()), help=words, epilog=f"# {examples}")
 
 
 def _named_by_variable(text: str, parameters: Iterable[click.Parameter]) -> str:

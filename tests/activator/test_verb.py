@@ -47,9 +47,9 @@ def test_what_clients_wait_for_has_no_rate_and_wakes_have_requests_of_their_own(
     monkeypatch.setattr(ApiClient, "__init__", noted)
     monkeypatch.setattr("reconciler.cli.activator.asyncio.run", lambda work: work.close())
     flags = ["--pod-name=a", "--pod-uid=u", "--pod-ips=127.0.0.1"]
-    assert CliRunner().invoke(activator_command, flags).exit_code == 0
+    assert CliRunner().invoke(activator_command(), flags).exit_code == 0
     assert len(made) == 2
-    assert CliRunner().invoke(activator_command, [*flags, "--qps=50"]).exit_code != 0
+    assert CliRunner().invoke(activator_command(), [*flags, "--qps=50"]).exit_code != 0
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
     rooms = ("allocation", "rounding", "desired_replicas", "federated_replica_set")
     assert not loaded & {f"reconciler.decide.placement.{room}" for room in rooms}
     assert not loaded & {"reconciler.forbidden_addresses", "reconciler.plan.json"}
+    assert not {one for one in ours if one.startswith("reconciler.backends.snapshot.writes")}
 
 
 def test_a_plan_of_nothing_compiles_few_patterns_of_libraries(plan_of_nothing):
@@ -120,6 +121,18 @@ DATACLASS = "'__dataclass_fields__' in getattr(value, '__dict__', ()) and value.
 def test_a_plan_of_nothing_compiles_nothing_that_it_does_not_use(plan_of_nothing):
     """Neither regular expressions, which re has once they are used, nor dataclasses: a struct compiles no methods."""
     assert names_after(f"{OF_OURS} if {PATTERN} or {DATACLASS}", *plan_of_nothing) == {"reconciler.model.Pod"}
+
+
+READ = "type(value).__name__ == 'StructMeta' and {'Fields', 'Wire'} & {base.__name__ for base in value.__mro__[1:]}"
+TEXTS = "any(type(said) is str for said in value.__annotations__.values())"
+
+
+def test_no_type_of_what_is_read_is_a_text(repository):
+    """Where `annotations` come from `__future__`, each field that is read compiles its own at every start."""
+    example = repository / "examples" / "quickstart"
+    call = ("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"))
+    assert "reconciler.backends.decode.shapes.ReplicaSet" in names_after(f"{OF_OURS} if {READ}", *call)
+    assert names_after(f"{OF_OURS} if {READ} and {TEXTS}", *call) == set()
 
 
 LEAVING = """

@@ -3,8 +3,6 @@
 Source: apimachinery meta/v1 types.go.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field

@@ -6,8 +6,6 @@ Source: kubernetes/api apps/v1, core/v1, batch/v1, autoscaling/v2, discovery/v1,
 kedacore/keda apis/keda/v1alpha1 ScaledObject.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from sys import intern
@@ -169,7 +167,7 @@ class WholeTemplate:
         self.part = part
 
     @staticmethod
-    def read(value: Any) -> WholeTemplate:
+    def read(value: Any) -> "WholeTemplate":
         """Raises ValueError, msgspec.ValidationError: `value` is no template."""
         if not isinstance(value, dict):
             raise ValueError("no WholeTemplate")

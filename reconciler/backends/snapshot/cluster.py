@@ -24,7 +24,6 @@ from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
-from reconciler.backends.snapshot.writes import PlannedWrite
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.model import ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
@@ -165,6 +164,8 @@ class SnapshotCluster:
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
             AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
         """
+        from reconciler.backends.snapshot.writes import PlannedWrite
+
         with self._guard, self._store.locked(exclusive=True):
             self._is_being_written = False  # where it fails, somebody else may write too
             for _ in range(_ATTEMPTS):

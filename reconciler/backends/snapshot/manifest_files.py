@@ -1,7 +1,5 @@
 """A manifest file as it was read, with its objects, and the text of a file that is written whole."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

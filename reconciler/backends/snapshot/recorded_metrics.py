@@ -13,8 +13,6 @@ first. Fields that are not known are refused.
 At the top each result has a field `cluster`, or `clusters` takes the place of `results` and maps a cluster to its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime

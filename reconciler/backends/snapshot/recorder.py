@@ -11,8 +11,6 @@ With it the folder says what is unknown: what could not be read, and why, and wh
       - {resource: nodes, error: Forbidden, message: "east: list nodes: forbidden (...), expected ..."}
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -55,7 +53,7 @@ class ReadKey(Struct, frozen=True, order=True):
     labels: str = ""
 
     @classmethod
-    def of(cls, resource: Resource[Any], *, namespace: str = "", name: str = "", labels: str = "") -> ReadKey:
+    def of(cls, resource: Resource[Any], *, namespace: str = "", name: str = "", labels: str = "") -> "ReadKey":
         full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
         return cls(full, namespace, name, labels)
 
@@ -267,7 +265,7 @@ def _documents(manifests: Iterable[Mapping[str, Any]]) -> str:
 class RecordedCluster:
     """A live cluster that is read, with somebody taking notes; whatever else it is asked, it answers itself."""
 
-    def __init__(self, cluster: KubernetesCluster, recorder: Recorder) -> None:
+    def __init__(self, cluster: "KubernetesCluster", recorder: Recorder) -> None:
         cluster.on_read = recorder.objects
         self._cluster = cluster
         self._recorder = recorder

@@ -1,7 +1,5 @@
 """Calendars, as documents of their own and inside policies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import UTC, tzinfo

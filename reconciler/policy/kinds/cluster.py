@@ -1,7 +1,5 @@
 """A cluster of the Fleet: how it is reached, and what may be written on it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """When something is idle, and what wakes it: the criteria of an IdlingPolicy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -73,9 +71,9 @@ class CriterionFields(Fields, frozen=True, kw_only=True):
     """metric is met while the value of a query is at most atMost."""
     schedule: _ScheduleFields | UnsetType = UNSET
     """schedule is met during downtime."""
-    any_of: Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType = UNSET
+    any_of: Annotated[tuple["CriterionFields", ...], Meta(min_length=1)] | UnsetType = UNSET
     """anyOf is met if at least one of its criteria is met."""
-    all_of: Annotated[tuple[CriterionFields, ...], Meta(min_length=1)] | UnsetType = UNSET
+    all_of: Annotated[tuple["CriterionFields", ...], Meta(min_length=1)] | UnsetType = UNSET
     """allOf is met if all of its criteria are met."""
 
     json_schema: ClassVar[dict[str, Any]] = {
@@ -109,11 +107,11 @@ class ScheduleCriterion(Struct, frozen=True):
 
 
 class AnyOf(Struct, frozen=True):
-    criteria: tuple[Criterion, ...]
+    criteria: "tuple[Criterion, ...]"
 
 
 class AllOf(Struct, frozen=True):
-    criteria: tuple[Criterion, ...]
+    criteria: "tuple[Criterion, ...]"
 
 
 Criterion = MetricCriterion | ScheduleCriterion | AnyOf | AllOf

@@ -1,7 +1,5 @@
 """DownscalePolicy: which pods are deleted first when a run scales a workload down, and to how many it is scaled."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field

@@ -1,7 +1,5 @@
 """FederatedReplicaSet: how many replicas run in which cluster."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The fields of policies: single values, each with what is allowed and expected, and how every document begins."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The Fleet: the clusters, and what one run may change on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Literal
@@ -63,7 +61,7 @@ class Prices(Fields, frozen=True):
         """Return what `hours` cost; nothing for a resource without a price."""
         return hours.requests.cpu * (self.cpu or 0.0) + hours.requests.memory * (self.memory or 0.0)
 
-    def over(self, other: Prices) -> Prices:
+    def over(self, other: "Prices") -> "Prices":
         """Return these prices, and those of `other` where these say nothing."""
         cpu, memory = self.cpu, self.memory
         return Prices(other.cpu if cpu is None else cpu, other.memory if memory is None else memory)

@@ -1,7 +1,5 @@
 """IdlingPolicy: when workloads are idled, and when they are woken."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

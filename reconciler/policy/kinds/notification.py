@@ -1,7 +1,5 @@
 """Receivers of one message for each run, of a Fleet and of each of its tenants."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """A pod picker: whom to ask which pods a downscale deletes. Source: seed downscale-pod-picker.md, K8S API Changes."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal

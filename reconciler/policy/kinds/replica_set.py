@@ -1,7 +1,5 @@
 """The seed's form of a federated ReplicaSet: a plain ReplicaSet whose annotation holds the preferences as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 

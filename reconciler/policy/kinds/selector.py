@@ -1,7 +1,5 @@
 """What a policy selects: clusters, namespaces, Services and workloads, by name, labels and kind."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar

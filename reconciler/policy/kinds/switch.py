@@ -1,7 +1,5 @@
 """The switches of a Fleet: kinds that are idled by one value of an object, and where that stands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar

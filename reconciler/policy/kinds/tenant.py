@@ -1,7 +1,5 @@
 """Tenants of a Fleet: which files belong to a team, and what these may select."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Literal
 

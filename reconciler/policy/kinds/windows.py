@@ -1,7 +1,5 @@
 """The windows of a calendar: text -> values, what they leave of a week, and what about them is rarely meant."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import datetime
