@@ -10,7 +10,7 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,10 +22,11 @@ import pytest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import Write
 from tests.laws import share_of
+from tests.live.fleet import reset
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling, placed, target_ref
 from tests.real.api import Api, Object
-from tests.real.cluster import create, wait_for_ready, wait_until
+from tests.real.cluster import create, served_meanwhile, wait_for_ready, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.objects import a_crd, a_cron_job, a_deployment, a_namespace, a_node, a_service, an_autoscaler, an_object
@@ -104,10 +105,38 @@ def space(plane: ControlPlane, tool: Tool) -> Iterator[str]:
         wait_for_ready(api, namespace, name, replicas)
     wait_until(lambda: len(pods(api, namespace)) == 6, "6 pods")
     yield namespace
+    clear(api, namespace)
+    wait_until(lambda: not pods(api, namespace), "no pods")
+
+
+@pytest.fixture(scope="module")
+def still_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A cluster where nothing acts on objects, for one test after the other: all that is on it is looked at."""
+    with started(ControlPlane(tmp_path_factory.mktemp("still"), API_ONLY)) as plane:
+        create(plane.api, [a_namespace("reconciler"), a_namespace("dev"), a_namespace("shop")])
+        yield plane
+
+
+@pytest.fixture
+def still(still_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """That cluster, with empty namespaces."""
+    yield still_plane
+    for namespace in ("dev", "shop"):
+        clear(still_plane.api, namespace)
+    reset(still_plane, ["reconciler"])
+
+
+@pytest.fixture
+def kube_green(still: ControlPlane) -> Iterator[ControlPlane]:
+    """That cluster, where kube-green's kind is served."""
+    with served_meanwhile(still.api, [a_crd("SleepInfo", "kube-green.com")]):
+        yield still
+
+
+def clear(api: Api, namespace: str) -> None:
     api.delete(f"/api/v1/namespaces/{namespace}/services")
     for plural, version in _KINDS.items():
         api.delete(f"/apis/{version}/namespaces/{namespace}/{plural}")
-    wait_until(lambda: not pods(api, namespace), "no pods")
 
 
 def pods(api: Api, namespace: str) -> dict[str, str]:
@@ -200,12 +229,8 @@ def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_i
     assert specs(api, space) == before
 
 
-def test_what_kube_green_remembers_in_a_secret_is_taken_over(
-    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path
-) -> None:
-    (plane,) = control_planes(1, parts=API_ONLY)
-    api, cli = plane.api, Folder(tmp_path, plane.kubeconfig("member"))
-    create(api, [a_crd("SleepInfo", "kube-green.com"), a_namespace("reconciler"), a_namespace("dev")])
+def test_what_kube_green_remembers_in_a_secret_is_taken_over(kube_green: ControlPlane, tmp_path: Path) -> None:
+    api, cli = kube_green.api, Folder(tmp_path, kube_green.kubeconfig("member"))
     restored = {"Deployment.apps": {"web": '{"spec":{"replicas":3}}'}, "CronJob.batch": {"nightly": '{"spec":{}}'}}
     memory = {"operation-type": "SLEEP", "original-resource-info": json.dumps(restored)}
     spec = {"weekdays": "*", "sleepAt": "20:00", "wakeUpAt": "08:00", "suspendCronJobs": True}
@@ -250,11 +275,9 @@ class Crash(BaseException):
 
 
 def test_uninstall_goes_on_wherever_it_was_stopped(
-    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    still: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (plane,) = control_planes(1, parts=API_ONLY)
-    api, cli = plane.api, Folder(tmp_path, plane.kubeconfig("member"))
-    create(api, [a_namespace("reconciler"), a_namespace("dev"), a_namespace("shop")])
+    api, cli = still.api, Folder(tmp_path, still.kubeconfig("member"))
     create(api, [a_service("web"), a_deployment("web", 3), an_autoscaler("web", 2, 6), NIGHTLY], "dev")
     create(api, [a_deployment("placed", 8)], "shop")
     excluded = {"metadata": {"annotations": {"reconciler/exclude": "false"}}}
@@ -293,11 +316,9 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
 
 
 def test_uninstall_releases_what_placement_raised_and_wakes_what_it_lowered_to_its_number_of_before(
-    control_planes: Callable[..., list[ControlPlane]], tmp_path: Path
+    still: ControlPlane, tmp_path: Path
 ) -> None:
-    (plane,) = control_planes(1, parts=API_ONLY)  # its own: what others leave on it would not be this Fleet's to remove
-    api, space, cli = plane.api, "shop", Folder(tmp_path, plane.kubeconfig("member"))
-    create(api, [a_namespace("reconciler"), a_namespace(space)])
+    api, space, cli = still.api, "shop", Folder(tmp_path, still.kubeconfig("member"))
     create(api, [a_deployment("raised", 2), a_deployment("lowered", 8)], space)
     asleep = f"namespaces: {{include: [{space}]}}, workloads: {{kinds: [Deployment]}}"
     here = "clusters: {member: {weight: 1}}"
