@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -88,7 +89,7 @@ def test_anything_in_any_place_is_policies_or_a_mistake_with_its_line(tmp_path, 
             for key in path[:-1]:
                 inner = inner[key]
             inner[path[-1]] = odd
-            file.write_text(yaml.safe_dump_all(documents))
+            file.write_text("\n---\n".join(map(json.dumps, documents)))
             with suppress(PolicyError):
                 importer(read_manifests([str(file)]))
                 made += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -43,12 +44,18 @@ def any_of(kind: type, /, last: str = "", **stated: st.SearchStrategy[Any]) -> s
     """Values of the struct `kind`, each field of which has whatever its type allows, or as `stated`; those after the
     field `last` are at their defaults, as a plan's JSON has them not.
     """
-    hints = get_type_hints(kind)
+    hints = _hints_of(kind)
     fields = [*kind.__struct_fields__]
     drawn = fields[: fields.index(last) + 1] if last else fields
     return st.builds(kind, **{name: stated[name] if name in stated else _of_type(hints[name]) for name in drawn})
 
 
+@cache
+def _hints_of(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache  # one strategy for each type, however many plans are drawn
 def _of_type(hint: Any) -> st.SearchStrategy[Any]:
     if hint in _KNOWN:
         return _KNOWN[hint]
