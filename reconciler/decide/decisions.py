@@ -88,8 +88,13 @@ def annotation_changes(current: Mapping[str, str], wanted: Mapping[str, str | No
     """Return the changes that turn `current` into `wanted`, sorted by key; None takes one off; equal ones are left
     out.
     """
-    changed = sorted([key for key, after in wanted.items() if current.get(key) != after])
-    return tuple([FieldChange(_annotation_path(key), current.get(key), wanted[key]) for key in changed])
+    changed = [(key, before, after) for key, after in wanted.items() if (before := current.get(key)) != after]
+    return _changes_of_annotations(tuple(sorted(changed)))
+
+
+@lru_cache(128)  # most that goes idle at once gets the same record, and a plan keeps them all
+def _changes_of_annotations(changed: tuple[tuple[str, str | None, str | None], ...]) -> tuple[FieldChange, ...]:
+    return tuple([FieldChange(_annotation_path(key), before, after) for key, before, after in changed])
 
 
 def annotation_tests(current: Mapping[str, str], keys: tuple[str, ...]) -> tuple[FieldChange, ...]:

@@ -363,9 +363,11 @@ class TimedCondition(Struct, frozen=True):
         times = [subject.scale.written.created_at, subject.scale.runs.created_at]
         if self.since:
             times = [read_time(annotations.get(self.since)) for annotations in subject.kept_by]
-        at = max((at for at in times if at is not None), default=None)
-        least = timedelta() if at is None else self.longest(subject.verdict.policies)
-        if at is None or (at + least <= case.now and not (self.strictly and at == case.now)):
+        if not any(times):
+            return None
+        at = max(filter(None, times))
+        least = self.longest(subject.verdict.policies)
+        if at + least <= case.now and not (self.strictly and at == case.now):
             return None
         if self.wait is None:
             return Fact((reason(self.code, **{self.named: at}),), after(at, self.since), at)
