@@ -36,8 +36,8 @@ from reconciler.time_limit import TimeLimit
 from reconciler.world import World
 
 if TYPE_CHECKING:  # what only apply needs is imported by it
-    from reconciler.apply.cluster_locks import LeftOut, Locks
     from reconciler.apply.run import OutcomeProgress
+    from reconciler.apply.run_locks import LeftOut, Locks
 
 _ROUNDS = 8
 
@@ -251,7 +251,7 @@ def apply(
 
     While a cluster keeps the run waiting, the wakes that are due or requested on the others are carried out.
     """
-    from reconciler.apply.cluster_locks import Locks
+    from reconciler.apply.run_locks import Locks
 
     with Locks(world.accesses, world.readers.pool, control.lock_timeout, world.readers.limit) as locks:
         early = _EarlyWakes(_Planner(policies, world.noting_locks(), request, decide), control, locks)

@@ -11,8 +11,8 @@ from reconciler.backends.credentials.connection import WEAKNESSES, ApiServerConn
 from reconciler.backends.credentials.sources import with_allowed_files
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
+from reconciler.backends.kubernetes.cluster_lock import LeaseLock
 from reconciler.backends.kubernetes.discovery import ServedObjects
-from reconciler.backends.kubernetes.lease import LeaseLock
 from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.prometheus import PrometheusMetrics

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.backends.backend import Backend
 from reconciler.backends.credentials.connection import WEAKNESSES
-from reconciler.backends.kubernetes.lease import NAME as LEASE
+from reconciler.backends.kubernetes.cluster_lock import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import TokenClaims
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource, NoMetrics

@@ -22,8 +22,7 @@ from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import Fleet, PolicySet, Writes
 from reconciler.report.times import age
 from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
-from reconciler.saved_plan.differences import Compared, compared
-from reconciler.saved_plan.refusals import (
+from reconciler.saved_plan.beyond_approval import (
     deletions_and_pickers,
     kept_awake,
     more_replicas,
@@ -31,6 +30,7 @@ from reconciler.saved_plan.refusals import (
     refuse,
     replicas_of,
 )
+from reconciler.saved_plan.differences import Compared, compared
 from reconciler.untrusted_text import short
 from reconciler.workload_kinds import SCALABLE_KINDS
 from reconciler.world import World
@@ -226,7 +226,7 @@ def apply_saved(
     """Carry out exactly what `saved` says, but for what is stale: what a fresh plan does otherwise, less what
     `approved` leaves of it, and what is `not_doable`, by id with the reason.
     """
-    from reconciler.apply.cluster_locks import Locks
+    from reconciler.apply.run_locks import Locks
 
     made, world = saved.plan, saved.world
     callbacks.stage(Stage.LOCK)

@@ -28,7 +28,7 @@ WELL = [name for name in CLUSTERS if name != SICK]
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wakes wait for nobody longer than a moment."""
     monkeypatch.setattr("reconciler.observe.sources.READ_DELAY_SECONDS", 0.1)
-    monkeypatch.setattr("reconciler.apply.cluster_locks.LOCK_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("reconciler.apply.run_locks.LOCK_DELAY_SECONDS", 0.1)
 
 
 def until(is_so: Callable[[], bool]) -> bool:
@@ -99,7 +99,7 @@ def test_a_cluster_whose_reading_takes_too_long_is_unknown_and_given_up(only: st
 def test_a_lock_that_hangs_is_left_out_and_given_back_should_it_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.apply.cluster_locks._LATE_SECONDS", 0.5)
+    monkeypatch.setattr("reconciler.apply.run_locks._LATE_SECONDS", 0.5)
     folder = fleet.write(tmp_path / "world")
     ends = threading.Event()
     faults = Faults(0, lambda _: ends.wait(60), only="acquire")

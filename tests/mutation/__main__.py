@@ -37,7 +37,7 @@ OPTIONS = ("-m", WHICH, "-n", "0", "-p", "no:randomly", "-p", "no:cacheprovider"
 ROOMS = (
     "reconciler/decide",
     "reconciler/plan",
-    *(f"reconciler/saved_plan/{name}.py" for name in ("allowed_changes", "refusals", "differences")),
+    *(f"reconciler/saved_plan/{name}.py" for name in ("allowed_changes", "beyond_approval", "differences")),
 )
 
 

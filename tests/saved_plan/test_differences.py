@@ -14,8 +14,8 @@ from reconciler.errors import PlanFileError
 from reconciler.plan.model import Plan
 from reconciler.plan.order import numbered_actions
 from reconciler.saved_plan.allowed_changes import check_allowed
+from reconciler.saved_plan.beyond_approval import not_as_stated, refuse
 from reconciler.saved_plan.differences import NO_POLICIES, NOT_PLANNED, NOT_WHOLE, OTHERWISE, compared
-from reconciler.saved_plan.refusals import not_as_stated, refuse
 from tests.builders import a_fleet, a_forecast, a_policy_set, a_ref, said
 from tests.decide.placement.placements import a_federated, a_local
 from tests.plans import a_decision, a_plan

@@ -11,7 +11,7 @@ from msgspec import Struct
 from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.kubernetes.lease import NAME, LockManifest
+from reconciler.backends.kubernetes.cluster_lock import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import answer_to, decoded
 from reconciler.backends.kubernetes.requests import ApiRequest, Operation, object_request
 from reconciler.backends.kubernetes.rights import Right, is_allowed, own_user

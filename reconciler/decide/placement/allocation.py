@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.placement.rounding import Rounding, Rounds, fair_seats, kept_seats, tie_order
+from reconciler.decide.placement.weighted_shares import Rounding, Rounds, fair_seats, kept_seats, tie_order
 from reconciler.errors import PolicyError
 from reconciler.messages import literal
 from reconciler.model import NOTHING

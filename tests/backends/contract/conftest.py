@@ -13,7 +13,7 @@ import pytest
 from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.lease import LeaseLock
+from reconciler.backends.kubernetes.cluster_lock import LeaseLock
 from reconciler.backends.protocols import CONFIG_MAPS, Cluster, Lock, RequestSettings
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.folder import FileLock

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from reconciler.backends.credentials.connection import ApiServerConnection
-from reconciler.backends.kubernetes import lease
+from reconciler.backends.kubernetes import cluster_lock
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.lease import LEASE_DURATION, NAME, LeaseLock
+from reconciler.backends.kubernetes.cluster_lock import LEASE_DURATION, NAME, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.kubernetes.turns import RequestTurns
@@ -219,7 +219,7 @@ def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(
 def test_a_lease_that_somebody_took_is_not_given_back(
     api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "_RENEW_PERIOD", 0.1)
+    monkeypatch.setattr(cluster_lock, "_RENEW_PERIOD", 0.1)
     holder = Holder(api_server, api_namespace, "first")
     holder.lock.acquire(TimeLimit(0))
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
@@ -234,7 +234,7 @@ def test_a_lease_that_somebody_took_is_not_given_back(
 def test_somebody_else_who_only_touches_the_lease_does_not_take_it(
     api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "_RENEW_PERIOD", 0.2)
+    monkeypatch.setattr(cluster_lock, "_RENEW_PERIOD", 0.2)
     holder = Holder(api_server, api_namespace, "first")
     holder.lock.acquire(TimeLimit(0))
     path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
