@@ -38,6 +38,7 @@ _ANSWER_SECONDS = 0.1
 """What is left of the deadline once a choice must have ended."""
 
 _LOOK_SECONDS = 5.0
+_PASSWORD = ""  # without one OpenSSL asks on the terminal, and waits
 _DRAIN_SECONDS = 5.0
 """For so long new reviews come after SIGTERM, until the API servers know."""
 
@@ -62,13 +63,13 @@ class CertificateFiles:
         now = self._stamp()
         if now != self._seen:
             self._context()  # what does not fit together must not reach the one in use
-            self.context.load_cert_chain(self.certificate, self.key)
+            self.context.load_cert_chain(self.certificate, self.key, _PASSWORD)
             self._seen = now
 
     def _context(self) -> ssl.SSLContext:
         try:
             made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            made.load_cert_chain(self.certificate, self.key)
+            made.load_cert_chain(self.certificate, self.key, _PASSWORD)
         except (OSError, ValueError) as error:  # an SSLError is one
             where = f"{self.certificate}, {self.key}"
             what = getattr(error, "strerror", None) or error

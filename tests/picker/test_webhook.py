@@ -7,6 +7,8 @@ import contextlib
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 import trustme
 import urllib3
+from cryptography.hazmat.primitives import serialization
 
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, Write
@@ -329,6 +332,21 @@ def test_policies_that_cannot_be_read_again_leave_the_former_ones(
 def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file or directory, expected a certificate and its key in PEM"):
         CertificateFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+
+
+ASK = "import sys; from reconciler.picker.webhook import CertificateFiles; CertificateFiles(*sys.argv[1:])"
+
+
+def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) -> None:
+    """Without a terminal OpenSSL would take it from the standard input."""
+    certificate, key = write_pair(tmp_path, trustme.CA())
+    made = serialization.load_pem_private_key(Path(key).read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    form = serialization.PrivateFormat.PKCS8
+    Path(key).write_bytes(made.private_bytes(serialization.Encoding.PEM, form, encryption))
+    ask = [sys.executable, "-c", ASK, certificate, key]
+    said = subprocess.run(ask, input=b"secret\n", capture_output=True, start_new_session=True)
+    assert b"expected a certificate and its key in PEM" in said.stderr
 
 
 def test_reviews_under_way_end_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
