@@ -152,6 +152,7 @@ def test_helm_lint_has_nothing_to_say(helm: Path, tmp_path: Path, values: Mappin
         ({"components": {"pickerSecrets": {"enabled": True, "secrets": {"batch": []}}}}, "secrets/batch"),
         ({"admission": {"protectedNamespaces": ["shop', 'bank"]}}, "/admission/protectedNamespaces/0"),
         ({"image": {"digest": "latest"}}, "/image/digest"),
+        ({"image": {"repository": "reconciler", "tag": "a:b"}}, "/image/tag"),
     ],
 )
 def test_values_that_are_wrong_are_refused(helm: Path, tmp_path: Path, values: Mapping[str, Any], words: str) -> None:
