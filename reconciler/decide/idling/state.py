@@ -122,12 +122,14 @@ def _is_stale(subject: Subject, record: Record) -> bool:
 
 
 def _is_copy(subject: Subject, record: Record) -> bool:
-    """Return whether the record is what its Deployment left on an old ReplicaSet, which nobody idled.
+    """Return whether the record is what its Deployment left on an old ReplicaSet, which nobody idled: no Service lists
+    it since its last wake.
 
     Source: kubernetes pkg/controller/deployment/util, copyDeploymentAnnotationsToReplicaSet: it removes none. Such a
     ReplicaSet has no owner once its Deployment was deleted with `--cascade=orphan`.
     """
-    return subject.ref.kind == "ReplicaSet" and _is_before_wake(subject, record)
+    is_old = subject.ref.kind == "ReplicaSet" and _is_before_wake(subject, record)
+    return is_old and _newest_listed(subject) is None
 
 
 def _is_before_wake(subject: Subject, record: Record) -> bool:

@@ -18,12 +18,12 @@ from tests.decide.idling.idling_policies import NIGHT, a_policy
 IDLED = "2026-11-20T21:00:00Z"
 BEFORE, AFTER = "2026-11-20T20:59:59Z", "2026-11-20T21:00:01Z"
 OURS = "production/IdlingPolicy/idle-dev"
-AWAKE_SINCE = "reconciler/awake-since"
+AWAKE_SINCE, IDLED_AT = "reconciler/awake-since", "idling.kubernetes.io/idled-at"
 RECORD = an_idle_record(5, idled_to="2")
 BROKEN = {**RECORD, "idling.kubernetes.io/previous-scale": "many"}
 TARGETS = "idling.kubernetes.io/unidle-targets"
 LISTS = '[{"kind":"Deployment","name":"web","group":"apps","replicas":5}]'
-LIST = {"idling.kubernetes.io/idled-at": IDLED, TARGETS: LISTS, "reconciler/idled-to": "2", "reconciler/owner": OURS}
+LIST = {IDLED_AT: IDLED, TARGETS: LISTS, "reconciler/idled-to": "2", "reconciler/owner": OURS}
 WRITTEN = FieldWriter("reconciler", NIGHT)
 TWO = (a_policy(), a_policy("other"))
 
@@ -81,6 +81,12 @@ def test_of_what_a_service_lists(replicas, annotations, state, record):
 def test_at_zero_with_a_record_and_its_last_wake(kind, annotations, state):
     found, _ = classified(a_workload(kind=kind, replicas=0, annotations={**RECORD, **annotations}), {})
     assert found == state
+
+
+def test_a_replica_set_whose_old_annotations_were_restored_while_it_is_idle_has_what_its_service_lists():
+    restored = {**RECORD, IDLED_AT: "2026-11-19T21:00:00Z", AWAKE_SINCE: BEFORE}
+    listed = {**LIST, TARGETS: LISTS.replace("Deployment", "ReplicaSet")}
+    assert classified(a_workload(kind="ReplicaSet", replicas=0, annotations=restored), listed)[0] == "idle"
 
 
 @pytest.mark.parametrize(
