@@ -49,7 +49,7 @@ class Schedule:
         self._add(self._order.first())
         poll = TimeLimit(0)
         try:
-            while (self._under_way or (self._waiting and not self._is_over)) and limit.left(GRACE_SECONDS) > 0:
+            while (self._under_way or self._waiting) and limit.left(GRACE_SECONDS) > 0:
                 at_work = self._under_way > 0
                 if at_work:
                     self._begin()
@@ -98,9 +98,10 @@ class Schedule:
         self._under_way -= 1
         if (error := ended.exception()) is not None:
             self._failure, self._is_over = error, True
+            self._waiting.clear()
             return
         action, is_over = ended.result()
         if is_over:
             self._add(self._order.over(action))
-        else:
+        elif not self._is_over:
             self._waiting.append(action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.apply import schedule
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
@@ -208,6 +210,33 @@ def test_what_cannot_be_shown_ends_the_run(threads: int) -> None:
     )
     with pytest.raises(BrokenPipeError):
         runs.carry_out()
+
+
+def test_after_a_failure_nothing_is_asked_again_whether_it_may_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "POLL_SECONDS", 0.01)
+    asked, failed = [], threading.Event()
+
+    class Pool(WorkerPool):
+        def submit(self, lane: str, *work: Any, **options: Any) -> Any:
+            asked.append(lane)
+            return super().submit(lane, *work, **options)
+
+    def attempt(action: Action) -> bool:
+        if action.ref.name == "fails":
+            failed.set()
+            raise BrokenPipeError
+        if action.ref.name == "hangs":
+            assert failed.wait(LONG)
+            time.sleep(2.0)  # as long as others would be asked
+        return action.ref.name != "waits"
+
+    plan = [
+        an_action(name, cluster, Phase.WAKE)
+        for name, cluster in zip(("waits", "hangs", "fails"), CLUSTERS, strict=True)
+    ]
+    with pytest.raises(BrokenPipeError):
+        schedule.Schedule(numbered_actions(plan), attempt, Pool(8), lambda *_: None).carry_out(TimeLimit())
+    assert len(asked) < 8
 
 
 decisions = st.lists(
