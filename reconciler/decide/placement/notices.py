@@ -67,8 +67,12 @@ def _drains_left_alone(result: PlacementResult) -> Iterator[Notice]:
 
 
 def _above_share(result: PlacementResult) -> Iterator[Notice]:
-    """Yield a notice for each cluster that the policy leaves out as production and that has more than its share."""
-    kept = [local for local in result.locals if local.left_out]
+    """Yield a notice for each cluster that the policy leaves out as production and that has more than its share.
+
+    One that drains has none, and a notice that it keeps its replicas.
+    """
+    drained = {one.name for one in result.case.inputs.placements if one.cluster.state in DRAINED}
+    kept = [local for local in result.locals if local.left_out and local.cluster not in drained]
     if not any(local.replicas for local in kept):
         return
     target = _with_placed(kept, result).target

@@ -15,6 +15,7 @@ from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
 from .placements import (
     a_deployment,
     a_federated,
+    a_fleet_with,
     a_local,
     a_memory,
     a_placed,
@@ -172,3 +173,10 @@ def test_production_that_keeps_more_than_its_share_is_told(policy, east, more):
     why = "cluster east is production, left out by web without production: true"
     words = f"keeps {more} than its share: {why}; it shrinks if production is true in shop/web"
     assert [(one.subject.partition("/")[0], one.text) for one in told] == ([("east", words)] if more else [])
+
+
+def test_production_that_drains_is_told_once():
+    fleet = a_fleet_with("Draining", "east", "west")
+    fleet = replace(fleet, clusters=(fleet.clusters[0], replace(fleet.clusters[1], production=True)))
+    clusters = [a_cluster(name, workloads=(a_local(name, 3),)) for name in ("east", "west")]
+    assert [one.kind for one in place(*clusters, fleet=fleet).notices] == ["drainKeeps"]
