@@ -134,6 +134,10 @@ def test_curl(benchmark: Any, loaded: tuple[LiveFleet, int], tmp_path: Path) -> 
     measured(benchmark, Work(CURL, count, rounds=5), asked)
 
 
+ASKED_WITH = ("Accept", "Accept-Encoding", "User-Agent")
+"""Headers that change what is answered: to the User-Agent of curl or a browser an API server sends indented JSON."""
+
+
 def curl_lines(fleet: LiveFleet, proxy: Proxy) -> Iterator[str]:
     """Yield each request as it was made, for curl's config file."""
     from urllib.parse import urlencode
@@ -145,7 +149,7 @@ def curl_lines(fleet: LiveFleet, proxy: Proxy) -> Iterator[str]:
             f'url = "{plane.url}{request.path}{"?" + query if query else ""}"\n'
             f'cacert = "{plane.ca_file}"\n'
             f'header = "Authorization: Bearer {plane.admin_token}"\n'
-            f'header = "Accept: {request.headers.get("Accept", "application/json")}"\n'
+            + "".join(f'header = "{name}: {request.headers[name]}"\n' for name in ASKED_WITH if name in request.headers)
         )
 
 
