@@ -246,10 +246,12 @@ def _of_plan(plan: Plan, outcomes: Iterable[Outcome]) -> Iterator[Family]:
         [({}, len(_subjects(plan, "equalPriorities")))],
     )
     asleep = {str(action.ref) for action in not_done if effect_of(action.decision) is Effect.WAKE}
+    asleep |= _subjects(plan, "overdueWake")
+    runs = {str(one.written): str(one.ref) for one in plan.explanations if one.written is not None} if asleep else {}
     yield Family(
         "reconciler_overdue_wakes",
         "Workloads that should be awake and are not.",
-        _by_cluster(plan, asleep | _subjects(plan, "overdueWake")),
+        _by_cluster(plan, {runs.get(subject, subject) for subject in asleep}),  # a ScaledObject and its target are one
     )
     yield Family("reconciler_contested", "Workloads left alone because somebody undoes us.", _told(plan, "contested"))
     yield Family(

@@ -167,6 +167,14 @@ def test_overdue_and_contested_are_counted_by_object_and_zero_elsewhere() -> Non
     assert of(refused, "reconciler_overdue_wakes") == {("eu-west",): 2, ("west",): 0}
 
 
+def test_a_scaled_object_and_its_target_are_one_overdue_workload() -> None:
+    scaled, target = a_ref("a", cluster="eu-west", kind="ScaledObject"), a_ref("a", cluster="eu-west")
+    said = replace(considered("a", "p", "p"), ref=target, written=scaled)
+    plan = a_plan(a_wake("a", ref=scaled), a_wake("a", ref=target), explanations=[said])
+    failed = [Outcome(action.id, OutcomeStatus.FAILED) for action in plan.actions]
+    assert of(render_metrics(Measured(plan, failed)), "reconciler_overdue_wakes")["eu-west",] == 1
+
+
 def test_how_long_clusters_have_been_unknown() -> None:
     since = {"gone": NOW - timedelta(hours=2), "just-now": NOW}
     text = render_metrics(Measured(a_plan(clusters={"east": "1"}, unknown_since=since)))
