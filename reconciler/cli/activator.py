@@ -104,7 +104,8 @@ async def _run(activator: Activator, http_port: int) -> None:
         try:
             await serve(answers, address, http_port)
         except OSError as error:
-            raise UsageError(f"--http-port: {address}:{http_port}: {error.strerror}, expected a free port") from error
+            why = error.strerror or error  # from Python 3.13 on an address of another machine has no strerror
+            raise UsageError(f"--http-port: {address}:{http_port}: {why}, expected a free port") from error
     loop.set_exception_handler(activator.unexpected)
     say(f"activator of Pod {activator.pod.name}, {', '.join(activator.pod.addresses)}")
     await activator.run(ended)

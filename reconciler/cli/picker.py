@@ -107,8 +107,9 @@ async def _run(webhook: Webhook, http_port: int) -> None:
     try:
         await serve(answers, webhook.address, http_port)
     except OSError as error:
-        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-            words = f"--address: {webhook.address}: {error.strerror}, expected an address of this machine"
+        # from Python 3.13 on an address of another machine has neither errno nor strerror
+        if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None):
+            words = f"--address: {webhook.address}: {error.strerror or error}, expected an address of this machine"
             raise UsageError(words) from error
         raise UsageError(f"--http-port: {http_port}: {error.strerror}, expected a free port") from error
     await webhook.run(ended)
