@@ -25,7 +25,7 @@ from reconciler.decide.idling.records import (
     most_recorded,
     read_record,
 )
-from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
+from reconciler.decide.idling.scale import OF_KEDA, HpaField, Scale, recorded_field, scale_through
 from reconciler.decide.idling.selection import ClusterVerdicts, without
 from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
@@ -230,9 +230,14 @@ class _Observer:
         return scale_through(hpa, field, self._inventory.owners.by_name.get((hpa.ref.namespace, *hpa.target)))
 
     def _recorded_autoscalers(self) -> Iterator[Scale]:
-        """Yield the autoscalers with a record; where nobody knows whether the target is there, they stay."""
+        """Yield the autoscalers with a record of their own; where nobody knows whether the target is there, they stay.
+
+        What KEDA made has the record of its ScaledObject, as long as there is that.
+        """
+        keda, unread = self._autoscalers.keda, "scaledobjects" in self._cluster.unreadable
         for hpa in self._cluster.autoscalers:
-            field = recorded_field(hpa)
+            is_copied = OF_KEDA in hpa.labels and (unread or (hpa.ref.namespace, *hpa.target) in keda)
+            field = "" if is_copied else recorded_field(hpa)
             if field:
                 scale = self._through_hpa(hpa, field)
                 if scale.runs is not scale.written or self._is_listed(hpa.target[0]):

@@ -154,7 +154,7 @@ scaling up; "" for nothing.
 """
 
 
-_OF_KEDA = "scaledobject.keda.sh/name"
+OF_KEDA = "scaledobject.keda.sh/name"
 """A label that KEDA sets on its ScaledObjects and on the HorizontalPodAutoscalers that it makes of them, whose
 annotations it copies.
 
@@ -163,8 +163,8 @@ Source: kedacore/keda controllers/keda/hpa.go, newHPAForScaledObject.
 
 
 def recorded_field(hpa: HorizontalPodAutoscaler) -> HpaField:
-    """Return what of `hpa` its idle record is about, "" where it has none of its own."""
-    if PREVIOUS_BOUNDS in hpa.annotations or _OF_KEDA in hpa.labels:
+    """Return what of `hpa` its idle record is about, "" where it has none."""
+    if PREVIOUS_BOUNDS in hpa.annotations:
         return ""
     if PREVIOUS_SCALE_UP in hpa.annotations:
         return "ScaleUp"

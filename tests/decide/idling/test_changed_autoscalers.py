@@ -70,6 +70,13 @@ class TestALowerMinimum:
         assert not any(key in world.objects[HPA].annotations for key in (IDLED_AT, PREVIOUS, "reconciler/owner"))
         assert run_in(world, LOWERED).desired.decisions == ()
 
+    def test_what_keda_made_and_nothing_of_keda_controls_any_more_gets_its_own_back(self):
+        world = self.world(labels={"scaledobject.keda.sh/name": "web"})
+        run_in(world, LOWERED)
+        assert self.bounds(world) == (1, 10)
+        run_in(world, a_policy(selector=workloads_selector("CronJob")))
+        assert self.bounds(world) == (3, 10)
+
     def test_what_idling_leaves_of_it_runs(self):
         world = self.world()
         run_in(world, LOWERED)
