@@ -91,6 +91,7 @@ class CountedDecisions:
 
     def __init__(self, decisions: Sequence[Decision], limits: RunLimits) -> None:
         self.limits = limits
+        self.shared_pools = tuple(limits.shared_pools())
         self._weights: dict[tuple[str, str], int] = {}
         self._taking: dict[tuple[str, str], dict[PolicyKey, list[Decision]]] = {}
         for decision in decisions:
@@ -198,7 +199,7 @@ def hold_back(limits: RunLimits, decisions: Sequence[Decision], before: Sequence
     """Return what `limits` leave of `decisions`. What idles in `before` is held back again, and not counted."""
     counted, remaining = CountedDecisions(decisions, limits), RemainingDecisions(decisions)
     taken, uses = list(_held_again(before, decisions, remaining)), []
-    for pool in (*limits.own_pools(), *limits.shared_pools()):
+    for pool in (*limits.own_pools(), *counted.shared_pools):
         use, over = _fitted(pool, counted, remaining)
         uses.append(use)
         taken += over
@@ -279,7 +280,7 @@ def _remedy(owner: PolicyKey, exceeded: Sequence[LimitUse], counted: CountedDeci
     tenant, states = limits.fleet.tenant(policy.tenant), any(policy.limits.of(unit) is not None for unit in UNITS)
     # What a number of its own holds back the limits that it shares have not seen yet. All lines about a tenant are
     # about one place, and state the same.
-    whole = [pool for pool in limits.shared_pools() if pool.tenant == policy.tenant]
+    whole = [pool for pool in counted.shared_pools if pool.tenant == policy.tenant]
     shared = [pool for pool in whole if tenant is not None or (needs[pool.unit] and pool.has(owner, policy))]
     full = [pool for pool in shared if (tenant or states) and counted.wanted(pool) > pool.allowed]
     over = {pool.unit for pool in full}
