@@ -206,7 +206,7 @@ def history_command(options: _HistoryOptions) -> int:
         world = options.world(fleet)
         days, failures = read_history(fleet, world, since.astimezone(UTC).date())
         if name is not None and not chosen(days, name):
-            _check_known(fleet, world, name, str(options.subject))
+            _check_known(fleet, world, name, str(options.subject), whole=not failures)
     found = [change for change in chosen(days, name) if since <= change.time <= options.now]
     say_each("error", map(one_line, failures))
     dropped = sum(day.dropped for day in days)
@@ -216,14 +216,15 @@ def history_command(options: _HistoryOptions) -> int:
     return ExitCode.PARTIAL if failures else ExitCode.DONE
 
 
-def _check_known(fleet: Fleet, world: World, name: ObjectArgument, subject: str) -> None:
+def _check_known(fleet: Fleet, world: World, name: ObjectArgument, subject: str, *, whole: bool) -> None:
     """Check that what has no history is there at all; what has one may be gone, and its cluster be called otherwise.
+    Where the history is not `whole`, only its cluster is checked.
 
     Raises:
         UsageError: with the nearest name.
     """
     cluster = known_cluster(fleet, name, subject)
-    if name.namespace and (not name.kind or name.kind in KNOWN):
+    if whole and name.namespace and (not name.kind or name.kind in KNOWN):
         alone = PolicySet(replace(fleet, home=cluster.name, clusters=(cluster,)))
         check_there(observe(alone, {cluster.name: world.sources[cluster.name]}, readers=world.readers), name, subject)
 

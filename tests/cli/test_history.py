@@ -305,6 +305,15 @@ def test_a_cluster_that_had_another_name_has_its_history_under_that(week: Folder
     assert week.call("history", "old", *look).code == 64
 
 
+def test_where_a_history_cannot_be_read_nothing_is_said_to_be_unknown(week: Folder) -> None:
+    name = f"name: reconciler-history-2026-11-16, namespace: reconciler, labels: {{{HISTORY_LABEL}: changes}}"
+    day = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{{name}}}\nbinaryData: {{changes: bm8=}}\n"
+    week.write("snapshot/dev/day.yaml", day)
+    look = ("--snapshot", "snapshot", "--now", rfc3339(at("2026-11-16 21:00")))
+    said = week.call("history", "dev/dev-1/deploy/gone", *look)
+    assert (said.code, "changes: not the lines of a day" in said.err) == (6, True), said
+
+
 def test_a_wake_by_hand_is_in_the_history_of_the_run_that_releases_it(week: Folder) -> None:
     week.apply(rfc3339(at("2026-11-16 20:05")))
     file = week.path / "snapshot" / "dev" / "dev-1-deployment-web.yaml"
