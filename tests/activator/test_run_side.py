@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from reconciler.decide.idling.activators import announced, announcements, cluste
 from reconciler.errors import ForbiddenError
 from reconciler.model import ActivatorReplica, EndpointSlice, Lease, ObjectRef, ObservedState, Service
 from reconciler.observe.pods import activators_of
+from reconciler.plan.json import plan_from_dict
 from reconciler.plan.order import numbered_actions
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import TimeLimit
@@ -377,6 +379,25 @@ def folder(tmp_path: Path) -> Folder:
     shutil.copytree(SCENARIO / "policies", tmp_path / "policies")
     shutil.copytree(SCENARIO / "before", tmp_path / "snapshot")
     return Folder(tmp_path)
+
+
+def test_all_services_are_recorded_before_anything_is_scaled(folder: Folder) -> None:
+    said = folder.plan(AT, "-o", "json")
+    plan = plan_from_dict(json.loads(said.out))
+    east = [one for one in plan.actions if one.ref.cluster == "east"]
+    order = [(one.decision.phase.name, one.ref.name) for one in east]
+    assert order == [
+        ("REPAIR", "web-activator-b-ipv4"),
+        ("ANNOTATE", "api"),
+        ("ANNOTATE", "web"),
+        ("DECREASE", "api"),
+        ("DECREASE", "db"),
+        ("DECREASE", "db"),
+        ("DECREASE", "web"),
+    ]
+    waits = {one.ref.name for one in plan.actions if one.decision.wait_activator}
+    assert waits == {"api", "web"}
+    assert not any(one.decision.wait_activator for one in plan.actions if one.ref.cluster == "west")
 
 
 def test_a_run_goes_on_without_an_activator_and_says_so(folder: Folder) -> None:

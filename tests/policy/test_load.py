@@ -125,6 +125,13 @@ def test_a_missing_or_empty_directory_is_never_no_policies(policies):
         ),
         pytest.param(
             "a.yaml",
+            b"\xff\xfea\x00\x00\xd8",
+            "policies/a.yaml:1:2: byte #x00 is no UTF-16-LE, expected text",
+            id="UTF-16",
+        ),
+        pytest.param("a.yaml", b"a: 1\n\x00", "policies/a.yaml:2:1: character #x00 is not allowed in YAML", id="NUL"),
+        pytest.param(
+            "a.yaml",
             b"[1]",
             "policies/a.yaml:1:1: is a list, expected a policy with apiVersion, kind and metadata",
             id="list",

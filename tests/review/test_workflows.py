@@ -186,6 +186,14 @@ def test_every_action_is_pinned_and_every_job_ends(file):
         assert called.startswith("./.github/workflows/") or int(job["timeout-minutes"]) <= 30, name
 
 
+@pytest.mark.parametrize("name", ["review.yaml", "github.yml"])
+def test_a_review_that_is_out_of_date_ends(name):
+    (file,) = [one for one in (*WORKFLOWS, *EXAMPLES) if one.name == name]
+    concurrency = read(file)["concurrency"]
+    assert concurrency["cancel-in-progress"] == "true"
+    assert "github.event.pull_request.number" in concurrency["group"]
+
+
 def test_the_reviewer_of_this_repository_is_that_of_the_base():
     (review,) = [one for one in WORKFLOWS if one.name == "review.yaml"]
     _, of_base, *_, last = steps_of(review)

@@ -387,11 +387,7 @@ def writer_of(entries: Sequence[ManagedFields | CustomManagedFields], *paths: tu
     Source: structured-merge-diff fieldpath; apimachinery meta/v1 ManagedFieldsEntry; seed idling-and-unidling.md,
     scale-reason.
     """
-    owners = [
-        entry
-        for entry in entries
-        if entry.subresource != "status" and any(path and _owns(entry.fields_v1, path) for path in paths)
-    ]
+    owners = [entry for entry in entries if any(path and _owns(entry.fields_v1, path) for path in paths)]
     if not owners:
         return None
     last = max(owners, key=lambda entry: (_BEFORE_ALL if entry.time is None else entry.time, entry.manager or ""))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reconciler.errors import ForbiddenError, RefusedError
+from reconciler.errors import ForbiddenError, InvalidError, RefusedError
 from reconciler.model import ObjectRef, Write
 from tests.backends.kubernetes.live import opened, scaled
 from tests.real.cluster import Refusal, create, deployment_path, refuse, replicas_of, wait_until
@@ -59,6 +59,14 @@ def test_a_missing_right_names_verb_resource_and_cluster(api_server: ControlPlan
         opened(api_server.kubeconfig("east", token=token)).write(scaled(a_ref(api_namespace), "apps/v1", 3, 0))
     assert str(raised.value).startswith(f"east: patch deployments.apps/scale web in {api_namespace}: forbidden (")
     assert replicas_of(api_server.api, api_namespace, "web") == 3
+
+
+def test_an_invalid_object_is_refused_once_it_is_sure_that_nothing_is_stale(
+    api_server: ControlPlane, api_namespace: str
+) -> None:
+    create(api_server.api, [a_deployment("web", 3)], api_namespace)
+    with pytest.raises(InvalidError, match="must be greater than or equal to 0"):
+        opened(api_server.kubeconfig("east")).write(scaled(a_ref(api_namespace), "apps/v1", 3, -1))
 
 
 def test_somebody_who_changes_other_fields_all_the_time_does_not_disturb(
