@@ -408,7 +408,7 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     if not control.keeps_history:
         return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
     run = replace(run, revision=made.revision or control.commit)
-    changes = called_by(changes_of(chosen, outcomes, run, made.shard), control.caller, world.accesses)
+    changes = called_by(changes_of(chosen, outcomes, run, fleet, made.shard), control.caller, world.accesses)
     recorded, problem = record(changes, made, world.accesses, fleet, run)
     unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded, run)
     lost = (*lost, *filter(None, (problem, unwritten)))

@@ -18,7 +18,9 @@ from reconciler.decide.annotations import (
     IDLED_TO,
     PREVIOUS_SCALE,
     UNDONE,
+    fleet_names,
     format_time,
+    idling_owner,
     json_object,
     parse_time,
 )
@@ -29,6 +31,7 @@ from reconciler.model import Run
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.pod_requests import NO_REQUESTS, Hours, PodRequests
+from reconciler.policy.types import Fleet
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUES
 
@@ -69,11 +72,13 @@ class Change(Struct, frozen=True, omit_defaults=True, rename={"before": "from", 
         return parse_time(self.at) or datetime.fromtimestamp(0, UTC)
 
 
-def changes_of(actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run, shard: str = "") -> tuple[Change, ...]:
-    """Return the changes that a run made, and what it found that hands had done."""
+def changes_of(
+    actions: Sequence[Action], outcomes: Sequence[Outcome], run: Run, fleet: Fleet, shard: str = ""
+) -> tuple[Change, ...]:
+    """Return the changes that a run of `fleet` made, and what it found that hands had done."""
     applied = {outcome.action for outcome in outcomes if outcome.status is OutcomeStatus.APPLIED}
     decisions = (action.decision for action in actions if action.id in applied)
-    found = (change for decision in decisions for change in _of(decision, run))
+    found = (change for decision in decisions for change in _of(decision, run, fleet_names(fleet)))
     return tuple(replace(change, shard=shard) if shard else change for change in found)
 
 
@@ -99,8 +104,8 @@ def _user_on(access: Access, caller: str) -> str:
         return caller
 
 
-def _of(decision: Decision, run: Run) -> Iterator[Change]:
-    since, asleep = _idle_until_now(decision)
+def _of(decision: Decision, run: Run, fleets: frozenset[str]) -> Iterator[Change]:
+    since, asleep = _idle_until_now(decision, fleets)
     idle: dict[str, Any] = {"since": since, "asleep": asleep}
     idle |= {"cpu": decision.requests.cpu or None, "memory": decision.requests.memory or None}
     if decision.verb is Verb.RELEASE:
@@ -126,15 +131,16 @@ def _of(decision: Decision, run: Run) -> Iterator[Change]:
     )
 
 
-def _idle_until_now(decision: Decision) -> tuple[str, int]:
+def _idle_until_now(decision: Decision, fleets: frozenset[str]) -> tuple[str, int]:
     """Return since when the object was idle that `decision` takes the record off, and how many replicas fewer it had;
-    "" and 0 where it takes off none.
+    "" and 0 where it takes off none, or one that is not of `fleets`: what others idled is no saving of ours.
     """
     texts = {change.path[-1]: change.before for change in decision.changes if change.after != change.before}
     since, had = texts.get(IDLED_AT), texts.get(PREVIOUS_SCALE)
     if decision.ref.kind == "HorizontalPodAutoscaler":  # what it made of its minimum nobody knows
         had = None
-    if decision.idles or since is None:
+    owner = idling_owner({key: str(before) for key, before in texts.items()})
+    if decision.idles or since is None or owner is None or owner[0] not in fleets:
         return "", 0
     return str(since), max(0, (whole_number_in(str(had)) or 0) - (whole_number_in(str(texts.get(IDLED_TO))) or 0))
 

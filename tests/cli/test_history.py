@@ -93,7 +93,7 @@ def test_a_week_of_10_000_changes_is_told_whole_and_within_its_bound(tmp_path: P
         run = Run(start, f"run-{half_day}", COMMIT)
         names = [f"app-{number:04}" for number in range(715)]
         actions, outcomes = night(run, names, idles=half_day % 2 == 0, policy=half_day % 3)
-        changes = changes_of(actions, outcomes, run)
+        changes = changes_of(actions, outcomes, run, a_fleet())
         assert record(changes, a_plan(run), {"east": access_of(folder)}, a_fleet(), run)[1] == ""
         expected += changes
     assert len(expected) == 10_010
@@ -213,7 +213,7 @@ def test_a_day_that_cannot_be_read_is_named_and_the_next_one_is_written_all_the_
 def test_a_history_that_cannot_be_written_is_said_and_fails_nothing(tmp_path: Path) -> None:
     run = Run(NOW, "run-1")
     actions, outcomes = night(run, ["web"], idles=True, policy=1)
-    changes = changes_of(actions, outcomes, run)
+    changes = changes_of(actions, outcomes, run, a_fleet())
     gone = access_of(tmp_path / "gone")
     assert "history: not written: " in record(changes, a_plan(run), {"east": gone}, a_fleet(), run)[1]
     assert "no cluster may be written to" in record(changes, a_plan(run), {}, a_fleet(), run)[1]
@@ -225,13 +225,13 @@ def test_what_an_activator_woke_is_recorded_by_the_next_run_once(tmp_path: Path,
     access = access_of(tmp_path)
     evening, morning = Run(NOW, "run-1"), Run(NOW + timedelta(days=days), "run-2")
     actions, outcomes = night(evening, ["web", "api"], idles=True, policy=1)
-    record(changes_of(actions, outcomes, evening), a_plan(evening), {"east": access}, a_fleet(), evening)
+    record(changes_of(actions, outcomes, evening, a_fleet()), a_plan(evening), {"east": access}, a_fleet(), evening)
     woken = Awake(actions[0].ref, morning.now - timedelta(hours=2), 1, "reconciler")
     never_idle = Awake(replace(actions[0].ref, name="other"), morning.now - timedelta(hours=2), 4, "kubectl")
     for minutes in (0, 10):
         run = replace(morning, now=morning.now + timedelta(minutes=minutes))
         actions_now, done = night(run, ["api"], idles=False, policy=1)
-        changes = changes_of(actions_now, done, run)
+        changes = changes_of(actions_now, done, run, a_fleet())
         record(changes, a_plan(run, woken, never_idle), {"east": access}, a_fleet(), run)
     kept, _ = History(access.cluster, "reconciler").kept()
     (found,) = [one for day in kept.values() for one in day.changes if one.by != "reconciler"]

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import ExitCode
@@ -196,6 +197,25 @@ def test_what_somebody_woke_counts_until_then(week: Folder) -> None:
     kept = saved(week, at("2026-11-17T12:00"))["all"]
     assert kept["replicaHours"] == pytest.approx(3 * 3 + 2 * 11)
     assert kept["cpuHours"] == pytest.approx(0.5 * 3 * 3)
+
+
+@pytest.mark.parametrize("policies", ["dev-1", "elsewhere"])
+def test_what_another_fleet_idled_is_no_saving_of_ours(week: Folder, policies: str) -> None:
+    """Nor where a policy of ours selects it."""
+    week.write("policies/dev.yaml", IDLING.format(name="idle-dev", namespace=policies))
+    theirs = {
+        "reconciler/owner": "staging/IdlingPolicy/nights",
+        "idling.kubernetes.io/previous-scale": "3",
+        "idling.kubernetes.io/idled-at": "2026-11-16T20:00:00Z",
+        "reconciler/wake-requested-at": "2026-11-17T06:30:00Z",
+    }
+    raw = yaml.safe_load(WEB.replace("replicas: 3", "replicas: 0"))
+    raw["metadata"]["annotations"] = theirs
+    week.write("snapshot/dev/dev-1.yaml", yaml.safe_dump(raw))
+    run(week, at("2026-11-17T09:00"))
+    told = week.call("history", "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-17T12:00")), "-o", "json")
+    assert [one["verb"] for one in json.loads(told.out)["changes"]] == ["wake"]
+    assert saved(week, at("2026-11-17T12:00"))["groups"] == []
 
 
 def test_who_wakes_changes_nothing_of_what_a_pod_requests(week: Folder) -> None:
