@@ -138,7 +138,7 @@ def validate_command(options: _ValidateOptions) -> int:
 
 
 def _first_night(policies: PolicySet, options: _ValidateOptions) -> FirstNight:
-    from reconciler.cli.forecast import PlayedSnapshot
+    from reconciler.cli.played_snapshot import PlayedSnapshot
     from reconciler.cli.run_options import RunOptions
     from reconciler.forecast.reach import first_night
 

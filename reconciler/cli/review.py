@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from reconciler.cli.exit_of_run import exit_of_plan
-from reconciler.cli.forecast import PlayedSnapshot
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.plan_file import PlanOptions, save
+from reconciler.cli.played_snapshot import PlayedSnapshot
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.second_process import beside

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Opened
 from reconciler.backends.protocols import NAMESPACES, SERVICES
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
-from reconciler.cli.forecast import PlayedSnapshot, past_snapshot
 from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration, utf8
 from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
+from reconciler.cli.played_snapshot import PlayedSnapshot, past_snapshot
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.idle_periods import Traffic

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from reconciler.cli.forecast import PlayedSnapshot
 from reconciler.cli.options import GENERAL, Options, option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import Formats, say, show
+from reconciler.cli.played_snapshot import PlayedSnapshot
 from reconciler.cli.run_options import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
