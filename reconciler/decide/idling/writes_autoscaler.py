@@ -233,10 +233,14 @@ def _cleared(choice: Choice, own: Decision | None, context: WriteContext) -> Dec
 
 
 def _left_behind(choice: Choice) -> int | None:
-    """Return what its target had, where KEDA leaves it idle, as somebody else pauses the ScaledObject where it is."""
+    """Return what its target had, where KEDA leaves it idle, as somebody else pauses the ScaledObject where it is.
+
+    Only a wake moves what others than KEDA scaled since; KEDA writes as `keda`, the name of its binary.
+    """
     scale, reading = choice.subject.scale, choice.subject.on_target
-    record = None if reading is None else reading.record
-    is_held = scale.paused_by == PAUSED_REPLICAS and choice.action is not IdleAction.WAKE
+    record, writer = None if reading is None else reading.record, scale.runs.replicas_writer
+    is_by_others = writer is not None and not writer.manager.startswith("keda")
+    is_held = (scale.paused_by == PAUSED_REPLICAS or is_by_others) and choice.action is not IdleAction.WAKE
     is_left = scale.is_frozen_by_others and not is_held
     if record is None or not is_left or scale.runs.spec_replicas > record.idled_to:
         return None

@@ -25,6 +25,7 @@ WEB = a_ref("web")
 HPA = a_ref(kind="HorizontalPodAutoscaler")
 FLOOR = a_policy(idle_replicas=1)
 SERVICE = a_ref("web", kind="Service")
+MADE_BY_KEDA = {"scaledobject.keda.sh/name": "jobs"}
 
 
 def marks(world: World, ref: ObjectRef = SERVICE) -> list[str]:
@@ -232,13 +233,30 @@ class TestKeda:
         assert (world.replicas(WEB), marks(world, WEB), marks(world, self.jobs)) == (3, [], [])
         assert run_in(world).desired.decisions == ()
 
+    @pytest.mark.parametrize("died", [False, True], ids=["they take our pause off", "a wake died before its target"])
+    def test_a_target_that_somebody_else_scaled_since_stays_as_it_is(self, died):
+        world = self.world()
+        run_in(world, FLOOR)
+        world.controllers()
+        world.annotate(self.jobs, "autoscaling.keda.sh/paused", "true")
+        if died:
+            world.now = MONDAY
+            for decision in decided(world.state(), FLOOR, now=MONDAY).desired.decisions:
+                if decision.ref == self.jobs:
+                    world.write(decision)
+        else:
+            world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)
+        world.scale(WEB, 0)
+        run_in(world, FLOOR)
+        assert (world.replicas(WEB), marks(world, WEB), marks(world, self.jobs)) == (0, [], [])
+
     def test_the_record_that_keda_copies_to_its_autoscaler_is_not_that_ones(self):
         world = self.world()
         run_in(world)
         world.controllers()
         world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)  # by hand, and KEDA makes it again
         copied = world.objects[self.jobs].annotations
-        world.add(an_hpa(minimum=1, annotations=copied, labels={"scaledobject.keda.sh/name": "jobs"}))
+        world.add(an_hpa(minimum=1, annotations=copied, labels=MADE_BY_KEDA))
         found = verbs(run_in(world))
         assert [verb for verb, what in found if what.startswith("ScaledObject")] == ["release"]
         assert [verb for verb, what in found if what.startswith("Horizontal")] == []
