@@ -261,6 +261,16 @@ class TestKeda:
         assert [verb for verb, what in found if what.startswith("ScaledObject")] == ["release"]
         assert [verb for verb, what in found if what.startswith("Horizontal")] == []
 
+    def test_so_it_is_where_nobody_knows_whether_there_is_a_scaled_object(self):
+        world = self.world()
+        run_in(world, FLOOR)
+        world.add(an_hpa(minimum=1, annotations=world.objects[self.jobs].annotations, labels=MADE_BY_KEDA))
+        del world.objects[self.jobs]
+        state = world.state()
+        clusters = {name: replace(found, unreadable={"scaledobjects": "403"}) for name, found in state.clusters.items()}
+        found = decided(replace(state, clusters=clusters), FLOOR, now=MONDAY).desired.decisions
+        assert [one.verb for one in found if one.ref == HPA] == []
+
     def another(self, world: World, name: str) -> None:
         ref = a_ref(name, kind="ScaledObject")
         world.objects[ref] = replace(world.objects[self.jobs], ref=ref, uid=name, annotations={})
