@@ -261,12 +261,15 @@ class Activator:
             service = next(iter(self._services.of(name)), None)
             activation = self._activations.get(name)
             if service is None:
-                self._tasks.problems.pop(_holding(name), None)
+                for about in (_holding(name), _wake_ports(name)):
+                    self._tasks.problems.pop(about, None)
             if activation is None:
                 if service is None or service.record is None or self._tasks.is_ending:
                     continue
                 if service.problem:
-                    self._tell_problem(service)
+                    why = f"{service.problem}; it is woken in all other ways"
+                    words = f"connections cannot be held while it is idle: {why}"
+                    self._tell_problem(service, _holding(name), "ConnectionsNotHeld", words)
                     continue
                 activation = self._activations[name] = Activation(name, self._context)
             self._observe(activation, service)
@@ -283,13 +286,15 @@ class Activator:
         except (ReconcilerError, OSError) as error:
             words = f"{'/'.join(activation.name)}: it is not held: {reason_of(error)}"
             self._tasks.failed(_holding(activation.name), words, "error")
+        if service is not None:
+            problem = service.wake_ports_problem
+            self._tell_problem(service, _wake_ports(service.name), "WakePortsUnknown", problem)
 
-    def _tell_problem(self, service: WatchedService) -> None:
-        """Report once, also with an Event, that connections to an idle Service cannot be held."""
-        words = f"{'/'.join(service.name)}: its connections cannot be held while it is idle: {service.problem}"
-        if self._tasks.failed(_holding(service.name), words):
-            tell = partial(self._waker.tell_problem, service.name, service.metadata.uid or "", service.problem)
-            self._tasks.start(("event", service.name, service.problem), partial(self._in_thread, tell))
+    def _tell_problem(self, service: WatchedService, about: str, reason: str, words: str) -> None:
+        """Report once, also with an Event of that reason, a problem of an idle Service, or take in that it is over."""
+        if self._tasks.failed(about, words and f"{'/'.join(service.name)}: {words}"):
+            tell = partial(self._waker.tell_problem, service.name, service.metadata.uid or "", (reason, words))
+            self._tasks.start(("event", service.name, words), partial(self._in_thread, tell))
 
     def _publish(self, name: NamespacedName) -> None:
         if name in self._activations:
@@ -298,6 +303,10 @@ class Activator:
 
 def _holding(service: NamespacedName) -> str:
     return f"holding {'/'.join(service)}"
+
+
+def _wake_ports(service: NamespacedName) -> str:
+    return f"wake ports of {'/'.join(service)}"
 
 
 def _quietly(soon: Callable[..., object], *what: Any) -> None:

@@ -164,11 +164,10 @@ class Waker:
         asked = once_asked(cluster, refs, {WAKE_REQUESTED_AT: format_time(now)})
         return problems | self._carry_out(asked, idle, Run(now, f"activator-{secrets.token_hex(6)}"))
 
-    def tell_problem(self, name: tuple[str, str], uid: str, problem: str) -> None:
-        """Report with an Event on a Service, once for all activators, why its connections cannot be held."""
+    def tell_problem(self, name: tuple[str, str], uid: str, words: tuple[str, str]) -> None:
+        """Report a problem with an Event on a Service, once for all activators; `words` are its reason and message."""
         ref = ObjectRef(CLUSTER, name[0], "Service", name[1])
-        message = f"connections cannot be held while it is idle: {problem}; it is woken in all other ways"
-        self._tell(_event(ref, uid, f"{uid}.held", ("ConnectionsNotHeld", message), self._now()))
+        self._tell(_event(ref, uid, f"{uid}.{words[0].lower()}", words, self._now()))
 
     def _observed(self, namespace: str) -> ObservedState:
         sources = {CLUSTER: Backend(CLUSTER, self._view, begin=self._view.begin)}

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Collection, Mapping
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -90,6 +91,29 @@ async def test_a_slice_that_went_while_the_watch_was_cut_is_published_again(stag
     stage.written.there.clear()
     stage.one._objects_listed(stage.one._slices, [])
     await until(lambda: OURS in stage.written.there)
+
+
+@played()
+async def test_what_is_wrong_with_a_service_is_told_once_also_on_it(stage: Stage) -> None:
+    events: list[tuple[str, str]] = []
+
+    def told(_: tuple[str, str], __: str, words: tuple[str, str]) -> None:
+        events.append(words)
+
+    stage.one._waker = cast(Any, SimpleNamespace(tell_problem=told))
+
+    def changed(wake_ports: str, **spec: Any) -> None:
+        service = a_watched_service(annotations={**IDLE, "reconciler/wake-ports": wake_ports}, spec=spec)
+        stage.one._object_changed(stage.one._services, WEB, service)
+
+    changed("none", clusterIP="None")
+    for wake_ports in ("none", "80,http", "80,http"):
+        changed(wake_ports)
+    await until(lambda: len(events) == 2)
+    assert sorted(reason for reason, _ in events) == ["ConnectionsNotHeld", "WakePortsUnknown"]
+    assert stage.told == [f"warning: shop/web: {words}" for _, words in sorted(events)]
+    changed("80")
+    assert not [about for about in stage.one._tasks.problems if "wake ports" in about]
 
 
 @pytest.mark.parametrize("may_judge", [True, False])
