@@ -333,6 +333,11 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         """Whether policies select it, and all of them have `wake: OnSignal`."""
         return bool(self.won) and not any(verdict.wakes for verdict in self.won)
 
+    @property
+    def lets_it_sleep(self) -> bool:
+        """Whether criteria call it busy, and none of them wakes: what is idle is so by its record, not by them."""
+        return self.result is CriterionResult.BUSY and self.wakes_on_requests_only
+
     def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
         """Return what makes the result of all that decide a `wanted` one, None where that is not known."""
         return all_known(verdict.change_if(wanted) for verdict in self.deciding)

@@ -68,6 +68,19 @@ class TestCriteria:
         assert WAKE_DUE not in world.objects[WEB].annotations
         assert world.replicas(WEB) == 0
 
+    @pytest.mark.parametrize(
+        ("at", "why"),
+        [
+            pytest.param(NIGHT, "schedule office-hours-off until 2026-11-23T06:00:00Z", id="by night"),
+            pytest.param(MONDAY, "it is idle, as its record says", id="by day"),
+        ],
+    )
+    def test_what_waits_for_requests_is_not_kept_idle_by_the_hours_in_which_it_would_be_awake(self, at, why):
+        world = an_idle_world(a_policy(wake="OnSignal"))
+        world.now = at
+        (told,) = run_in(world, a_policy(wake="OnSignal")).desired.explanations
+        assert (told.outcome, told.why) == ("stays idle", why)
+
 
 def an_event(at: datetime | None, **fields) -> Event:
     about = {"involved": ("Service", "shop", "web"), "at": at}
