@@ -265,7 +265,7 @@ class HorizontalPodAutoscaler(Struct, frozen=True):
     `bounds_writer` is who wrote one of its bounds last and `minimum_writer` who wrote that one, None where nobody is
     recorded. `behavior` is spec.behavior as it stands, empty where it is absent. `scaled_to_zero`: by its condition
     ScaledToZero it scaled its target to zero itself. `may_be_zero`: it has a metric that is there without pods, without
-    which its minimum cannot be 0.
+    which its minimum cannot be 0. `made_by` is the kind of its controller owner, "" for none.
     """
 
     ref: ObjectRef
@@ -283,6 +283,7 @@ class HorizontalPodAutoscaler(Struct, frozen=True):
     behavior: Mapping[str, Any] = NOTHING
     scaled_to_zero: bool = False
     may_be_zero: bool = False
+    made_by: str = ""
 
 
 class Event(Struct, frozen=True):

@@ -174,12 +174,14 @@ def test_of_managers_of_an_autoscaler_only_those_of_bounds_are_kept() -> None:
         {"manager": "argocd-controller", "operation": "Apply", "time": "2026-11-20T22:00:00Z", "fieldsV1": owned},
         {"manager": "kubectl-label", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
     ]
-    metadata = {"name": "web", "namespace": "shop", "uid": "1", "managedFields": entries}
+    owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "jobs", "uid": "2", "controller": True}
+    metadata = {"name": "web", "namespace": "shop", "uid": "1"}
+    metadata |= {"managedFields": entries, "ownerReferences": [owner]}
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 9}
     live, recorded, written = again(AUTOSCALERS, {"metadata": metadata, "spec": spec})
     assert recorded == live
     assert live.bounds_writer == FieldWriter("argocd-controller", datetime(2026, 11, 20, 22, tzinfo=UTC))
-    assert live.minimum_writer is None
+    assert (live.minimum_writer, live.made_by) == (None, "ScaledObject")
     kept = {"f:spec": {"f:maxReplicas": {}}}
     assert written["metadata"]["managedFields"] == [{**entries[0], "fieldsV1": kept}]
 

@@ -167,6 +167,7 @@ def _autoscaler(
 ) -> model.HorizontalPodAutoscaler:
     spec, behavior = decoded.spec, decoded.spec.behavior or NOTHING
     conditions = decoded.status.conditions if decoded.status is not None else None
+    owner = controller_of(metadata)
     return model.HorizontalPodAutoscaler(
         ref=ref,
         uid=metadata.uid or "",
@@ -184,6 +185,7 @@ def _autoscaler(
             (condition.type, condition.status) == ("ScaledToZero", "True") for condition in conditions or ()
         ),
         may_be_zero=any(metric.type in ("Object", "External") for metric in spec.metrics or ()),
+        made_by="" if owner is None else owner.kind or "",
     )
 
 

@@ -25,7 +25,7 @@ from reconciler.decide.idling.records import (
     most_recorded,
     read_record,
 )
-from reconciler.decide.idling.scale import OF_KEDA, HpaField, Scale, recorded_field, scale_through
+from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
 from reconciler.decide.idling.selection import ClusterVerdicts, without
 from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
@@ -219,7 +219,7 @@ class _Observer:
         hpa = self._autoscalers.horizontal.get(key)
         if key in self._autoscalers.keda or hpa is None:
             return self._scale(self._autoscalers.keda.get(key, workload))
-        field = self._recorded_field(hpa)
+        field = recorded_field(hpa)
         idled = PREVIOUS_BOUNDS in hpa.annotations or workload.ref in self._readings or workload.ref in listed
         if not (field or idled):  # what was idled in another way is woken in that way
             before = [service for service, is_behind in behind.get(workload.ref, {}).values() if is_behind]
@@ -229,19 +229,10 @@ class _Observer:
     def _through_hpa(self, hpa: HorizontalPodAutoscaler, field: HpaField) -> Scale:
         return scale_through(hpa, field, self._inventory.owners.by_name.get((hpa.ref.namespace, *hpa.target)))
 
-    def _recorded_field(self, hpa: HorizontalPodAutoscaler) -> HpaField:
-        """Return what of `hpa` its own idle record is about, "" where it has none.
-
-        What KEDA made has the record of its ScaledObject, as long as there is that, or nobody knows.
-        """
-        keda, unread = self._autoscalers.keda, "scaledobjects" in self._cluster.unreadable
-        is_copied = OF_KEDA in hpa.labels and (unread or (hpa.ref.namespace, *hpa.target) in keda)
-        return "" if is_copied else recorded_field(hpa)
-
     def _recorded_autoscalers(self) -> Iterator[Scale]:
         """Yield the autoscalers with a record; where nobody knows whether the target is there, they stay."""
         for hpa in self._cluster.autoscalers:
-            field = self._recorded_field(hpa)
+            field = recorded_field(hpa)
             if field:
                 scale = self._through_hpa(hpa, field)
                 if scale.runs is not scale.written or self._is_listed(hpa.target[0]):

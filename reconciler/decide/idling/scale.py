@@ -154,17 +154,14 @@ scaling up; "" for nothing.
 """
 
 
-OF_KEDA = "scaledobject.keda.sh/name"
-"""A label that KEDA sets on its ScaledObjects and on the HorizontalPodAutoscalers that it makes of them, whose
-annotations it copies.
-
-Source: kedacore/keda controllers/keda/hpa.go, newHPAForScaledObject.
-"""
-
-
 def recorded_field(hpa: HorizontalPodAutoscaler) -> HpaField:
-    """Return what of `hpa` its idle record is about, "" where it has none."""
-    if PREVIOUS_BOUNDS in hpa.annotations:
+    """Return what of `hpa` its own idle record is about, "" where it has none.
+
+    KEDA copies that of a ScaledObject to the one that it makes of it, which has no owner any more if it outlives that.
+
+    Source: kedacore/keda controllers/keda/hpa.go, newHPAForScaledObject.
+    """
+    if PREVIOUS_BOUNDS in hpa.annotations or hpa.made_by == "ScaledObject":
         return ""
     if PREVIOUS_SCALE_UP in hpa.annotations:
         return "ScaleUp"

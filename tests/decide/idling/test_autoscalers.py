@@ -25,7 +25,6 @@ WEB = a_ref("web")
 HPA = a_ref(kind="HorizontalPodAutoscaler")
 FLOOR = a_policy(idle_replicas=1)
 SERVICE = a_ref("web", kind="Service")
-MADE_BY_KEDA = {"scaledobject.keda.sh/name": "jobs"}
 
 
 def marks(world: World, ref: ObjectRef = SERVICE) -> list[str]:
@@ -256,7 +255,7 @@ class TestKeda:
         world.controllers()
         world.annotate(self.jobs, "autoscaling.keda.sh/paused-replicas", None)  # by hand, and KEDA makes it again
         copied = world.objects[self.jobs].annotations
-        world.add(an_hpa(minimum=1, annotations=copied, labels=MADE_BY_KEDA))
+        world.add(an_hpa(minimum=1, annotations=copied, made_by="ScaledObject"))
         found = verbs(run_in(world))
         assert [verb for verb, what in found if what.startswith("ScaledObject")] == ["release"]
         assert [verb for verb, what in found if what.startswith("Horizontal")] == []
@@ -264,7 +263,7 @@ class TestKeda:
     def test_so_it_is_where_nobody_knows_whether_there_is_a_scaled_object(self):
         world = self.world()
         run_in(world, FLOOR)
-        world.add(an_hpa(minimum=1, annotations=world.objects[self.jobs].annotations, labels=MADE_BY_KEDA))
+        world.add(an_hpa(minimum=1, annotations=world.objects[self.jobs].annotations, made_by="ScaledObject"))
         del world.objects[self.jobs]
         state = world.state()
         clusters = {name: replace(found, unreadable={"scaledobjects": "403"}) for name, found in state.clusters.items()}
