@@ -153,7 +153,7 @@ def test_of_managers_only_those_of_replicas_are_kept() -> None:
             "subresource": "scale",
             "fieldsV1": {"f:spec": {"f:replicas": {}, "f:template": {}}},
         },
-        {"manager": "status", "subresource": "status", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        {"manager": "status", "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}},
     ]
     metadata = {"name": "web", "namespace": "shop", "uid": "1", "managedFields": entries}
     live, recorded, written = again(DEPLOYMENTS, {"metadata": metadata})

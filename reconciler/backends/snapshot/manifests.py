@@ -273,7 +273,7 @@ def _with_owners_of(metadata: dict[str, Any], *paths: tuple[str, ...]) -> dict[s
     for entry in metadata.get("managedFields", ()):
         fields: dict[str, Any] = {}
         for names in (tuple(f"f:{key}" for key in path) for path in paths):
-            if names and entry.get("subresource") != "status" and value_below(entry.get("fieldsV1"), names) is not None:
+            if names and value_below(entry.get("fieldsV1"), names) is not None:
                 fields = put_at(fields, names, {})
         kept += [{**entry, "fieldsV1": fields}] if fields else []
     others = {key: value for key, value in metadata.items() if key != "managedFields"}
