@@ -16,6 +16,8 @@ from reconciler.worker_pool import WorkerPool
 
 
 class PendingEvents:
+    """What is to be said of the actions of a run. Each thread adds its own action; it is written once all are over."""
+
     def __init__(self, run: Run, limit: TimeLimit, pool: WorkerPool) -> None:
         self._run = run
         self._limit = limit

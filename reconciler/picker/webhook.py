@@ -34,11 +34,12 @@ _READ_SECONDS = 10.0
 _KEPT_SECONDS = 120.0
 _EVENT_SECONDS = 5.0
 _MOST_EVENTS = 100  # that wait to be written; one more is not written
+_PASSWORD = ""  # of an encrypted key: without one OpenSSL asks on the terminal, and waits
+
 _ANSWER_SECONDS = 0.1
 """What is left of the deadline once a choice must have ended."""
 
 _LOOK_SECONDS = 5.0
-_PASSWORD = ""  # without one OpenSSL asks on the terminal, and waits
 _DRAIN_SECONDS = 5.0
 """For so long new reviews come after SIGTERM, until the API servers know."""
 

@@ -136,7 +136,11 @@ def shared_text(text: str | None) -> str | None:
 
 
 class Wire(Struct, rename="camel", gc=False, omit_defaults=True):
-    """The base: fields in snake case, on the wire in camel case."""
+    """The base: fields in snake case, on the wire in camel case.
+
+    Modules of such structs do without `from __future__ import annotations`: msgspec would evaluate the text of each
+    type at every start.
+    """
 
 
 def _read(kind: type[Any], value: Any) -> Any:

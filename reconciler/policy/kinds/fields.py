@@ -171,7 +171,10 @@ API_VERSION = "reconciler/v1alpha1"
 
 
 class Fields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A mapping with these fields and no other. `json_schema` adds what the types cannot say to its JSON Schema."""
+    """A mapping with these fields and no other. `json_schema` adds what the types cannot say to its JSON Schema.
+
+    Modules of such structs do without `from __future__ import annotations`: see `Wire` in `backends/decode/values.py`.
+    """
 
     json_schema: ClassVar[dict[str, Any]] = {}
 
