@@ -124,7 +124,7 @@ def rank_victims(
     measure = Measure(now_ns, rules)
     active = [pod for pod in pods if pod.is_active]
     placed = list(_in_order(active, siblings, measure))
-    order = tuple(pod for _, pod in placed)
+    order = tuple([pod for _, pod in placed])
     if count >= len(active):
         return VictimRanking(tuple(active), order, True, (PodRule.ALL,) * len(active), (None,) * len(active))
     going, staying = placed[:count], placed[count:]
@@ -156,7 +156,7 @@ def _in_order(active: Sequence[Pod], siblings: Sequence[Pod] | None, measure: Me
     for pod in active:
         buckets.setdefault(measure.bucket(pod, on_node[pod.node]), []).append(pod)
     for bucket in sorted(buckets):
-        yield from ((bucket, pod) for pod in _merged(buckets[bucket], measure))
+        yield from zip(repeat(bucket), _merged(buckets[bucket], measure))
 
 
 def _merged(pods: Iterable[Pod], measure: Measure) -> list[Pod]:
@@ -254,13 +254,15 @@ def _age_ratios(placed: Sequence[_Placed], why: Sequence[PodRule], now_ns: int) 
         created = ((bucket, pod.ready_since_ns, pod.restarts, pod.sidecar_restarts), pod.created_ns)
         for alike, since in (ready, created):
             youngest[alike] = max(youngest.get(alike, 0), since or 0)
+        if rule is None:  # it stays
+            continue
         found = [
             (now_ns - since) / (now_ns - youngest[alike])
             for alike, since, rules in ((*ready, _BY_READINESS), (*created, _BY_CREATION))
             if rule in rules and pod.ready and since is not None and youngest[alike] < now_ns
         ]
         ratios.append(max(found, default=None))
-    return tuple(reversed(ratios[len(placed) - len(why) :]))
+    return tuple(reversed(ratios))
 
 
 # The rules by which one pod goes before another.
