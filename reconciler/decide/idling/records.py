@@ -312,9 +312,9 @@ def most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict
 
 
 def _recorded_replicas(workload: Workload, fleets: frozenset[str]) -> int:
-    """Return the number in our record on `workload`, also in a broken one; 0 for none."""
+    """Return the number recorded on `workload`, also in a broken record; 0 for none, and in that of another Fleet."""
     owner = idling_owner(workload.annotations)
-    if owner is None or owner[0] not in fleets:
+    if owner is not None and owner[0] not in fleets:
         return 0
     try:
         return whole_number(workload.annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE)
