@@ -101,11 +101,7 @@ async def _run(activator: Activator, http_port: int) -> None:
         loop.add_signal_handler(number, ended.set)
     answers = {"/healthz": activator.health, "/readyz": activator.readiness, "/metrics": activator.metrics_text}
     for address in activator.pod.addresses:
-        try:
-            await serve(answers, address, http_port)
-        except OSError as error:
-            why = error.strerror or error  # from Python 3.13 on an address of another machine has no strerror
-            raise UsageError(f"--http-port: {address}:{http_port}: {why}, expected a free port") from error
+        await serve(answers, address, http_port, "--pod-ips")
     loop.set_exception_handler(activator.unexpected)
     say(f"activator of Pod {activator.pod.name}, {', '.join(activator.pod.addresses)}")
     await activator.run(ended)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import signal
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,14 +102,7 @@ async def _run(webhook: Webhook, http_port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     answers = {"/healthz": webhook.health, "/readyz": webhook.readiness, "/metrics": webhook.metrics_text}
-    try:
-        await serve(answers, webhook.address, http_port)
-    except OSError as error:
-        # from Python 3.13 on an address of another machine has neither errno nor strerror
-        if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None):
-            words = f"--address: {webhook.address}: {error.strerror or error}, expected an address of this machine"
-            raise UsageError(words) from error
-        raise UsageError(f"--http-port: {http_port}: {error.strerror}, expected a free port") from error
+    await serve(answers, webhook.address, http_port, "--address")
     await webhook.run(ended)
     say("picker ended")
 

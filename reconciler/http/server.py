@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+
+from reconciler.errors import UsageError
 
 _MOST_BYTES = 4096
 _REQUEST_SECONDS = 10.0
@@ -17,8 +21,12 @@ Answer = Callable[[], tuple[int, str]]
 """Gives the status and the text of an answer."""
 
 
-async def serve(answers: Mapping[str, Answer], address: str | None, port: int) -> asyncio.Server:
-    """Return the HTTP server that gives `answers` by their path."""
+async def serve(answers: Mapping[str, Answer], address: str | None, port: int, flag: str) -> asyncio.Server:
+    """Return the HTTP server that gives `answers` by their path, at the address that `flag` gave and the --http-port.
+
+    Raises:
+        UsageError: it cannot listen there.
+    """
     open_ones: dict[asyncio.StreamWriter, None] = {}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,7 +47,17 @@ async def serve(answers: Mapping[str, Answer], address: str | None, port: int) -
             open_ones.pop(writer, None)
             writer.close()
 
-    return await asyncio.start_server(handle, address or None, port, limit=_MOST_BYTES)
+    try:
+        return await asyncio.start_server(handle, address or None, port, limit=_MOST_BYTES)
+    except OSError as error:
+        # from Python 3.13 on an address of another machine has neither errno nor strerror
+        is_foreign = isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None)
+        where, wanted = (
+            (f"{flag}: {address}", "an address of this machine")
+            if is_foreign
+            else (f"--http-port: {port}", "a free port")
+        )
+        raise UsageError(f"{where}: {error.strerror or error}, expected {wanted}") from error
 
 
 def response(status: int, body: bytes, content_type: str = _TEXT, *, keeps: bool = False) -> bytes:

@@ -36,7 +36,7 @@ def is_closed(client: socket.socket) -> bool:
 
 def test_of_many_silent_connections_the_oldest_give_way_and_a_probe_is_answered() -> None:
     async def story() -> None:
-        server = await serve({"/healthz": lambda: (200, "ok\n")}, "127.0.0.1", 0)
+        server = await serve({"/healthz": lambda: (200, "ok\n")}, "127.0.0.1", 0, "--address")
         port = server.sockets[0].getsockname()[1]
         silent = [socket.socket() for _ in range(_MANY)]
         for client in silent:
@@ -57,7 +57,7 @@ def test_of_many_silent_connections_the_oldest_give_way_and_a_probe_is_answered(
 def test_metrics_are_served_as_what_they_are() -> None:
     async def story() -> None:
         text = open_metrics_text(ActivatorMetrics().families())
-        server = await serve({"/metrics": lambda: (200, text)}, "127.0.0.1", 0)
+        server = await serve({"/metrics": lambda: (200, text)}, "127.0.0.1", 0, "--address")
         head, _, body = (await answer(server.sockets[0].getsockname()[1], "/metrics")).partition(b"\r\n\r\n")
         server.close()
         assert b"Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n" in head

@@ -250,17 +250,23 @@ def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
     assert quickstart.objects() == before
 
 
+@pytest.mark.parametrize("verb", ["picker", "activator"])
 @pytest.mark.parametrize(
-    ("address", "words"),
+    ("address", "is_foreign"),
     [
-        pytest.param("198.51.100.1", "--address: 198.51.100.1: ", id="of another machine"),
-        pytest.param("127.0.0.1", "--http-port: ", id="its own, and the port is taken"),
+        pytest.param("198.51.100.1", True, id="of another machine"),
+        pytest.param("127.0.0.1", False, id="its own, and the port is taken"),
     ],
 )
-def test_where_a_picker_cannot_listen_the_flag_is_named_that_is_wrong(quickstart, address, words):
+def test_who_cannot_listen_names_the_flag_that_is_wrong(quickstart, address, is_foreign, verb):
     certificate, key = write_server_pair(quickstart.path / "tls")
+    flag, *flags = {
+        "picker": ("--address", "policies", "--cluster=eu-west", f"--tls-cert={certificate}", f"--tls-key={key}"),
+        "activator": ("--pod-ips", "--pod-name=a", "--pod-uid=u"),
+    }[verb]
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        flags = ["--address", address, "--http-port", str(taken.getsockname()[1])]
-        flags += ["--tls-cert", str(certificate), "--tls-key", str(key), "--context", "any"]
-        said = quickstart.call("picker", "policies", "--cluster", "eu-west", *flags)
-    assert (said.code, said.err.startswith(f"error: {words}")) == (64, True), said
+        port = str(taken.getsockname()[1])
+        said = quickstart.call(verb, *flags, "--context=any", flag, address, "--http-port", port)
+    words = f"{flag}: {address}: " if is_foreign else f"--http-port: {port}: "
+    assert said.code == 64
+    assert f"error: {words}" in said.err
