@@ -25,6 +25,7 @@ from reconciler.activator.objects import (
 )
 from reconciler.activator.pods import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher, slices_problem
+from reconciler.activator.slices import addresses_by_family
 from reconciler.activator.wake import WakeQueue, Waker, wake_problem
 from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
@@ -267,9 +268,7 @@ class Activator:
                 if service is None or service.record is None or self._tasks.is_ending:
                     continue
                 if service.problem:
-                    why = f"{service.problem}; it is woken in all other ways"
-                    words = f"connections cannot be held while it is idle: {why}"
-                    self._tell_problem(service, _holding(name), "ConnectionsNotHeld", words)
+                    self._tell_unheld(service)
                     continue
                 activation = self._activations[name] = Activation(name, self._context)
             self._observe(activation, service)
@@ -286,9 +285,22 @@ class Activator:
         except (ReconcilerError, OSError) as error:
             words = f"{'/'.join(activation.name)}: it is not held: {reason_of(error)}"
             self._tasks.failed(_holding(activation.name), words, "error")
+        else:
+            if service is not None:
+                self._tell_unheld(service)
         if service is not None:
             problem = service.wake_ports_problem
             self._tell_problem(service, _wake_ports(service.name), "WakePortsUnknown", problem)
+
+    def _tell_unheld(self, service: WatchedService) -> None:
+        """Report why connections to an idle Service are not held, or only some of them, or take in that all are."""
+        why, over = service.problem, ""
+        missing = [family for family, own in addresses_by_family(service, self.pod.addresses).items() if own is None]
+        if missing and not why:
+            why, over = "this activator has no such address", f" over {' and '.join(missing)}"
+        words = f"connections{over} cannot be held while it is idle: {why}; it is woken in all other ways"
+        is_told = why and service.record is not None
+        self._tell_problem(service, _holding(service.name), "ConnectionsNotHeld", words if is_told else "")
 
     def _tell_problem(self, service: WatchedService, about: str, reason: str, words: str) -> None:
         """Report once, also with an Event of that reason, a problem of an idle Service, or take in that it is over."""

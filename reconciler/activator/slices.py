@@ -49,6 +49,12 @@ def slice_name(service: str, pod: str, family: str) -> str:
     return f"{begin}{pod[: 253 - len(begin) - len(end)].rstrip('-.')}{end}"
 
 
+def addresses_by_family(service: WatchedService, addresses: Collection[str]) -> Mapping[str, str | None]:
+    """Return for each address family of `service` which of `addresses` clients reach us at, None for none."""
+    own = {f"IPv{ipaddress.ip_address(address).version}": address for address in addresses}
+    return {family: own.get(family) for family in service.spec.ip_families or ("IPv4",)}
+
+
 def slice_manifests(
     service: WatchedService, pod: tuple[str, str], addresses: Collection[str], ports: Iterable[tuple[WatchedPort, int]]
 ) -> Iterator[Mapping[str, Any]]:
@@ -58,16 +64,14 @@ def slice_manifests(
     The Service owns them, so that they go with it.
     """
     listed = [_port_fields(port, number) for port, number in ports]
-    for family in service.spec.ip_families or ("IPv4",):
-        version = 6 if family == "IPv6" else 4
-        own = [address for address in addresses if ipaddress.ip_address(address).version == version]
-        if own:
+    for family, address in addresses_by_family(service, addresses).items():
+        if address is not None:
             yield {
                 "apiVersion": "discovery.k8s.io/v1",
                 "kind": "EndpointSlice",
                 "metadata": _slice_metadata(service, pod, family),
                 "addressType": family,
-                "endpoints": [{"addresses": [own[0]], "conditions": {"ready": True}}],
+                "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
                 "ports": listed,
             }
 

@@ -17,6 +17,7 @@ import pytest
 from reconciler.activator import wake
 from reconciler.activator.activation import Activation
 from reconciler.activator.held_connection import connected
+from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.objects import WatchedNetworkPolicy
 from reconciler.backends.decode.values import decoded_json
 from reconciler.errors import ForbiddenError
@@ -114,6 +115,43 @@ async def test_what_is_wrong_with_a_service_is_told_once_also_on_it(stage: Stage
     assert stage.told == [f"warning: shop/web: {words}" for _, words in sorted(events)]
     changed("80")
     assert not [about for about in stage.one._tasks.problems if "wake ports" in about]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        pytest.param({}, {"type": "NodePort", "externalTrafficPolicy": "Local"}, "externalTrafficPolicy", id="local"),
+        pytest.param({"ipFamilies": ["IPv6"]}, None, "connections over IPv6 cannot be held", id="IPv6 alone"),
+        pytest.param({"ipFamilies": ["IPv4", "IPv6"]}, None, "connections over IPv6 cannot be held", id="both"),
+    ],
+)
+@played()
+async def test_a_service_that_is_idle_tells_what_is_not_held(
+    stage: Stage, before: dict[str, Any], after: dict[str, Any] | None, words: str
+) -> None:
+    """Also where its spec changes only then, on this activator, which has an address of IPv4."""
+    events: list[str] = []
+    stage.one._waker = cast(Any, SimpleNamespace(tell_problem=lambda _, __, told: events.append(told[1])))
+    for spec in (before, after, before, after) if after is not None else (before, before):
+        service = a_watched_service(annotations=IDLE, spec=spec)
+        stage.one._object_changed(stage.one._services, WEB, service)
+        await until(lambda: not [key for key in stage.one._tasks.running if key[0] == "event"])  # type: ignore[index]
+    assert [words in told for told in events] == ([True] if after is None else [True, True])
+    stage.one._object_changed(stage.one._services, WEB, a_watched_service(spec=before))
+    assert not [about for about in stage.one._tasks.problems if "holding" in about]
+
+
+@played()
+async def test_what_is_held_again_is_no_problem_any_more(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> None:
+        raise PortsTakenError("no port is free")
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(Activation, "observe", refuses)
+            stage.idle()
+        stage.idle()
+    assert stage.told == ["error: shop/web: it is not held: no port is free"] * 2
 
 
 @pytest.mark.parametrize("may_judge", [True, False])
