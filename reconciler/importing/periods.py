@@ -10,8 +10,8 @@ internal/pkg/values/timespan.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -223,21 +223,32 @@ def _minutes_of(texts: Iterable[str]) -> set[int]:
 
 def min_awake(criterion: Criterion) -> dict[str, str]:
     """Return the minAwake of a policy with `criterion`, where something is up for less than the default in a week."""
-    awake = set(range(MINUTES_A_WEEK)) - _idle_minutes(criterion)
-    ends = sorted(minute for minute in awake if (minute + 1) % MINUTES_A_WEEK not in awake)
-    starts = [minute for minute in awake if (minute - 1) % MINUTES_A_WEEK not in awake]
-    times = [min((end - start) % MINUTES_A_WEEK for end in ends) + 1 for start in starts]
+    times = [length for day in _DAYS_OF_THE_YEAR for length in _awake_times(criterion, day)]
     least = min(times, default=_MIN_AWAKE)
     return {"minAwake": f"{least}m"} if least < _MIN_AWAKE else {}
 
 
-def _idle_minutes(criterion: Criterion) -> set[int]:
-    """Return the minutes of a week in which `criterion` is met, on the clock of each of its time zones."""
+_DAYS_OF_THE_YEAR = tuple(datetime(2026, month, 1, tzinfo=UTC) for month in (1, 7))  # summer and winter, or the reverse
+
+
+def _awake_times(criterion: Criterion, day: datetime) -> Iterator[int]:
+    """Yield for how many minutes something is up each time in a week, with the offsets of its time zones on `day`."""
+    awake = set(range(MINUTES_A_WEEK)) - _idle_minutes(criterion, day)
+    ends = sorted(minute for minute in awake if (minute + 1) % MINUTES_A_WEEK not in awake)
+    starts = [minute for minute in awake if (minute - 1) % MINUTES_A_WEEK not in awake]
+    return (min((end - start) % MINUTES_A_WEEK for end in ends) + 1 for start in starts)
+
+
+def _idle_minutes(criterion: Criterion, day: datetime) -> set[int]:
+    """Return the minutes of a week, of UTC, in which `criterion` is met."""
     if "schedule" in criterion:
-        hours = criterion["schedule"]
-        found = _minutes_of(hours.get("downtime") or hours["uptime"])
+        hours, zone = criterion["schedule"], time_zone(criterion["schedule"]["timeZone"])
+        ahead = day.replace(tzinfo=zone).utcoffset()
+        assert ahead is not None
+        local = _minutes_of(hours.get("downtime") or hours["uptime"])
+        found = {(minute - ahead // timedelta(minutes=1)) % MINUTES_A_WEEK for minute in local}
         return found if "downtime" in hours else set(range(MINUTES_A_WEEK)) - found
-    parts = [_idle_minutes(one) for one in criterion.get("anyOf") or criterion["allOf"]]
+    parts = [_idle_minutes(one, day) for one in criterion.get("anyOf") or criterion["allOf"]]
     return set.union(*parts) if "anyOf" in criterion else set.intersection(*parts)
 
 

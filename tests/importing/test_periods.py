@@ -143,6 +143,8 @@ def test_moments_are_windows_from_each_sleep_to_the_next_wake(sleeps, wakes, win
         ("Mon-Fri 07:00-08:30 UTC", {"minAwake": "90m"}),
         ("Sun-Sun 23:00-24:00 UTC, Mon-Mon 00:00-00:30 UTC", {"minAwake": "90m"}),
         ("Mon-Mon 07:00-19:00 UTC, Tue-Tue 07:00-07:10 Asia/Tokyo", {"minAwake": "10m"}),
+        ("Mon-Mon 07:00-19:00 UTC, Mon-Mon 07:00-08:00 Asia/Tokyo", {"minAwake": "60m"}),
+        ("Mon-Mon 07:00-08:00 UTC, Mon-Mon 09:00-10:30 Europe/Berlin", {"minAwake": "90m"}),  # in summer
         ("2026-12-24T18:00:00Z-2026-12-24T18:30:00Z", {}),
         ("never", {}),
     ],
