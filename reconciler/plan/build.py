@@ -14,6 +14,7 @@ from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Service, Workload
+from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.filters import NO_FILTERS, Filters, kept_groups
 from reconciler.plan.model import QUERY_OF, Awake, Plan
 from reconciler.plan.order import in_order, numbered_actions
@@ -62,11 +63,17 @@ def make_plan(
         kept_up=_kept_up(desired, filters, labels),
         without_workloads=nothing,
         only_production=production,
-        dropped=len(desired.decisions) - len(kept),
+        dropped=_dropped(desired.decisions, decisions),
         revision=run.revision,
         shard="" if policies.shard is None else str(policies.shard),
         time_zones=policies.time_zones,
     )
+
+
+def _dropped(wanted: Sequence[Decision], left: Sequence[Decision]) -> int:
+    """Return how many changes are wanted and not left, metadata updates aside where there are others."""
+    number = sum(effect_of(one) is not Effect.METADATA for one in wanted)
+    return number - sum(effect_of(one) is not Effect.METADATA for one in left) or len(wanted) - len(left)
 
 
 def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tuple[Decision, ...]:

@@ -119,6 +119,22 @@ def test_how_many_changes_filters_leave_out():
     assert planned(state=state, decisions=decisions).dropped == 0
 
 
+@pytest.mark.parametrize(
+    ("verbs", "dropped"),
+    [
+        pytest.param((Verb.IDLE, Verb.RECORD, Verb.IDLE, Verb.REMEMBER), 2, id="beside changes"),
+        pytest.param((Verb.RECORD, Verb.REMEMBER), 2, id="alone, so that something is left to do"),
+    ],
+)
+def test_metadata_updates_that_filters_leave_out_are_none_of_its_changes(verbs, dropped):
+    """As in the sums of a plan."""
+    decisions = [
+        a_decision(f"{at}", verb=verb, ref=a_ref(f"{at}", cluster="west"), changes=()) for at, verb in enumerate(verbs)
+    ]
+    state = a_state(a_cluster("west", workloads=tuple(a_workload(f"{at}", cluster="west") for at in range(4))))
+    assert planned(state=state, decisions=decisions, filters=Filters(clusters=("east",))).dropped == dropped
+
+
 def test_what_is_unknown_is_named_by_cluster_and_what_it_is():
     west = a_cluster("west", unreadable={"pods": "forbidden"})
     answers = {
