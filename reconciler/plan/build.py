@@ -9,14 +9,14 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import AWAKE_SINCE, read_time
-from reconciler.decide.decisions import Decision, DesiredState, Ending, Notice, Verb, policy_title
+from reconciler.decide.decisions import Decision, DesiredState, Notice, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.home import unknown_since
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.filters import NO_FILTERS, Filters, kept_groups
-from reconciler.plan.model import QUERY_OF, Awake, Plan
+from reconciler.plan.model import QUERY_OF, Awake, KeptUp, Plan
 from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
@@ -60,7 +60,7 @@ def make_plan(
         places=_places(policies),
         unanswered=tuple(key for key in sorted(state.answers) if state.answers[key].error),
         awake=_awake(state, run.now),
-        kept_up=_kept_up(desired, filters, labels),
+        kept_up=tuple(_kept_up(desired, filters, labels)),
         without_workloads=nothing,
         only_production=production,
         dropped=_dropped(desired.decisions, decisions),
@@ -172,14 +172,20 @@ def _not_served(policies: PolicySet, state: ObservedState) -> Iterator[Notice]:
 
 def _kept_up(
     desired: DesiredState, filters: Filters, labels: Mapping[ObjectRef, Mapping[str, str]]
-) -> tuple[Ending, ...]:
-    """Return what ends last of each workload that only that keeps from being idled, and that the filters leave."""
+) -> Iterator[KeptUp]:
+    """Yield what ends last for the workloads that only that keeps from being idled, and that the filters leave."""
     found = {
         one.ref: one.until
         for one in desired.explanations
         if one.until is not None and filters.keep(one.policy, one.ref, labels.get(one.ref, NOTHING))
     }
-    return tuple(found.values())
+    for by in dict.fromkeys(by for by, _ in found.values()):
+        ends = [until for what, until in found.values() if what == by]
+        known = [end for end in ends if end is not None]
+        if known:
+            yield KeptUp(by, len(known), max(known))
+        if len(known) < len(ends):
+            yield KeptUp(by, len(ends) - len(known), None)
 
 
 def _places(policies: PolicySet) -> dict[str, str]:

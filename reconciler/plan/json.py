@@ -43,7 +43,7 @@ from reconciler.plan.change_json import (
     misfits_of,
 )
 from reconciler.plan.effects import Effect, effect_of, fewer, more
-from reconciler.plan.model import Plan
+from reconciler.plan.model import KeptUp, Plan
 from reconciler.untrusted_text import one_line
 
 PLAN_VERSION: Final = "reconciler/plan/v1alpha2"
@@ -213,11 +213,15 @@ class PlanDocument(JsonObject, frozen=True):
             "plans lack it."
         ),
     ] = ()
+    kept_up: Annotated[
+        tuple[KeptUp, ...],
+        Meta(description="Workloads that only time or a rollout keeps from being idled. Older plans lack it."),
+    ] = ()
 
 
 _SAME = (
     *("run", "fleet", "revision", "source", "limits", "dropped"),
-    *("places", "without_workloads", "only_production"),
+    *("places", "without_workloads", "only_production", "kept_up"),
 )
 _OVERRIDDEN = ("job", "policy", "desired", "winner")
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from reconciler.decide.decisions import (
     Decision,
-    Ending,
     HeldBack,
     LimitUse,
     Notice,
     Overridden,
     PlacementView,
+    PlanNumber,
     PolicyExplanation,
     Undecided,
 )
@@ -67,6 +67,17 @@ class Awake(Struct, frozen=True):
     by: str = ""
 
 
+class KeptUp(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Workloads that only time or a rollout keeps from being idled."""
+
+    by: str
+    """What ends last of all that keeps them awake."""
+    number: PlanNumber
+    """How many there are."""
+    until: Annotated[datetime, Meta(tz=True)] | None
+    """When that ends for the last of them; null: nobody knows, or their criteria say something else by then."""
+
+
 QUERY_OF = "/query of "
 """What stands in the name of an unknown query between its cluster and its policy."""
 
@@ -97,6 +108,7 @@ class _Contents(Struct, frozen=True):
     places: Mapping[str, str] = NOTHING  # "Kind name" of policies and the Fleet -> file:line
     without_workloads: tuple[str, ...] = ()  # the policies that select nothing, where all was read
     only_production: tuple[str, ...] = ()  # those that would select production, and nothing else
+    kept_up: tuple[KeptUp, ...] = ()
 
 
 class Plan(_Contents, frozen=True):
@@ -105,7 +117,6 @@ class Plan(_Contents, frozen=True):
     explanations: tuple[PolicyExplanation, ...] = ()
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history
-    kept_up: tuple[Ending, ...] = ()  # one for each workload that only time or a rollout keeps from being idled
     seen: tuple[SeenReplicas, ...] = ()  # of what a picker reviews, on each cluster that has one
     shard: str = ""  # which part of the Fleet was decided, "2/8"
 

@@ -175,16 +175,13 @@ def _kept_up(plan: Plan) -> Iterator[str]:
     """Yield how many workloads only time or a rollout keeps from being idled, and how long: who has just made,
     changed or woken them wonders.
     """
-    for by in dict.fromkeys(what for what, _ in plan.kept_up):
-        ends = [until for what, until in plan.kept_up if what == by]
-        known = [end for end in ends if end is not None]
-        if known:
-            verb, longest = ("waits", "") if len(known) == 1 else ("wait", ", the last")
-            last = f"another {age(max(known) - plan.made_at)}"
-            yield f"{counted(len(known), 'workload')} {verb} for {by}{longest} for {last}."
-        if len(known) < len(ends):
-            number = len(ends) - len(known)
-            yield f"{counted(number, 'workload')} {'stays' if number == 1 else 'stay'} awake because of {by}."
+    for kept in plan.kept_up:
+        number, by = counted(kept.number, "workload"), one_line(kept.by)
+        if kept.until is None:
+            yield f"{number} {'stays' if kept.number == 1 else 'stay'} awake because of {by}."
+        else:
+            verb, longest = ("waits", "") if kept.number == 1 else ("wait", ", the last")
+            yield f"{number} {verb} for {by}{longest} for another {age(kept.until - plan.made_at)}."
 
 
 def _apply_summary(plan: Plan, outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -52,6 +52,13 @@ def test_what_waits_for_min_age_alone_is_told_where_nothing_else_is_to_do(folder
     assert last(folder.plan(NIGHT, *more)) == last(folder.apply(NIGHT, *more)) == f"No changes. {expected}"
 
 
+def test_a_saved_plan_says_what_waits(folder):
+    planned = folder.plan(NIGHT, "--out", "plan.json")
+    assert folder.call("show", "plan.json").out == planned.out
+    kept_up = {"by": "minAge", "number": 3, "until": "2026-11-20T22:50:00Z"}
+    assert json.loads(folder.plan(NIGHT, "-o", "json").out)["keptUp"] == [kept_up]
+
+
 def test_what_waits_is_not_told_beside_changes(folder):
     """At 22:31 the oldest goes idle, and the others are left for later runs."""
     assert "minAge" not in folder.plan("2026-11-20T22:31:00Z").out

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reconciler.decide.decisions import DesiredState, Ending, Phase, PolicyExplanation, Verb
+from reconciler.decide.decisions import DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.decide.held_back import within_limits
 from reconciler.decide.limits import scalable_workloads
 from reconciler.decide.reasons import ReasonCode, reason
@@ -14,6 +14,7 @@ from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
 from reconciler.plan.build import make_plan
 from reconciler.plan.filters import NO_FILTERS, Filters
+from reconciler.plan.model import KeptUp
 from reconciler.policy.types import Place, Selector, Tenant, WorkloadSelector
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import (
@@ -229,24 +230,48 @@ def test_a_policy_may_select_what_cannot_be_read():
 OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("until", [("minAge", OLD_ENOUGH), ("a rollout", None), None], ids=str)
-def test_what_only_time_or_a_rollout_keeps_from_being_idled_is_named(until: Ending | None) -> None:
-    assert kept_up(a_policy_set(), until) == ([] if until is None else [until])
+LATER = OLD_ENOUGH + timedelta(minutes=30)
 
 
-def kept_up(policies, until, filters=None):
-    """What the plan says of one workload that two policies select, and of another that nothing keeps up."""
-    web, api = (a_workload(name, labels={"app": name}) for name in ("web", "api"))
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        pytest.param([("minAge", OLD_ENOUGH)], [KeptUp("minAge", 1, OLD_ENOUGH)], id="one, for a time"),
+        pytest.param([("a rollout", None)], [KeptUp("a rollout", 1, None)], id="one, and nobody knows how long"),
+        pytest.param([None], [], id="one by something else"),
+        pytest.param(
+            [("minAge", LATER), ("minAwake", None), ("minAge", OLD_ENOUGH), ("minAwake", LATER), ("minAge", None)],
+            [
+                *(KeptUp("minAge", 2, LATER), KeptUp("minAge", 1, None)),
+                *(KeptUp("minAwake", 1, LATER), KeptUp("minAwake", 1, None)),
+            ],
+            id="several, until the last one ends",
+        ),
+    ],
+)
+def test_what_only_time_or_a_rollout_keeps_from_being_idled_is_counted(ends, expected):
+    assert kept_up(*ends) == expected
+
+
+def kept_up(*ends, filters=None):
+    """What the plan says of one workload for each of `ends`, which two policies select, and of another that nothing
+    keeps up.
+    """
+    policies = a_policy_set()
+    several = [a_workload(f"web-{at}", labels={"app": "web"}) for at in range(len(ends))]
+    api = a_workload("api", labels={"app": "api"})
     explanations = [
-        PolicyExplanation(web.ref, "idling", name, "stays awake", (), until=until) for name in ("nights", "weekends")
+        PolicyExplanation(web.ref, "idling", name, "stays awake", (), until=until)
+        for web, until in zip(several, ends, strict=True)
+        for name in ("nights", "weekends")
     ]
     explanations.insert(0, PolicyExplanation(api.ref, "idling", "nights", "stays idle", (reason(ReasonCode.IDLE),)))
     desired = DesiredState(explanations=tuple(explanations))
-    state = a_state(a_cluster(workloads=(web, api)))
+    state = a_state(a_cluster(workloads=(*several, api)))
     return list(make_plan(policies, state, desired, a_run(), filters or NO_FILTERS).kept_up)
 
 
 @pytest.mark.parametrize(("app", "count"), [("web", 1), ("api", 0)])
 def test_what_the_filters_leave_out_waits_for_nothing(app, count):
-    found = kept_up(a_policy_set(), ("minAge", OLD_ENOUGH), Filters(labels=LabelSelector((("app", app),))))
+    found = kept_up(("minAge", OLD_ENOUGH), filters=Filters(labels=LabelSelector((("app", app),))))
     assert len(found) == count

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import (
     Cause,
-    Ending,
     FieldChange,
     HeldBack,
     Notice,
@@ -27,6 +26,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code
+from reconciler.plan.model import KeptUp
 from reconciler.report.change_words import is_metadata, name_of, what_of
 from reconciler.report.markdown import render_markdown
 from reconciler.report.summary import outcome_word
@@ -46,9 +46,9 @@ def text_of(plan, outcomes=None, **fields) -> str:
     return render_text(plan, outcomes, Style(**fields))
 
 
-def kept_up(by: str, *minutes: int) -> tuple[Ending, ...]:
-    """One workload for each of `minutes`, which `by` keeps up for that long."""
-    return tuple((by, NOW + timedelta(minutes=one)) for one in minutes)
+def kept_up(by: str, number: int, minutes: int) -> KeptUp:
+    """So many workloads, the last of which `by` keeps up for so many minutes."""
+    return KeptUp(by, number, NOW + timedelta(minutes=minutes))
 
 
 def undecided(name: str, *why: Reason) -> Undecided:
@@ -184,17 +184,17 @@ ZERO = "Plan: 0 to create, 0 to change, 0 to delete"
             id="a drain that cannot finish",
         ),
         pytest.param(
-            a_plan(kept_up=kept_up("minAge", 12, 30)),
+            a_plan(kept_up=(kept_up("minAge", 2, 30),)),
             "No changes. 2 workloads wait for minAge, the last for another 30m.",
             id="all are too young",
         ),
         pytest.param(
-            a_plan(a_record(), kept_up=kept_up("minAge", 12)),
+            a_plan(a_record(), kept_up=(kept_up("minAge", 1, 12),)),
             "No scale changes. 1 metadata update (-v). 1 workload waits for minAge for another 12m.",
             id="one is too young, and something is recorded",
         ),
         pytest.param(
-            a_plan(kept_up=(*kept_up("minAwake", 12), ("reconciler/awake-until", None))),
+            a_plan(kept_up=(kept_up("minAwake", 1, 12), KeptUp("reconciler/awake-until", 1, None))),
             "No changes. 1 workload waits for minAwake for another 12m. "
             "1 workload stays awake because of reconciler/awake-until.",
             id="woken a while ago, and scaled by hand",
