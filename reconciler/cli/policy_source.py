@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from reconciler.decide.limits import policy_names
+from reconciler.decide.limit_amounts import policy_names
 from reconciler.errors import PolicyError, UsageError
 from reconciler.messages import nearest
 from reconciler.plan.filters import Filters

@@ -1,7 +1,7 @@
 """What is held back of a run because it would exceed a limit, and what to state where so that it goes through.
 
 Wakes and increases are never held back, nor what is known: what was idled before on the same hours is not counted (see
-`last_idled`), as a limit does not stop what happened last night as well. How much a limit allows is in `limits.py`.
+`last_idled`), as a limit does not stop what happened last night as well. How much a limit allows: `limit_amounts.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, LimitUse, Notice, Phase
-from reconciler.decide.limits import (
+from reconciler.decide.limit_amounts import (
     FLEET_DEFAULT,
     TENANT,
     UNITS,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import policy_title
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_amounts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.simulation import Simulation, Step

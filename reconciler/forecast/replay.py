@@ -22,7 +22,7 @@ from reconciler.decide.annotations import EXCLUDE, OUR_ANNOTATIONS, WAKE_PORTS, 
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.idling.records import awake_since
 from reconciler.decide.idling.restore import Restoration, decide_restore
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_amounts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.forecast.idle_periods import (
     Arrivals,

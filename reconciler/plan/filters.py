@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from reconciler.decide.decisions import Decision, Verb
-from reconciler.decide.limits import spellings_of
+from reconciler.decide.limit_amounts import spellings_of
 from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector
 from reconciler.messages import nearest

@@ -12,7 +12,7 @@ from reconciler.decide.decisions import (
     HeldBack,
     LimitUse,
 )
-from reconciler.decide.limits import FLEET_DEFAULT
+from reconciler.decide.limit_amounts import FLEET_DEFAULT
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.effects import Effect, added, effect_of

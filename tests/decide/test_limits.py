@@ -16,7 +16,14 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, Phase, Verb
 from reconciler.decide.held_back import hold_back, within_limits
-from reconciler.decide.limits import LimitBases, LimitedPolicy, RunLimits, limit_bases, limited_policies, weight_of
+from reconciler.decide.limit_amounts import (
+    LimitBases,
+    LimitedPolicy,
+    RunLimits,
+    limit_bases,
+    limited_policies,
+    weight_of,
+)
 from reconciler.policy.types import (
     AllOf,
     IdlingPolicy,

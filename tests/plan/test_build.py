@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.decisions import DesiredState, Phase, PolicyExplanation, Verb
 from reconciler.decide.held_back import within_limits
-from reconciler.decide.limits import scalable_workloads
+from reconciler.decide.limit_amounts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.labels import LabelSelector
 from reconciler.model import OwnerReference, QueryAnswer, QueryKey
