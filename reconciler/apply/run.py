@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from reconciler.apply.access import Access, carried_out
 from reconciler.apply.freeze_check import FreezeCheck
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
+from reconciler.apply.parallel_actions import ParallelActions
 from reconciler.apply.pending_events import PendingEvents
 from reconciler.apply.run_locks import LeftOut
 from reconciler.apply.scale_down import scale_down
-from reconciler.apply.schedule import Schedule
 from reconciler.apply.waits import WaitingActions
 from reconciler.errors import LockLostError, ReconcilerError, reason_of
 from reconciler.model import Run
@@ -29,7 +29,7 @@ OutcomeProgress = Callable[[Action, Outcome], None]
 
 @dataclass
 class ActionRuns:
-    """The actions of a plan being carried out, in the order of their `Schedule`.
+    """The actions of a plan being carried out, in the order of their `ParallelActions`.
 
     `left_out` maps a cluster to the reason why nothing may be written there. `fleet` says which tenants have
     ServiceAccounts, None: everything is written as ourselves.
@@ -64,7 +64,7 @@ class ActionRuns:
 
     def carry_out(self) -> tuple[Outcome, ...]:
         """Carry out all actions, as far as there is time, and return the outcome of each."""
-        Schedule(
+        ParallelActions(
             self.actions,
             self._is_over,
             self.pool,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
-from reconciler.apply.live_workload import (
+from reconciler.apply.deletion_costs import (
     LiveWorkload,
     Task,
     autoscaler_of,

@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access, unlocked
+from reconciler.apply.deletion_costs import Task, clean_up, live_workload, open_journal, set_costs
 from reconciler.apply.events import decrease_event
-from reconciler.apply.live_workload import Task, clean_up, live_workload, open_journal, set_costs
 from reconciler.apply.scale_down import chosen_scale_down, victim_costs
 from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.apply import schedule
+from reconciler.apply import parallel_actions
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
@@ -213,7 +213,7 @@ def test_what_cannot_be_shown_ends_the_run(threads: int) -> None:
 
 
 def test_after_a_failure_nothing_is_asked_again_whether_it_may_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(parallel_actions, "POLL_SECONDS", 0.01)
     asked, failed = [], threading.Event()
 
     class Pool(WorkerPool):
@@ -235,7 +235,9 @@ def test_after_a_failure_nothing_is_asked_again_whether_it_may_begin(monkeypatch
         for name, cluster in zip(("waits", "hangs", "fails"), CLUSTERS, strict=True)
     ]
     with pytest.raises(BrokenPipeError):
-        schedule.Schedule(numbered_actions(plan), attempt, Pool(8), lambda *_: None).carry_out(TimeLimit())
+        parallel_actions.ParallelActions(numbered_actions(plan), attempt, Pool(8), lambda *_: None).carry_out(
+            TimeLimit()
+        )
     assert len(asked) < 8
 
 

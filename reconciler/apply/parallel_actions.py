@@ -15,7 +15,7 @@ from reconciler.time_limit import GRACE_SECONDS, STEP_SECONDS, TimeLimit
 from reconciler.worker_pool import WorkerPool
 
 
-class Schedule:
+class ParallelActions:
     """The actions of a plan, carried out by `attempt`, which returns whether one is over: else it waits for something.
 
     They begin as their `PhaseOrder` says: what may at the same time, in the plan's order on each cluster, and without

@@ -1,5 +1,5 @@
-"""A workload that is to be scaled down, on its cluster: it and its pods as they are now, and what is written before and
-removed after: deletion costs of pods, our label and the journal.
+"""Deletion costs of a scale down: the workload and its pods as they are now, and what is written before and removed
+after: the costs, our label and the journal.
 """
 
 from __future__ import annotations
