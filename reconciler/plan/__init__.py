@@ -1,1 +1,1 @@
-"""Observed state and desired state -> a plan, and what limits hold back of it. Pure."""
+"""Desired state -> a plan: its changes in order, filtered, and as JSON. Pure."""

@@ -20,9 +20,9 @@ from reconciler.errors import PickerError
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import EVERYTHING
+from reconciler.picker.admission_review import review_in
 from reconciler.picker.picker import Picker as Webhook
 from reconciler.picker.picker import Result, ReviewAnswer
-from reconciler.picker.review import review_in
 from reconciler.policy.kinds.downscale_policy import Logarithm
 from reconciler.policy.types import Freeze
 from reconciler.time_limit import TimeLimit

@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives import serialization
 
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, Write
+from reconciler.picker.admission_review import ScaleReview
 from reconciler.picker.picker import Result, ReviewAnswer
-from reconciler.picker.review import ScaleReview
 from reconciler.picker.webhook import CertificateFiles, Webhook
 from reconciler.time_limit import TimeLimit
 from tests.picker.reviews import UID, a_review

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.model import ObjectRef
-from reconciler.picker.review import admitted, review_in
+from reconciler.picker.admission_review import admitted, review_in
 from tests.picker.reviews import HPA, UID, a_review
 
 
