@@ -16,10 +16,10 @@ from reconciler.decide.decide import urgent, with_picked_pods
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.downscale.every_decrease import seen_replicas
 from reconciler.decide.downscale.planned_victims import picker_requests
-from reconciler.decide.faulty_clusters import without_faulty
 from reconciler.decide.held_back import within_limits
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.unexpected_errors import without_faulty
 from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import Observation, ReadProgress, no_progress

@@ -27,7 +27,7 @@ TESTS = (
     "tests/plan",
     "tests/saved_plan",
     "tests/report/test_plan_json.py",
-    "tests/isolation/test_faulty_clusters.py",
+    "tests/isolation/test_unexpected_errors.py",
     "tests/activator/test_run_side.py",
     "tests/decide/test_desired_state.py",
     "tests/pipeline/test_closed_loop.py",

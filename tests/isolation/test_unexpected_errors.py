@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.faulty_clusters import without_faulty
+from reconciler.decide.unexpected_errors import without_faulty
 from reconciler.errors import ExitCode, PolicyError
 from reconciler.model import ObservedCluster, ObservedState, QueryAnswer, QueryKey, Run
 from reconciler.pipeline import RunRequest, plan

@@ -1,4 +1,4 @@
-"""Clusters that make deciding fail count as unknown, so that the rest is decided."""
+"""Clusters on which deciding raises an unexpected error, a fault of ours, are unknown, so that the rest is decided."""
 
 from __future__ import annotations
 
