@@ -30,7 +30,7 @@ from reconciler.decide.idling.idling_outcome import IdlingOutcome, claims
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_of, guarded_choices
 from reconciler.decide.idling.subjects import IdleState, is_recorded
-from reconciler.decide.idling.wake_order import owner_in, staggered, wake_tiers
+from reconciler.decide.idling.wake_order import staggered, wake_tiers
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes_autoscaler import abandoned_decisions, decisions_around
 from reconciler.decide.idling.writes_service import service_decisions
@@ -64,7 +64,7 @@ def _chosen(
     clusters = idling_clusters(IdlingInputs(policies.fleet, state, run, policies.idling))
     guards, alone = guarded_choices(subjects_of(clusters), policies, run)
     federated = federated_members(policies, state, alone)
-    choices = staggered(idled_together(alone, federated), run.now, owner_in(policies.fleet))
+    choices = staggered(idled_together(alone, federated), run.now, policies.fleet)
     return clusters, guards, tuple(federated.values()), choices
 
 
@@ -97,7 +97,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     clusters = idling_clusters(IdlingInputs(fleet, every, run, policies=None))
     alone = choices_of(subjects_of(clusters), run.now)
     done = {ref: choice for ref, choice in alone.items() if choice.action in _DONE_BLIND}
-    choices = staggered(done, run.now, owner_in(fleet))
+    choices = staggered(done, run.now, fleet)
     desired = explained(clusters, choices, run)
     context = WriteContext(fleet, run, clusters, _others_kept(alone, choices), repairs=False)
     return replace(desired, decisions=decisions_of(context), explanations=())

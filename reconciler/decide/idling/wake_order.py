@@ -32,21 +32,7 @@ def tier(choice: Choice) -> int:
     return _DEFAULT_TIER if policy is None else policy.wake_order.tier
 
 
-_Owner = Callable[[ObjectRef], str]
-"""Says whose the namespace of an object is: a tenant's name, or what the namespace itself is called."""
-
-
-def owner_in(fleet: Fleet) -> _Owner:
-    """Return whose the namespaces on the clusters of `fleet` are."""
-
-    def owner(ref: ObjectRef) -> str:
-        tenant = fleet.tenant_at(ref.cluster, ref.namespace)
-        return ref.namespace if tenant is None else f"tenant {tenant.name}"
-
-    return owner
-
-
-def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, owner: _Owner) -> dict[ObjectRef, Choice]:
+def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, fleet: Fleet) -> dict[ObjectRef, Choice]:
     """Return the choices where wakes above the `perRun` of their policy wait for the next run.
 
     A `perRun` binds the workloads of the policy that states it; policies of one wake group that state the same share
@@ -57,7 +43,7 @@ def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, owner: _Owner)
     """
     result = dict(choices)
     for (_, name, limit), bound in sorted(_limited(choices.values()).items()):
-        for choice in _by_turns(bound, now, owner)[limit:]:
+        for choice in _by_turns(bound, now, fleet)[limit:]:
             why = reason(ReasonCode.WAKE_DEFERRED, perRun=limit, group=name)
             result[choice.ref] = choice.doing(IdleAction.DEFER, (why,))
     return result
@@ -74,49 +60,43 @@ def _limited(choices: Iterable[Choice]) -> dict[tuple[str, str, int], list[Choic
     return found
 
 
-def _by_turns(bound: Sequence[Choice], now: datetime, owner: _Owner) -> list[Choice]:
+def _by_turns(bound: Sequence[Choice], now: datetime, fleet: Fleet) -> list[Choice]:
     """Return the wakes of `bound`: the most urgent one of each owner first, then the second of each, and so on.
 
     Those of one owner are in the same order by its namespaces.
     """
+
+    def owner(ref: ObjectRef) -> str:
+        tenant = fleet.tenant_at(ref.cluster, ref.namespace)
+        return ref.namespace if tenant is None else f"tenant {tenant.name}"
+
     waking = sorted((choice for choice in bound if choice.action is IdleAction.WAKE), key=_urgency)
-    inside = _turns(waking, _last_turns(bound, now, _namespace), now, _namespace)
-    return _turns(inside, _last_turns(bound, now, owner), now, owner)
+    return _in_turns(_in_turns(waking, bound, now, lambda ref: ref.namespace), bound, now, owner)
 
 
-def _namespace(ref: ObjectRef) -> str:
-    return ref.namespace
+def _in_turns(
+    ordered: Sequence[Choice], bound: Iterable[Choice], now: datetime, owner: Callable[[ObjectRef], str]
+) -> list[Choice]:
+    """Return `ordered` so that owners take turns; who had none for longest begins, then who had fewer.
 
-
-_Turn = tuple[datetime, int]
-"""When an owner had a wake last, and how many it had lately."""
-
-
-def _turns(ordered: Sequence[Choice], last: Mapping[str, _Turn], now: datetime, owner: _Owner) -> list[Choice]:
-    """Return `ordered` so that owners take turns; who had none for longest begins, then who had fewer."""
-    inside: Counter[str] = Counter()
-    turns: list[tuple[int, _Turn, str, int]] = []
-    for position, choice in enumerate(ordered):
-        name = owner(choice.ref)
-        turns.append((inside[name], last[name], _lot(name, now), position))
-        inside[name] += 1
-    return [ordered[position] for *_, position in sorted(turns)]
-
-
-def _last_turns(bound: Iterable[Choice], now: datetime, owner: _Owner) -> dict[str, _Turn]:
-    """Return when each owner had a wake last, by name, and no earlier than `_TURN_COUNTS` ago; and how many since then.
-
-    It counts only what the same `perRun` binds: what another policy wakes in a namespace costs it no turn. Where the
-    share of a run cannot be divided evenly, the count lets the rest go to another one in the next run.
+    Turns are the wakes since `_TURN_COUNTS` of what the same `perRun` binds: what another policy wakes in a namespace
+    costs it no turn. Where the share of a run cannot be divided evenly, the number of them lets the rest go to another
+    one in the next run.
     """
     earliest = now - _TURN_COUNTS
-    last: dict[str, _Turn] = {}
+    last: dict[str, tuple[datetime, int]] = {}
     for choice in bound:
         name, woken = owner(choice.ref), choice.subject.awake_since
         known, count = last.setdefault(name, (earliest, 0))
         if woken is not None and earliest < woken <= now:
             last[name] = (max(known, woken), count + 1)
-    return last
+    inside: Counter[str] = Counter()
+    turns: list[tuple[int, tuple[datetime, int], str, int]] = []
+    for position, choice in enumerate(ordered):
+        name = owner(choice.ref)
+        turns.append((inside[name], last[name], _lot(name, now), position))
+        inside[name] += 1
+    return [ordered[position] for *_, position in sorted(turns)]
 
 
 def _lot(name: str, now: datetime) -> str:
