@@ -382,4 +382,4 @@ def _resting(policy: IdlingPolicy, step: Step) -> str:
     said = evaluator_of(policy, blind)("", None)
     if said.result is CriterionResult.UNKNOWN:
         return "metric"
-    return "wakeWhen" if said.wake_when.may_hold else ""
+    return "wakeWhen" if said.may_wake else ""

@@ -6,7 +6,7 @@ Here is what meets each of them by itself; what its neighbours say is in `idle_g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -30,7 +30,14 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
-from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, NOT_BUSY, NOT_IDLE, Verdict
+from reconciler.decide.idling.verdicts import (
+    MIN_AWAKE_BY_DEFAULT,
+    NOT_BUSY,
+    NOT_IDLE,
+    ONLY_IDLE,
+    CriterionResult,
+    PolicyVerdict,
+)
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
@@ -137,17 +144,13 @@ def _busy(case: IdlingConditions) -> Fact | None:
 
 
 def _wake_when(case: IdlingConditions) -> Fact | None:
-    verdict, waking = case.subject.verdict, case.subject.verdict.wake_when
-    return None if waking is None else Fact(waking.wake_when.reasons, partial(_wake_when_ends, verdict, wakes=True))
+    return _waking([own for own in case.subject.verdict.won if own.wakes], NOT_BUSY)
 
 
-def _wake_when_ends(verdict: Verdict, *, wakes: bool) -> ChangeIf | None:
-    """Return that no `wakeWhen` holds of a policy that `wakes`, or without that, that none of any policy may hold."""
-    said = [own.wake_when for own in verdict.won if own.wakes or not wakes]
-    above = [{"bound": bound} for wake_when in said for bound in wake_when.above]
-    unknown = [{"atMost": bound} for wake_when in said for bound in wake_when.unknown if not wakes]
-    codes = ((ChangeIfCode.METRIC_AT_MOST, above), (ChangeIfCode.METRIC_KNOWN, unknown))
-    return all_known(change_if(code, field="wakeWhen", **bounds) for code, found in codes for bounds in found)
+def _waking(verdicts: Iterable[PolicyVerdict], ended: Set[CriterionResult]) -> Fact | None:
+    """Return what the first `wakeWhen` in `verdicts` says that is none of `ended`; it ends once all of them are."""
+    said = [own.wake_when for own in verdicts if own.wake_when is not None and own.wake_when.result not in ended]
+    return Fact(said[0].reasons, lambda: all_known(one.change_if(ended) for one in said)) if said else None
 
 
 def _idle_replicas(case: IdlingConditions) -> Fact | None:
@@ -386,9 +389,7 @@ def _rollout(case: IdlingConditions) -> Fact | None:
 
 
 def _may_wake(case: IdlingConditions) -> Fact | None:
-    won = case.subject.verdict.won
-    found = next((said.wake_when for said in won if said.wake_when.may_hold), None)
-    return None if found is None else Fact(found.reasons, partial(_wake_when_ends, case.subject.verdict, wakes=False))
+    return _waking(case.subject.verdict.won, ONLY_IDLE)
 
 
 def _observed(case: IdlingConditions) -> Fact | None:

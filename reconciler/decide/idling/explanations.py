@@ -326,12 +326,12 @@ def _changes_of_causes(choice: Choice) -> Iterator[ChangeIf | None]:
             because = choice.conditions.get(name)
             yield None if because is None else because.change_if
             held.remove(name)
-            result = _not_busy(choice) if name is IdlingCondition.BUSY else result
+            result = _not_busy(choice.subject.verdict) if name is IdlingCondition.BUSY else result
         elif state is IdleState.CONTESTED:
             yield UNCONTESTED
             state = IdleState.AWAKE
         elif state is IdleState.AWAKE and result is not CriterionResult.IDLE:
-            yield _change_to_idle(choice)
+            yield choice.subject.verdict.change_if(ONLY_IDLE)
             result = CriterionResult.IDLE
         else:
             yield from _last(choice, rule, held)
@@ -357,17 +357,10 @@ def _last(choice: Choice, rule: Rule, held: Set[IdlingCondition]) -> Iterator[Ch
             yield _ANOTHER_CLUSTER_STATE
 
 
-def _change_to_idle(choice: Choice) -> ChangeIf | None:
-    said = (verdict for verdict in choice.subject.verdict.won if verdict.result is not CriterionResult.IDLE)
-    return all_known(verdict.change_if(ONLY_IDLE) for verdict in said)
-
-
-def _not_busy(choice: Choice) -> CriterionResult:
+def _not_busy(verdict: Verdict) -> CriterionResult:
     """Return the result where no policy that wakes automatically calls it busy."""
-    verdict = choice.subject.verdict
-    said = {own.result for own in verdict.won if own not in verdict.busy}
-    found = (result for result in (CriterionResult.BUSY, CriterionResult.UNKNOWN) if result in said)
-    return next(found, CriterionResult.IDLE)
+    left = tuple(own for own in verdict.won if own not in verdict.busy)
+    return Verdict(left).result if left else CriterionResult.IDLE
 
 
 def _end(choice: Choice) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 
@@ -18,27 +18,24 @@ from reconciler.policy.types import FleetCluster, IdlingPolicy
 _NO_POLICIES: frozenset[str] = frozenset()  # Python makes a new one each time
 
 
-def _deciding_policies(selecting: Sequence[IdlingPolicy]) -> tuple[IdlingPolicy, ...]:
-    """Return those of the policies that select one object which decide there: several only with equal priority.
+def _decided(said: Sequence[PolicyVerdict]) -> Verdict:
+    """Return what the policies that select one object come to: several count only with equal priority.
 
     One that only observes decides nothing, so it never stands in the way of one that enforces.
     """
-    enforcing = [policy for policy in selecting if policy.mode == "Enforce"]
-    return tuple(sorted(of_highest_priority(enforcing or selecting), key=lambda policy: policy.name))
+    enforcing = [verdict.policy for verdict in said if verdict.policy.mode == "Enforce"]
+    deciding = of_highest_priority(enforcing or [verdict.policy for verdict in said])
+    names = tuple(sorted(policy.name for policy in deciding))
+    won = tuple(sorted((one for one in said if one.policy.name in names), key=lambda one: one.policy.name))
+    lost = tuple(verdict for verdict in said if verdict.policy.name not in names)
+    return Verdict(won, lost, equal_policies=names if len(names) > 1 else ())
 
 
 def without(verdict: Verdict, policies: Collection[str]) -> Verdict:
     """Return what is said where `policies`, by name, say nothing: where all that won go, the next ones win."""
     if not policies:
         return verdict
-    won = tuple(own_verdict for own_verdict in verdict.won if own_verdict.policy.name not in policies)
-    lost = tuple(own_verdict for own_verdict in verdict.lost if own_verdict.policy.name not in policies)
-    if not won:
-        deciding = _deciding_policies([verdict.policy for verdict in lost])
-        won = tuple(verdict for verdict in lost if verdict.policy in deciding)
-        lost = tuple(verdict for verdict in lost if verdict.policy not in deciding)
-    names = tuple(sorted(verdict.policy.name for verdict in won))
-    return Verdict(won, lost, equal_policies=names if len(names) > 1 else ())
+    return _decided([own for own in (*verdict.won, *verdict.lost) if own.policy.name not in policies])
 
 
 class ClusterVerdicts:
@@ -106,7 +103,11 @@ class ClusterVerdicts:
         excluded = self.exclusions(scale.written, scale.runs)
         for service in behind:
             excluded = {**service.excluded, **excluded} if service.excluded else excluded
-        told = self._told(excluded, itself, behind) if excluded else ()
+        told: tuple[Reason, ...] = ()
+        if excluded:  # said of those that would select it otherwise
+            selecting = [*itself, *(self.on_service(service.service) for service in behind)]
+            names = {own.policy.name for verdict in selecting for own in (*verdict.won, *verdict.lost)}
+            told = tuple(excluded[name] for name in sorted(names & excluded.keys()))
         itself = [without(verdict, excluded) for verdict in itself]
         through = [without(service.verdict, excluded) for service in behind]
         direct = frozenset(verdict.policy.name for said in itself for verdict in said.won) if itself else _NO_POLICIES
@@ -123,15 +124,6 @@ class ClusterVerdicts:
         equal = next(filter(None, equals), ())
         return Verdict(tuple(won), tuple(lost), self._without_policies, told, equal), direct
 
-    def _told(
-        self, excluded: Exclusions, itself: Iterable[Verdict], behind: Iterable[ServiceState]
-    ) -> tuple[Reason, ...]:
-        """Return how those of the policies exclude it that would select it otherwise."""
-        selecting = [*itself, *(service.verdict for service in behind)]
-        selecting += [self.on_service(service.service) for service in behind if service.excluded]
-        names = {own_verdict.policy.name for verdict in selecting for own_verdict in (*verdict.won, *verdict.lost)}
-        return tuple(excluded[name] for name in sorted(names & excluded.keys()))
-
     def on_service(self, service: Service) -> Verdict:
         """Return the verdicts for `service`, of those that exclude it too."""
         selecting = self._selecting.on_service(service)
@@ -147,14 +139,7 @@ class ClusterVerdicts:
         return self._alike[about]
 
     def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> Verdict:
-        if not selecting:
-            return Verdict()
-        winners = _deciding_policies(selecting)
-        return Verdict(
-            tuple(self._verdict(policy, namespace, service) for policy in winners),
-            tuple(self._verdict(policy, namespace, service) for policy in selecting if policy not in winners),
-            equal_policies=tuple(policy.name for policy in winners) if len(winners) > 1 else (),
-        )
+        return _decided([self._verdict(policy, namespace, service) for policy in selecting])
 
     def _verdict(self, policy: IdlingPolicy, namespace: str, service: str | None) -> PolicyVerdict:
         about = (policy.name, namespace, service)

@@ -42,32 +42,12 @@ ONLY_BUSY = frozenset({CriterionResult.BUSY})
 NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
 
 
-class _WakeWhen(Struct, frozen=True):
-    """What the `wakeWhen` of a policy says, and why: it holds where a metric is above its threshold.
-
-    `above` are the thresholds of the metrics that are above theirs, `unknown` those of the metrics without a value.
-    """
-
-    reasons: Reasons = ()
-    above: tuple[float, ...] = ()
-    unknown: tuple[float, ...] = ()
-
-    @property
-    def holds(self) -> bool:
-        return bool(self.above)
-
-    @property
-    def may_hold(self) -> bool:
-        """Whether it holds, or it is not known that it does not."""
-        return bool(self.above or self.unknown)
-
-
 class PolicyVerdict(Struct, frozen=True):
     """What `policy` says of what it selects: by all its criteria, or by one of them as one of `parts`.
 
     `until` is when the schedules that make it idle end, None where none does. `threshold` is that of a metric, which is
     idle at or below it. `parts` are the criteria that are joined, () for one: idle where all of them are, or with
-    `is_any` where one is.
+    `is_any` where one is. `wake_when` is what its `wakeWhen` says: busy where a metric is above its threshold.
     """
 
     policy: IdlingPolicy
@@ -77,12 +57,17 @@ class PolicyVerdict(Struct, frozen=True):
     threshold: float | None = None
     parts: tuple[PolicyVerdict, ...] = ()
     is_any: bool = False
-    wake_when: _WakeWhen = _WakeWhen()
+    wake_when: PolicyVerdict | None = None
 
     @property
     def wakes(self) -> bool:
         """Whether what it says wakes: not with `wake: OnSignal`."""
         return self.policy.wake == "Automatic"
+
+    @property
+    def may_wake(self) -> bool:
+        """Whether its `wakeWhen` holds, or it is not known that it does not."""
+        return self.wake_when is not None and self.wake_when.result is not CriterionResult.IDLE
 
     def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
         """Return the smallest change that makes the result a `wanted` one, None where none is known."""
@@ -103,17 +88,21 @@ _SCHEDULES = {
 }
 
 
+_WAKE_WHEN = (ReasonCode.WAKE_WHEN_TRUE, ReasonCode.WAKE_WHEN_UNKNOWN)
+
+
 def _change_of_criterion(verdict: PolicyVerdict, wanted: Container[CriterionResult]) -> ChangeIf | None:
     """Return what changes one criterion: a schedule by itself, where it knows when, and a metric at its threshold."""
     to_idle, said = CriterionResult.IDLE in wanted, next(iter(verdict.reasons), None)
     if verdict.threshold is not None:
         name = "" if said is None else str(said.values.get("name", ""))
         name = "" if name == "metric" else name
+        field = "wakeWhen" if said is not None and said.code in _WAKE_WHEN else ""
         if verdict.result is CriterionResult.UNKNOWN:
             bounds = {"atMost" if to_idle else "above": verdict.threshold}
-            return change_if(ChangeIfCode.METRIC_KNOWN, name=name, **bounds)
+            return change_if(ChangeIfCode.METRIC_KNOWN, name=name, field=field, **bounds)
         code = ChangeIfCode.METRIC_AT_MOST if to_idle else ChangeIfCode.METRIC_ABOVE
-        return change_if(code, name=name, bound=verdict.threshold)
+        return change_if(code, name=name, field=field, bound=verdict.threshold)
     if said is None or said.code not in _SCHEDULES:
         return None
     if "until" in said.values:
@@ -134,8 +123,8 @@ def evaluator_of(policy: IdlingPolicy, answers: Answers) -> Evaluator:
     series = [(metric, answers.series(metric.query, metric.window)) for metric in policy.wake_when]
 
     def judge(namespace: str, service: str | None) -> PolicyVerdict:
-        values = [(metric, value_for(said, namespace, service)) for metric, said in series]
-        return replace(evaluate(namespace, service), wake_when=_wake_when(values))
+        said = [_wake_verdict(policy, metric, value_for(found, namespace, service)) for metric, found in series]
+        return replace(evaluate(namespace, service), wake_when=joined(policy, tuple(said), is_any=False))
 
     return judge
 
@@ -250,21 +239,17 @@ def _reasons_of(verdicts: Iterable[PolicyVerdict]) -> Reasons:
     return tuple(dict.fromkeys(chain.from_iterable(verdict.reasons for verdict in verdicts)))
 
 
-def _wake_when(values: Iterable[tuple[WakeMetric, float | Reason | None]]) -> _WakeWhen:
-    above: list[tuple[float, Reasons]] = []
-    unknown: list[tuple[float, Reasons]] = []
-    for metric, value in values:
-        window, threshold = metric.window, float(metric.above)
-        if value is None or isinstance(value, Reason):
-            no_value = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
-            unknown.append((threshold, (no_value, value or reason(ReasonCode.NO_SERIES))))
-        elif value > threshold:
-            why = reason(ReasonCode.WAKE_WHEN_TRUE, value=value, above=threshold, window=window)
-            above.append((threshold, (why,)))
-    reasons = dict.fromkeys(chain.from_iterable(why for _, why in above or unknown))
-    return _WakeWhen(
-        tuple(reasons), tuple(threshold for threshold, _ in above), tuple(threshold for threshold, _ in unknown)
-    )
+def _wake_verdict(policy: IdlingPolicy, metric: WakeMetric, value: float | Reason | None) -> PolicyVerdict:
+    """Return what one metric of the `wakeWhen` of `policy` says: busy above its threshold."""
+    window, bound = metric.window, float(metric.above)
+    if value is None or isinstance(value, Reason):
+        unknown = reason(ReasonCode.WAKE_WHEN_UNKNOWN, window=window)
+        reasons = (unknown, value or reason(ReasonCode.NO_SERIES))
+        return PolicyVerdict(policy, CriterionResult.UNKNOWN, reasons, threshold=bound)
+    if value <= bound:
+        return PolicyVerdict(policy, CriterionResult.IDLE, (), threshold=bound)
+    why = reason(ReasonCode.WAKE_WHEN_TRUE, value=value, above=bound, window=window)
+    return PolicyVerdict(policy, CriterionResult.BUSY, (why,), threshold=bound)
 
 
 # All policies that select one object.
@@ -339,8 +324,8 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return self.result is CriterionResult.BUSY and self.wakes_on_requests_only
 
     def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
-        """Return what makes the result of all that decide a `wanted` one, None where that is not known."""
-        return all_known(verdict.change_if(wanted) for verdict in self.deciding)
+        """Return what makes the result of every policy that counts a `wanted` one, None where that is not known."""
+        return all_known(verdict.change_if(wanted) for verdict in self.won if verdict.result not in wanted)
 
     @cached_property
     def busy(self) -> tuple[PolicyVerdict, ...]:
@@ -355,7 +340,8 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     @cached_property
     def wake_when(self) -> PolicyVerdict | None:
         """The first verdict of a policy that wakes automatically and whose `wakeWhen` holds, None for none."""
-        return next((verdict for verdict in self.won if verdict.wakes and verdict.wake_when.holds), None)
+        said = ((verdict, verdict.wake_when) for verdict in self.won if verdict.wakes)
+        return next((verdict for verdict, found in said if found and found.result is CriterionResult.BUSY), None)
 
     @cached_property
     def is_observed(self) -> bool:

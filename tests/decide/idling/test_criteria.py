@@ -253,10 +253,10 @@ def test_criteria_nest_and_tell_what_decided():
 @pytest.mark.parametrize(
     ("value", "expected", "words"),
     [
-        (1.0, (True, True), "wakeWhen 1 above 0 in 5m"),
-        (0.0, (False, False), ""),
-        (math.nan, (False, True), "wakeWhen unknown in 5m: nan"),
-        (None, (False, True), "wakeWhen unknown in 5m: no series"),
+        (1.0, BUSY, "wakeWhen 1 above 0 in 5m"),
+        (0.0, IDLE, ""),
+        (math.nan, UNKNOWN, "wakeWhen unknown in 5m: nan"),
+        (None, UNKNOWN, "wakeWhen unknown in 5m: no series"),
     ],
     ids=["above", "at the threshold", "NaN", "no series"],
 )
@@ -264,8 +264,9 @@ def test_wake_when_holds_or_may_hold(value, expected, words):
     policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
     samples = () if value is None else (Sample({"namespace": "shop", "service": "web"}, value),)
     key = QueryKey("east", "idle-dev", "queue", "5m")
-    found = judged(policy, {key: QueryAnswer(samples)}).wake_when
-    assert ((found.holds, found.may_hold), text_of(found.reasons)) == (expected, words)
+    said = judged(policy, {key: QueryAnswer(samples)})
+    found = said.wake_when
+    assert (found.result, text_of(found.reasons), said.may_wake) == (expected, words, expected is not IDLE)
 
 
 IDLE_METRIC, BUSY_METRIC, NO_METRIC = (PolicyVerdict(POLICY, one, (), threshold=3.0) for one in (IDLE, BUSY, UNKNOWN))
