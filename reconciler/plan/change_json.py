@@ -1,7 +1,4 @@
-"""One change of a plan as a JSON object, and back; and what all JSON objects of plans have in common.
-
-What a value and its document have under the same names is named once, for both ways; a test compares these with all.
-"""
+"""One change of a plan as a JSON object, and back; and what all JSON objects of plans have in common."""
 
 from __future__ import annotations
 
@@ -44,9 +41,10 @@ def converted(value: object, kind: type[T]) -> T:
     return msgspec.convert(value, kind, from_attributes=True)
 
 
-def made_of(value: Struct, kind: type[Made], same: Sequence[str], /, **fields: Any) -> Made:
-    """Return a `kind` with `fields`, and with what `value` has under the names `same`."""
-    return kind(**{name: getattr(value, name) for name in same}, **fields)
+def made_of(value: Struct, kind: type[Made], /, **fields: Any) -> Made:
+    """Return a `kind` with `fields`; of all others it has what `value` has under their names, or else the default."""
+    others = (name for name in kind.__struct_fields__ if name not in fields and hasattr(value, name))
+    return kind(**{name: getattr(value, name) for name in others}, **fields)
 
 
 class _ObjectDocument(JsonObject, frozen=True):
@@ -156,7 +154,7 @@ class ChangeDocument(JsonObject, frozen=True):
         DownscaleSettings | None, Meta(description="How the pods to delete are chosen; null: by the controller.")
     ]
     group: Annotated[str, Meta(description="The group of the change. Filters and limits apply to whole groups.")]
-    order: Annotated[list[int], Meta(description="The order inside the phase and the group.")]
+    order: Annotated[tuple[int, ...], Meta(description="The order inside the phase and the group.")]
     needs: Annotated[list[int], Meta(description="The ids of changes that must be applied before.")]
     wake_tier: Annotated[str, Meta(description='The tier of a wake that other wakes wait for; "" for none.')]
     wait_ready: Annotated[
@@ -175,33 +173,22 @@ class ChangeDocument(JsonObject, frozen=True):
     ]
 
 
-NAMED = ("group", "kind", "namespace", "name")
-"""What says which object of a cluster it is."""
-
-_SAME = (
-    *("key", "job", "verb", "group", "orphan", "downscale", "event", "idles", "known"),
-    *("wake_tier", "wait_ready", "wait_activator", "has_annotations", "has_labels"),
-)
-
-
 def change_document(action: Action) -> ChangeDocument:
     """Return one action of a plan as the document that describes it."""
     decision, ref = action.decision, action.ref
     return made_of(
         decision,
         ChangeDocument,
-        _SAME,
         id=action.id,
         phase=decision.phase.name.lower(),  # the names of Phase are the literals of _PhaseName
         cluster=ref.cluster,
-        object=made_of(ref, _ObjectDocument, NAMED, api_version=decision.api_version, uid=decision.uid),
+        object=made_of(ref, _ObjectDocument, api_version=decision.api_version, uid=decision.uid),
         replicas=_replicas(decision),
         cause=converted(decision.cause, CauseDocument),
         before={pointer(change.path): json_value(change.before) for change in decision.changes},
         after=_after(decision.changes),
         manifest=None if decision.manifest is None else json_value(decision.manifest),
         victims=_finite(decision.victims),
-        order=list(decision.order),
         needs=list(action.needs),
     )
 
@@ -248,16 +235,14 @@ def _decision(change: ChangeDocument, keys: Mapping[int, str]) -> Decision:
     return made_of(
         change,
         Decision,
-        (*_SAME, "manifest", "victims"),
         phase=Phase[change.phase.upper()],
-        ref=made_of(found, ObjectRef, NAMED, cluster=change.cluster),
+        ref=made_of(found, ObjectRef, cluster=change.cluster),
         api_version=found.api_version,
         uid=found.uid,
         changes=tuple(
             FieldChange(pointed_path(text), change.before[text], change.after[text]) for text in change.before
         ),
         cause=converted(change.cause, Cause),
-        order=tuple(change.order),
         needs=tuple(keys[need] for need in change.needs),
         replicas_before=None if change.replicas is None else change.replicas.before,
         replicas_after=None if change.replicas is None else change.replicas.after,

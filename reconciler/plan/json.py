@@ -29,7 +29,6 @@ from reconciler.decide.reasons import Reasons
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.plan.change_json import (
-    NAMED,
     ChangeDocument,
     JsonObject,
     ReasonDocument,
@@ -193,7 +192,7 @@ class PlanDocument(JsonObject, frozen=True):
     placements: Annotated[list[_PlacementDocument], Meta(description="The FederatedReplicaSets and their clusters.")]
     dropped: Annotated[PlanNumber, Meta(description="The number of changes that filters leave out.")]
     time_zones: Annotated[
-        list[str],
+        tuple[str, ...],
         Meta(
             description="The time zones of the calendars of the policies. If they are one, times are shown in it to "
             "people, else in UTC."
@@ -218,12 +217,6 @@ class PlanDocument(JsonObject, frozen=True):
         Meta(description="Workloads that only time or a rollout keeps from being idled. Older plans lack it."),
     ] = ()
 
-
-_SAME = (
-    *("run", "fleet", "revision", "source", "limits", "dropped"),
-    *("places", "without_workloads", "only_production", "kept_up"),
-)
-_OVERRIDDEN = ("job", "policy", "desired", "winner")
 
 T = TypeVar("T")
 _AROUND = ("[\n  [", "\n  ]\n]")
@@ -302,7 +295,6 @@ def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
     return made_of(
         plan,
         PlanDocument,
-        _SAME,
         schema_version=PLAN_VERSION,
         kind="Plan",
         made_at=plan.made_at.astimezone(UTC),
@@ -317,7 +309,6 @@ def _document(plan: Plan, actions: list[ChangeDocument]) -> PlanDocument:
         unknown={name: plan.unknown[name] for name in sorted(plan.unknown)},
         notices=converted(plan.notices, list[_NoticeDocument]),
         placements=converted(plan.placements, list[_PlacementDocument]),
-        time_zones=list(plan.time_zones),
     )
 
 
@@ -329,8 +320,7 @@ def _held_back(held: HeldBack) -> _HeldBackDocument:
 
 def _overridden(lost: Overridden) -> _OverriddenDocument:
     reasons = converted(lost.reasons, list[ReasonDocument])
-    same = (*_OVERRIDDEN, "why", "reason_code")
-    return made_of(lost, _OverriddenDocument, same, **asdict(lost.ref), reasons=reasons)
+    return made_of(lost, _OverriddenDocument, **asdict(lost.ref), reasons=reasons)
 
 
 def plan_from_dict(value: Any, *, where: str = "plan") -> Plan:
@@ -379,7 +369,6 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
     return made_of(
         document,
         Plan,
-        (*_SAME, "made_at", "clusters", "unknown"),
         policy_digest=document.digests.policies,
         input_digest=document.digests.inputs,
         actions=actions_in(document.actions),
@@ -389,7 +378,6 @@ def plan_of(document: PlanDocument, where: str) -> Plan:
         overridden=tuple(_lost(overridden) for overridden in document.overridden),
         notices=converted(document.notices, tuple[Notice, ...]),
         placements=converted(document.placements, tuple[PlacementView, ...]),
-        time_zones=tuple(document.time_zones),
     )
 
 
@@ -412,5 +400,5 @@ def _held_actions(document: _HeldBackDocument) -> HeldBack:
 
 
 def _lost(document: _OverriddenDocument) -> Overridden:
-    ref, reasons = made_of(document, ObjectRef, ("cluster", *NAMED)), converted(document.reasons, Reasons)
-    return made_of(document, Overridden, _OVERRIDDEN, ref=ref, reasons=reasons)
+    reasons = converted(document.reasons, Reasons)
+    return made_of(document, Overridden, ref=made_of(document, ObjectRef), reasons=reasons)

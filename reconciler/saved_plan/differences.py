@@ -23,7 +23,11 @@ WRITTEN = ("after", "manifest")
 """What the names of the fields of a change that is written begin with."""
 
 _CAUSE = pointer(("metadata", "annotations", CAUSE))
-_NO_CAUSE = CauseDocument(policy="", at="", why="", values={})
+_WORDS = {"id": 1, "cause": CauseDocument(policy="", at="", why="", values={}), "victims": None}
+"""The number of a change, and the words for it: whatever they are, it does the same."""
+
+_WITHOUT_ACTIVATOR = {"phase": "decrease", "wait_activator": False}
+"""Whether an activator lives changes no write either, only when it is done."""
 
 
 class _Difference(Struct, frozen=True):
@@ -91,10 +95,9 @@ def _fields(saved: Plan, here: Mapping[str, Any], there: Mapping[str, Any]) -> d
     return found
 
 
-def _flat(content: tuple[ChangeDocument, list[str]]) -> dict[str, Any]:
-    """Return the values in `content` by the names of their fields."""
-    document, needs = content
-    waiting: list[tuple[str, Any]] = [*{**structs.asdict(document), "needs": needs}.items()]
+def _flat(document: ChangeDocument) -> dict[str, Any]:
+    """Return the values in `document` by the names of their fields."""
+    waiting: list[tuple[str, Any]] = list(structs.asdict(document).items())
     found: dict[str, Any] = {}
     for name, value in waiting:
         inside = structs.asdict(value) if isinstance(value, Struct) else value
@@ -114,8 +117,8 @@ def _groups(actions: Iterable[Action], odd: Container[str]) -> set[str]:
     }
 
 
-def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
-    """Return what each action is by its key, whatever its number and the words for it.
+def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, ChangeDocument]:
+    """Return what each action does by its key; what it needs is named by keys too.
 
     It waits for `keys` alone, and a wake needs the change of its pod template only where that is among them: what else
     is needed is never filtered out alone.
@@ -127,14 +130,14 @@ def _contents(plan: Plan, keys: frozenset[str]) -> dict[str, Any]:
     found = {}
     for action in plan.actions:
         document = change_document(action)
-        after = {path: _placeless(value) if path == _CAUSE else value for path, value in document.after.items()}
-        document = structs.replace(document, id=1, needs=[], cause=_NO_CAUSE, victims=None, after=after)
-        if document.wait_ready not in tiers:
-            document = structs.replace(document, wait_ready="")
-        if document.phase == "annotate" or document.wait_activator:  # whether an activator lives changes no write
-            document = structs.replace(document, phase="decrease", wait_activator=False)
-        needs = sorted(names[other] for other in action.needs if other not in filtered)
-        found[action.decision.key] = (document, needs)
+        found[document.key] = structs.replace(
+            document,
+            **_WORDS,
+            **(_WITHOUT_ACTIVATOR if document.phase == "annotate" or document.wait_activator else {}),
+            after={path: _placeless(value) if path == _CAUSE else value for path, value in document.after.items()},
+            needs=sorted(names[other] for other in action.needs if other not in filtered),
+            wait_ready=document.wait_ready if document.wait_ready in tiers else "",
+        )
     return found
 
 
