@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from reconciler.decide.annotations import (
     DOWNSCALER_EXCLUDE,
     DOWNSCALER_EXCLUDE_UNTIL,
@@ -130,19 +128,13 @@ _OF_PEOPLE = frozenset({EXCLUDE, EXCLUDE_UNTIL})
 """Annotations of ours that only people write; a run may test them."""
 
 
-class _Switches(Struct, frozen=True):
-    """The switches by (group, kind); None: nobody knows them yet."""
+_Switches = Mapping[GroupKind, WorkloadKind] | None
+"""The switches by (group, kind); None: nobody knows them yet."""
 
-    kinds: Mapping[GroupKind, WorkloadKind] | None
 
-    def may_be(self, key: GroupKind) -> bool:
-        """Return whether a kind is, or may be, switched off."""
-        if self.kinds is None:
-            return key in SWITCHES or is_custom(*key)
-        return key in self.kinds
-
-    def of(self, key: GroupKind) -> WorkloadKind | None:
-        return None if self.kinds is None else self.kinds.get(key)
+def _may_be_switch(key: GroupKind, switches: _Switches) -> bool:
+    """Return whether a kind is, or may be, switched off."""
+    return key in SWITCHES or is_custom(*key) if switches is None else key in switches
 
 
 def check_allowed(plan: Plan, where: str, switches: Iterable[WorkloadKind] | None = ()) -> None:
@@ -155,7 +147,7 @@ def check_allowed(plan: Plan, where: str, switches: Iterable[WorkloadKind] | Non
     """
     if not _RUN.fullmatch(plan.run):
         raise PlanFileError(f'{where}: $.run is "{short(plan.run)}", expected the id of a run; plan again')
-    known = _Switches(None if switches is None else {(kind.group, kind.kind): kind for kind in switches})
+    known = None if switches is None else {(kind.group, kind.kind): kind for kind in switches}
     for action in plan.actions:
         for path, what in _overreaches(action.decision, known):
             raise PlanFileError(f"{where}: action {action.id} ({short(str(action.ref))}): {path}{what}; plan again")
@@ -170,7 +162,7 @@ def _overreaches(decision: Decision, switches: _Switches) -> Iterator[tuple[str,
     """Yield what a run would never do, each as its path and what is wrong with it."""
     ref = decision.ref
     key = (ref.group, ref.kind)
-    if key not in _FIELDS and not switches.may_be(key) and not is_custom(*key):
+    if key not in _FIELDS and not _may_be_switch(key, switches) and not is_custom(*key):
         yield "object", f" is a {short(ref.kind)} of {short(ref.group) or 'the core group'}, which no plan changes"
         return
     yield from _names(decision)
@@ -214,7 +206,7 @@ def _changes(decision: Decision, switches: _Switches) -> Iterator[tuple[str, str
             yield f"before {path}", f" is {short(repr(change.before))}, {words}"
         elif change.before != change.after and not check(change.after):
             yield f"after {path}", f" is {short(repr(change.after))}, expected what belongs there"
-    if not switches.may_be((decision.ref.group, decision.ref.kind)):
+    if not _may_be_switch((decision.ref.group, decision.ref.kind), switches):
         yield from _replicas(decision)
 
 
@@ -222,8 +214,8 @@ def _check_of(decision: Decision, path: _Path, switches: _Switches) -> _Check | 
     """Return what the value at `path` must be, None where nothing is ever written there."""
     ref = decision.ref
     key = (ref.group, ref.kind)
-    switch = switches.of(key)
-    if switches.kinds is None and switches.may_be(key) and (path[0] == "spec" or path[:-1] == ANNOTATIONS):
+    switch = (switches or {}).get(key)
+    if switches is None and _may_be_switch(key, None) and (path[0] == "spec" or path[:-1] == ANNOTATIONS):
         return lambda value: _is_scalar(value) or _is_switch_map(value)
     if switch is None and is_custom(*key) and path[0] == "spec" and len(path) > 1:
         return _is_count
