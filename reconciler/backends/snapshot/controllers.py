@@ -19,7 +19,7 @@ from reconciler.backends.snapshot.manifests import (
     put_at,
     with_generation,
 )
-from reconciler.backends.snapshot.object_store import REMOVED, Changes
+from reconciler.backends.snapshot.object_store import Changes
 from reconciler.model import Pod
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import WorkloadKind, workload_kind
@@ -51,17 +51,17 @@ class Controllers:
         named = workload_kind(scale.kind).victims_path
         chosen = _pods_to_delete(manifest, named)
         for victim in self._victims(entry, pods, wanted, chosen):
-            self._changes.remove(victim)
+            self._changes[victim.key] = None
         left = [pod for owner in (entry, *sets) for pod in self._active(owner)]
         unready = sum(not pod.ready for _, pod in left)
         return with_settled_status(_without_gone(manifest, named) if chosen else manifest, scale, wanted, unready)
 
     def _scale(self, replica_set: ManifestEntry, share: int) -> None:
         """Put `replica_set` of a Deployment with `share` replicas into the changes, and what follows from that."""
-        old = self._changes.value_of(replica_set)
+        old = self._changes.manifest_of(replica_set)
         scale = self._index.scales[_REPLICA_SET]
         new = with_generation(put_at(old, _REPLICAS, share), old)
-        self._changes.put(replica_set, self.settle(replica_set, new, scale))
+        self._changes[replica_set.key] = self.settle(replica_set, new, scale)
 
     def _shares(self, sets: Sequence[ManifestEntry], wanted: int) -> list[tuple[ManifestEntry, int]]:
         """Return the ReplicaSets of `sets` whose replicas change, and to what, so that they have `wanted` together.
@@ -69,7 +69,7 @@ class Controllers:
         The only active one follows; of several the oldest shrinks first. Where none is active the newest gets all.
         """
         scale = self._index.scales[_REPLICA_SET]
-        have = {id(entry): replicas_of(self._changes.value_of(entry), scale) for entry in sets}
+        have = {id(entry): replicas_of(self._changes.manifest_of(entry), scale) for entry in sets}
         by_age = sorted(sets, key=self._age)
         active = [entry for entry in by_age if have[id(entry)] or self._active(entry)] or by_age[-1:]
         more = wanted - sum(have[id(entry)] for entry in active)
@@ -96,11 +96,7 @@ class Controllers:
     def _active(self, owner: ManifestEntry) -> list[tuple[ManifestEntry, Pod]]:
         """Return the pods that count: neither finished nor going, and not among those these changes remove."""
         pods = [(entry, self._index.model_object(PODS, entry)) for entry in self._index.owned_by(owner, _POD)]
-        return [
-            (entry, pod)
-            for entry, pod in pods
-            if pod.is_active and self._changes.changed.get(id(entry), (entry, None))[1] is not REMOVED
-        ]
+        return [(entry, pod) for entry, pod in pods if pod.is_active and self._changes.get(entry.key, pod) is not None]
 
     def _victims(
         self, entry: ManifestEntry, pods: Sequence[tuple[ManifestEntry, Pod]], wanted: int, chosen: Sequence[str]
@@ -118,14 +114,11 @@ class Controllers:
 
 def settle_endpoints(index: Index, changes: Changes) -> None:
     """Take every pod that `changes` remove out of the EndpointSlices and Endpoints that name it."""
-    gone = [
-        entry for entry, value in changes.changed.values() if value is REMOVED and (entry.group, entry.kind) == _POD
-    ]
+    gone = [index.entries[key] for key, value in changes.items() if value is None and (key.group, key.kind) == _POD]
     for pod in gone:
         for entry in index.naming(pod):
-            value = changes.value_of(entry)
-            if value is not REMOVED:
-                changes.put(entry, _without_pod(value, pod, index.uid_of(pod)))
+            if changes.get(entry.key, pod) is not None:
+                changes[entry.key] = _without_pod(changes.manifest_of(entry), pod, index.uid_of(pod))
 
 
 def _without_pod(manifest: dict[str, Any], pod: ManifestEntry, uid: str) -> dict[str, Any]:
@@ -202,4 +195,4 @@ def _without_gone(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any
 
 def _first_ordinal(entry: ManifestEntry, changes: Changes) -> int:
     """Source: apps/v1 StatefulSetSpec, ordinals.start."""
-    return count_at(changes.value_of(entry), ("spec", "ordinals", "start")) or 0
+    return count_at(changes.manifest_of(entry), ("spec", "ordinals", "start")) or 0

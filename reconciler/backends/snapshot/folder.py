@@ -10,13 +10,10 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Generic, TypeVar
-
-import msgspec
-from msgspec import Struct, field
+from typing import TypeVar
 
 from reconciler.backends.decode.mismatches import problem_at, read_as
 from reconciler.backends.decode.values import Wire
@@ -24,7 +21,7 @@ from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotErro
 from reconciler.messages import printable
 from reconciler.time_limit import TimeLimit
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import decoded_text, find_files, is_inside, leads_out, read_bytes
+from reconciler.yaml.files import FoundFiles, decoded_text, find_files, is_inside, leads_out, read_bytes
 from reconciler.yaml.reader import read_documents
 
 METRICS_FILES = ("metrics.yaml", "metrics.yml", "metrics.json")
@@ -38,22 +35,6 @@ W = TypeVar("W", bound=Wire)
 
 Signature = tuple[int, int, int]
 """Time of change in nanoseconds, size and inode: another one whenever the file was written."""
-
-
-class Scan(Struct):
-    """The manifest files of a folder by path, what could not be looked at, and what crashes left behind."""
-
-    files: dict[str, Signature] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    temporary_files: list[str] = field(default_factory=list)
-
-
-class SideFile(msgspec.Struct, Generic[W], frozen=True):
-    """What a file beside the manifests says, None where it is not there; all that is wrong with it."""
-
-    value: W | None = None
-    document: Document | None = None
-    problems: Sequence[Problem] = ()
 
 
 @contextmanager
@@ -80,43 +61,36 @@ def locked(directory: Path, exclusive: bool) -> Iterator[None]:
         os.close(folder)
 
 
-def scan(directory: Path, root: str) -> Scan:
+def scan(directory: Path, root: str) -> FoundFiles:
     """Return the manifest files below `directory`: *.yaml, *.yml, *.json; none that is hidden, no recordings.
 
     Links may lead anywhere below `root`.
     """
-    found, home = find_files(str(directory), is_manifest_name, root), os.path.realpath(directory)
-    apart = {os.path.join(directory, name) for name in (*METRICS_FILES, RECORDING_FILE)}
-    return Scan(
-        files={path: signature_of(status) for path, status in found.files.items() if path not in apart},
-        problems=found.problems,
-        temporary_files=[
-            path for path in found.hidden if path.endswith(_NEW) and is_inside(os.path.dirname(path), home)
-        ],
-    )
+    found = find_files(str(directory), is_manifest_name, root)
+    for name in (*METRICS_FILES, RECORDING_FILE):
+        found.files.pop(os.path.join(directory, name), None)
+    return found
 
 
-def read_side_file(directory: Path, name: str, root: str | Path, shape: type[W]) -> SideFile[W]:
-    """Return what the file `name`, which stands beside the manifests, says as a `shape`. Links may lead anywhere below
-    `root`, by default the directory.
+def read_side_file(directory: Path, name: str, root: str | Path, shape: type[W]) -> tuple[W, Document] | list[Problem]:
+    """Return what the file `name`, which stands beside the manifests, says as a `shape`, or all that is wrong with it;
+    [] where it is not there. Links may lead anywhere below `root`, by default the directory.
     """
     path = str(directory / name)
     if not os.path.lexists(path):
-        return SideFile()
+        return []
     text = decoded_text(path, read_bytes(path, str(root or directory)))
     if isinstance(text, Problem):
-        return SideFile(problems=[text])
+        return [text]
     read = read_documents(path, text)
     if read.problems or len(read.found) != 1:
         many = Problem(path, 1, 1, "", f"holds {len(read.found)} documents, expected one")
-        return SideFile(problems=read.problems or [many])
+        return read.problems or [many]
     document = read.found[0]
     value = read_as(shape, document.value)
     if not isinstance(value, list):
-        return SideFile(value, document)
-    return SideFile(
-        problems=[problem_at(document, wrong.path, wrong.words(), key=bool(wrong.unknown)) for wrong in value]
-    )
+        return value, document
+    return [problem_at(document, wrong.path, wrong.words(), key=bool(wrong.unknown)) for wrong in value]
 
 
 def is_manifest_name(name: str) -> bool:
@@ -192,11 +166,13 @@ def _target(home: str, path: str) -> str:
     return target
 
 
-def remove_temporary_files(temporary_files: Sequence[str]) -> None:
-    """Remove what crashes left half written. The folder is held exclusively by the caller."""
-    for path in temporary_files:
-        with suppress(OSError):
-            os.unlink(path)
+def remove_temporary_files(directory: Path, hidden: Iterable[str]) -> None:
+    """Remove what crashes left half written of the `hidden` files. The folder is held exclusively by the caller."""
+    home = os.path.realpath(directory)
+    for path in hidden:
+        if path.endswith(_NEW) and is_inside(os.path.dirname(path), home):
+            with suppress(OSError):
+                os.unlink(path)
 
 
 def _write(path: str, content: bytes, like: str = "") -> None:

@@ -10,7 +10,7 @@ from reconciler.backends.protocols import Resource, VictimOrder, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import ManifestEntry, ManifestFile, entry_of, objects_in
-from reconciler.backends.snapshot.object_store import REMOVED, Changes, Store
+from reconciler.backends.snapshot.object_store import Changes, Store
 from reconciler.backends.snapshot.recorder import SnapshotRecording
 from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Workload, Write
@@ -134,15 +134,14 @@ class _MemoryStore(Store):
         Raises:
             RefusedError: a manifest is none any more.
         """
-        changed = list(changes.changed.values())
-        known, read = changes.checked or (REMOVED, None)
+        known = {key: self.index.entries[key] for key in changes if key in self.index.entries}
+        checked, read = changes.checked or (None, None)
         fresh = [
-            _placed(read, value) if read is not None and value is known else _written(value, entry)
-            for entry, value in changed
-            if value is not REMOVED
+            _placed(read, value) if read is not None and value is checked else _written(value, known.get(key))
+            for key, value in changes.items()
+            if value is not None
         ]
-        fresh += [_written(value, None) for _, value in changes.created]
-        for entry, _ in changed:
+        for entry in known.values():
             self.index.drop(entry)
         for entry in fresh:
             self.index.put(entry)

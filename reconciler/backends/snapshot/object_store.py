@@ -45,31 +45,20 @@ _UNSAFE = r"[^a-z0-9.-]+"
 _LARGE = 2**20
 """From so many bytes on it matters how much memory the objects of a folder take."""
 
-REMOVED = object()
-"""In place of a new value: the object goes."""
+Manifest = dict[str, Any]
 
 
-class Changes:
-    """What one request changes, in the order of the writes: new manifests, objects that go, and new ones."""
+class Changes(dict[Key, Manifest | None]):
+    """What one request makes of objects, in the order of the writes; None: the object goes.
 
-    def __init__(self) -> None:
-        self.changed: dict[int, tuple[ManifestEntry, Any]] = {}
-        self.checked: tuple[Any, ManifestEntry] | None = None  # a new manifest, and it as it was read to check it
-        self.created: list[tuple[Key, Any]] = []
+    `checked` is a manifest among them, and it as it was read to check it.
+    """
 
-    def value_of(self, entry: ManifestEntry) -> Any:
-        """Return the manifest of `entry` as these changes leave it; REMOVED where it goes."""
-        known = self.changed.get(id(entry))
-        return entry.file.value_of(entry) if known is None else known[1]
+    checked: tuple[Manifest, ManifestEntry] | None = None
 
-    def put(self, entry: ManifestEntry, value: Any) -> None:
-        self.changed[id(entry)] = (entry, value)
-
-    def remove(self, entry: ManifestEntry) -> None:
-        self.changed[id(entry)] = (entry, REMOVED)
-
-    def create(self, key: Key, value: Any) -> None:
-        self.created.append((key, value))
+    def manifest_of(self, entry: ManifestEntry) -> Manifest:
+        """Return the manifest of `entry` as these changes leave it; of one that goes, as it was."""
+        return self.get(entry.key) or entry.file.value_of(entry)
 
 
 class Store:
@@ -115,11 +104,12 @@ class Store:
             return []
         found = scan(self.directory, self._root)
         if for_write:
-            remove_temporary_files(found.temporary_files)
-        if not self._folders or found.files != self._signatures or found.problems or self._problems:
-            self._problems = found.problems + self._read(found.files)
-            self._signatures = found.files
-        self._folders = dict.fromkeys({str(self.directory), *map(os.path.dirname, found.files)}, 0)
+            remove_temporary_files(self.directory, found.hidden)
+        files = {path: signature_of(status) for path, status in found.files.items()}
+        if not self._folders or files != self._signatures or found.problems or self._problems:
+            self._problems = found.problems + self._read(files)
+            self._signatures = files
+        self._folders = dict.fromkeys({str(self.directory), *map(os.path.dirname, files)}, 0)
         self._folders = self._changed_at()
         return self._problems
 
@@ -146,7 +136,8 @@ class Store:
         Raises:
             ClusterError: the files cannot be written. RefusedError: a manifest cannot be written as it should be.
         """
-        touched = {entry.file.path: entry.file for entry, _ in changes.changed.values()}
+        known = {key: self.index.entries[key] for key in changes if key in self.index.entries}
+        touched = {entry.file.path: entry.file for entry in known.values()}
         if any(file.digest != self._digest(path) for path, file in touched.items()):
             self._forget()
             return False
@@ -159,19 +150,14 @@ class Store:
             raise
         if shared:
             return False
-        files = {
-            id(entry): None if value is REMOVED else file_with(entry.file.path, [value])
-            for entry, value in changes.changed.values()
-        }
-        created = [file_with(self._path_of(key), [value]) for key, value in changes.created]
-        if any(os.path.lexists(file.path) for file in created):
+        paths = {key: known[key].file.path if key in known else self._path_of(key) for key in changes}
+        files = {key: None if value is None else file_with(paths[key], [value]) for key, value in changes.items()}
+        if any(key not in known and os.path.lexists(path) for key, path in paths.items()):
             self._forget()
             return False
-        check_writable(self.directory, [*touched, *(file.path for file in created)])
-        for entry, _ in changes.changed.values():
-            self._install(entry.file.path, files[id(entry)], [entry])
-        for file in created:
-            self._install(file.path, file, [])
+        check_writable(self.directory, paths.values())
+        for key, written in files.items():
+            self._install(paths[key], written, [known[key]] if key in known else [])
         return True
 
     def _forget(self) -> None:

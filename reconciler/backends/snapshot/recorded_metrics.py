@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.decode.mismatches import FieldPath, problem_at
 from reconciler.backends.decode.values import Instant, Number, Wire, datetime_of
-from reconciler.backends.snapshot.folder import METRICS_FILES, SideFile, read_side_file
+from reconciler.backends.snapshot.folder import METRICS_FILES, read_side_file
 from reconciler.errors import Problem
 from reconciler.model import QueryAnswer, Sample
 
@@ -117,13 +117,17 @@ def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") ->
     answers: RecordedAnswers = {}
     problems: list[Problem] = []
     for name in METRICS_FILES:
-        read: SideFile[Any] = read_side_file(directory, name, root, _OfCluster if cluster else _OfAll)
-        problems += read.problems
+        shape: type[_OfCluster | _OfAll] = _OfCluster if cluster else _OfAll
+        read = read_side_file(directory, name, root, shape)
+        if isinstance(read, list):
+            problems += read
+            continue
+        value, document = read
         of_file: RecordedAnswers = {}
-        for path, whose, result in () if read.value is None else _results(read.value, cluster):
+        for path, whose, result in _results(value, cluster):
             key = (whose, one_spaced(result.query))
-            if key in of_file and read.document is not None:
-                problems.append(problem_at(read.document, (*path, "query"), "is recorded twice, expected once"))
+            if key in of_file:
+                problems.append(problem_at(document, (*path, "query"), "is recorded twice, expected once"))
             of_file[key] = result.answer
         answers |= of_file
     return answers, problems

@@ -129,15 +129,15 @@ def read_recording(
     A link may lead anywhere below `root`, by default the directory.
     """
     beside = read_side_file(directory, RECORDING_FILE, root, _File)
-    file = beside.value
-    if file is None:
-        return None, list(beside.problems)
+    if isinstance(beside, list):
+        return None, beside
+    file, _ = beside
     read = {
         ReadKey(read.resource, read.namespace, read.name, read.labels): _error(read.error, read.message)
         for read in file.read
     }
     kinds = None if file.kinds is None else _error(file.kinds.error, file.kinds.message)
-    return SnapshotRecording(cluster, read, kinds, datetime_of(file.at)), list(beside.problems)
+    return SnapshotRecording(cluster, read, kinds, datetime_of(file.at)), []
 
 
 def _recording_value(recording: SnapshotRecording) -> dict[str, Any]:

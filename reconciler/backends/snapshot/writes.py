@@ -78,8 +78,8 @@ class PlannedWrite:
 
     def _put(self, entry: ManifestEntry, new: dict[str, Any], old: dict[str, Any]) -> None:
         """Put `new` with what follows from the change; the object itself is written before those that follow."""
-        self._changes.put(entry, new)
-        self._changes.put(entry, self._controlled(entry, new, old))
+        self._changes[entry.key] = new
+        self._changes[entry.key] = self._controlled(entry, new, old)
 
     def _controlled(self, entry: ManifestEntry, new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
         """Return `new` with what follows from the change: generation, writer, and where replicas changed the rest."""
@@ -100,7 +100,7 @@ class PlannedWrite:
         if entry is None and self._write.uid is not None:
             raise StaleError(f"{self._write.ref}: is gone, expected the one with uid {self._write.uid}; plan again")
         if entry is None:
-            self._changes.create(self._check(manifest, None).key, manifest)
+            self._changes[self._check(manifest, None).key] = manifest
             return
         if self._write.uid is None:
             raise AlreadyExistsError(f"{self._write.ref}: is there already, expected none of that name; plan again")
@@ -119,7 +119,7 @@ class PlannedWrite:
 
     def _collect(self, entry: ManifestEntry) -> None:
         """Delete an object and, as the garbage collector does, what only it owned; orphans lose the reference."""
-        self._changes.remove(entry)
+        self._changes[entry.key] = None
         uid = self._index.uid_of(entry)
         for owned in self._index.owned_by(entry):
             others = [owner for owner in owner_references(owned) if owner.uid != uid]
@@ -129,14 +129,14 @@ class PlannedWrite:
                 self._collect(owned)
 
     def _disown(self, entry: ManifestEntry, uid: str) -> None:
-        value = self._changes.value_of(entry)
+        value = self._changes.manifest_of(entry)
         references = value["metadata"]["ownerReferences"]
         gone = {index for index, owner in enumerate(owner_references(entry)) if owner.uid == uid}
         left = [reference for index, reference in enumerate(references) if index not in gone]
         metadata = {key: inside for key, inside in value["metadata"].items() if key != "ownerReferences"}
         if left:
             metadata["ownerReferences"] = left
-        self._changes.put(entry, {**value, "metadata": metadata})
+        self._changes[entry.key] = {**value, "metadata": metadata}
 
     def _event(self) -> None:
         """Write an Event; the same one again counts on."""
@@ -148,13 +148,13 @@ class PlannedWrite:
         read = self._check(manifest, None)
         known = self._index.entries.get(self._index.key_of(read))
         if known is None:
-            self._changes.create(read.key, manifest)
+            self._changes[read.key] = manifest
             return
         found = known.file.value_of(known)
         seen = found.get("count")
         count = {"count": seen + 1} if isinstance(seen, int) else {}
         since = {key: found[key] for key in ("firstTimestamp",) if key in found}
-        self._changes.put(known, manifest | since | count)
+        self._changes[read.key] = manifest | since | count
 
     def _found(self) -> ManifestEntry:
         entry = self._index.find(self._write.ref)
