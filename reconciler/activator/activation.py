@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from reconciler.activator.context import ActivatorContext
+from reconciler.activator.activation_context import ActivatorContext
 from reconciler.activator.held_connection import HeldConnection, connected
 from reconciler.activator.objects import (
     EndpointAddress,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
-from reconciler.activator.context import ActivatorContext, SharedLimit
+from reconciler.activator.activation_context import ActivatorContext
+from reconciler.activator.connection_limits import SharedLimit
 from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
 
 _HELD_RECEIVE_BUFFER = 16 * 1024

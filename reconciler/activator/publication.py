@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from reconciler.activator.activation import Activation
+from reconciler.activator.activation_context import ActivatorPod
 from reconciler.activator.background import BackgroundTasks
-from reconciler.activator.context import ActivatorPod
 from reconciler.activator.objects import NamespacedName, WatchedSlice
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.values import micro_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from reconciler.activator.context import ActivatorContext
+from reconciler.activator.activation_context import ActivatorContext
 from reconciler.activator.listener import Connected, Datagrams, Listener, PortsTakenError, open_listener
 from reconciler.activator.objects import NamespacedName, WatchedPort
 

@@ -14,8 +14,8 @@ from typing import TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from reconciler.activator.activation import Activation
+from reconciler.activator.activation_context import ActivatorMetrics
 from reconciler.activator.background import BackgroundTasks, pauses
-from reconciler.activator.context import ActivatorMetrics
 from reconciler.activator.objects import NamespacedName
 from reconciler.apply.access import unlocked
 from reconciler.apply.events import event_manifest, event_write

@@ -8,7 +8,7 @@ import socket
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from reconciler.activator.context import ActivatorMetrics
+from reconciler.activator.activation_context import ActivatorMetrics
 from reconciler.http.server import MOST_OPEN, serve
 from reconciler.report.metrics import open_metrics_text
 from tests.activator.stage import Stage, play

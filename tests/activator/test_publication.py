@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.activator.context import ActivatorPod
+from reconciler.activator.activation_context import ActivatorPod
 from reconciler.activator.publication import Publication
 from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.kubernetes.turns import RequestTurns

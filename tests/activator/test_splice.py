@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from reconciler.activator.context import SharedLimit
+from reconciler.activator.connection_limits import SharedLimit
 from reconciler.activator.held_connection import BUFFER, Splice, proxy_header
 from tests.activator.stage import stories
 

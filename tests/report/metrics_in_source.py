@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from reconciler.activator.context import ActivatorMetrics
+from reconciler.activator.activation_context import ActivatorMetrics
 from reconciler.picker.webhook import PickerMetrics
 
 

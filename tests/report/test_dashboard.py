@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as families_in
 
-from reconciler.activator.context import ActivatorMetrics
+from reconciler.activator.activation_context import ActivatorMetrics
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.report.metrics import Measured, open_metrics_text, render_metrics
 from tests.forecast.nights import a_deployment
