@@ -24,7 +24,7 @@ from reconciler.activator.objects import (
     endpoints_of,
     is_restricted,
 )
-from reconciler.activator.pods import PodAddresses
+from reconciler.activator.pod_addresses import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher, slices_problem
 from reconciler.activator.slices import addresses_by_family
 from reconciler.activator.wake import WakeQueue, Waker, wake_problem

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import reconciler.activator.pods
+import reconciler.activator.pod_addresses
 from reconciler.activator.objects import EndpointAddress
-from reconciler.activator.pods import PodAddresses
+from reconciler.activator.pod_addresses import PodAddresses
 from reconciler.errors import ForbiddenError, NotFoundError
 from reconciler.model import SERVICE_LABEL
 from tests.activator.idle_services import forget, idle_services
@@ -118,7 +118,7 @@ def test_what_fails_for_each_pod_of_a_namespace_is_told_once() -> None:
 
 
 def test_what_failed_is_over_once_nothing_failed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler.activator.pods, "_FAILING_SECONDS", 0.0)
+    monkeypatch.setattr(reconciler.activator.pod_addresses, "_FAILING_SECONDS", 0.0)
     server = Server({("shop", "gone"): ForbiddenError("forbidden"), ("shop", "web"): (["10.0.0.1"], "Running")})
     told: list[tuple[str, str]] = []
 
@@ -133,7 +133,7 @@ def test_what_failed_is_over_once_nothing_failed_for_a_while(monkeypatch: pytest
 
 
 def test_another_failure_long_after_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler.activator.pods, "_FAILING_SECONDS", 0.0)
+    monkeypatch.setattr(reconciler.activator.pod_addresses, "_FAILING_SECONDS", 0.0)
     server = Server({("shop", name): ForbiddenError(name) for name in ("first", "second")})
     failures: list[str] = []
     has(server, EndpointAddress("10.0.0.1", 80, "first"), EndpointAddress("10.0.0.1", 80, "second"), failures=failures)
