@@ -53,31 +53,21 @@ class RestApi:
         self._headers = {"User-Agent": "reconciler", "Content-Type": "application/json", **headers}
         self._limit = TimeLimit(seconds)
 
-    def get(self, path: str, answer: type[T]) -> T:
-        """Return what is at `path`, which is encoded already.
-
-        Raises:
-            CommentError: there is no such answer.
-        """
-        return self._called("GET", path, None, answer)
-
     def pages(self, path: str, item: type[T]) -> Iterator[T]:
-        """Yield each `item` of the list at `path`, which ends where the parameters of pages belong; errors as `get`."""
+        """Yield each `item` of the list at `path`, which ends where parameters of pages belong; errors as `asked`."""
         for page in range(1, _MOST_PAGES + 1):
-            found: list[T] = self.get(f"{path}per_page={_PER_PAGE}&page={page}", list[item])  # type: ignore[valid-type]
+            where = f"{path}per_page={_PER_PAGE}&page={page}"
+            found: list[T] = self.asked("GET", where, list[item])  # type: ignore[valid-type]
             yield from found
             if len(found) < _PER_PAGE:
                 return
 
-    def send(self, method: str, path: str, body: Mapping[str, str]) -> None:
-        """Send `body`; POST is sent once, other methods until they are answered.
+    def asked(self, method: str, path: str, answer: type[T], body: bytes | None = None) -> T:
+        """Return the answer to a request, which is sent until it is answered, but POST once; `path` is encoded already.
 
         Raises:
-            CommentError: it was not taken.
+            CommentError: there is no such answer.
         """
-        self._called(method, path, msgspec.json.encode(body), Any)
-
-    def _called(self, method: str, path: str, body: bytes | None, answer: type[T]) -> T:
         request = HttpRequest(method, f"{self._url}{path}", self._headers, body)
         where = f"{method} {self._url}{path.partition('?')[0]}"
         policy = _ONCE if method == "POST" else _REPEATED
@@ -122,11 +112,26 @@ _PER_PAGE = 30
 _MOST_PAGES = 100
 
 
-class Comment(msgspec.Struct, frozen=True):
-    """A comment that we wrote."""
+class GitHubAccount(msgspec.Struct):
+    """Source: GitHub REST API, "Users"."""
+
+    login: str = ""
+    type: str = ""
+
+
+class GitLabAccount(msgspec.Struct):
+    """Source: GitLab REST API, "Users"."""
 
     id: int
-    body: str
+
+
+class Comment(msgspec.Struct):
+    """A comment on GitHub, by `user`, or a note on GitLab, by `author`."""
+
+    id: int
+    body: str | None = None
+    user: GitHubAccount | None = None
+    author: GitLabAccount | None = None
 
 
 def publish(
@@ -141,45 +146,33 @@ def publish(
     found = comments.own(marker)
     if found is None and not create:
         return "left out"
-    if found is None:
-        comments.create(body)
-        return "created"
-    if found.body == body:
+    if found is not None and found.body == body:
         return "unchanged"
-    comments.update(found, body)
-    return "updated"
+    comments.write(body, found)
+    return "created" if found is None else "updated"
 
 
 class Comments(Struct, frozen=True):
-    """The comments of one pull request or merge request, each of `longest` characters at most. `ours` reads those that
-    we wrote: anybody may write one with our marker, and edit it afterwards.
+    """The comments of one pull request or merge request, each of `longest` characters at most. Of those that `listed`
+    lists we wrote those that are `ours`: anybody may write one with our marker, and edit it afterwards.
     """
 
     api: RestApi
     longest: int
     path: str
-    ours: Callable[[], Iterator[Comment]]
-    written: tuple[str, str]  # the method that changes one, and the path in front of its id
+    listed: str
+    ours: Callable[[Comment], bool]
+    changed: tuple[str, str]  # the method that changes one, and the path in front of its id
 
     def own(self, marker: str) -> Comment | None:
-        return next((comment for comment in self.ours() if comment.body.startswith(marker)), None)
+        found = filter(self.ours, self.api.pages(self.listed, Comment))
+        return next((comment for comment in found if (comment.body or "").startswith(marker)), None)
 
-    def create(self, body: str) -> None:
-        self.api.send("POST", self.path, {"body": body})
-
-    def update(self, comment: Comment, body: str) -> None:
-        method, path = self.written
-        self.api.send(method, f"{path}/{comment.id}", {"body": body})
-
-
-class _GitHubUser(msgspec.Struct):
-    type: str = ""
-
-
-class _GitHubComment(msgspec.Struct):
-    id: int
-    body: str | None = None
-    user: _GitHubUser | None = None
+    def write(self, body: str, over: Comment | None = None) -> None:
+        """Write a new comment, or that in place of the one it is to go `over`."""
+        method, path = self.changed
+        method, path = ("POST", self.path) if over is None else (method, f"{path}/{over.id}")
+        self.api.asked(method, path, Any, msgspec.json.encode({"body": body}))
 
 
 def github_comments(api: RestApi, repository: str, number: int) -> Comments:
@@ -188,24 +181,37 @@ def github_comments(api: RestApi, repository: str, number: int) -> Comments:
     Source: GitHub REST API, "Issue comments": every pull request is an issue.
     """
     issues = f"/repos/{quote(repository)}/issues"
+    path = f"{issues}/{number}/comments"
 
-    def ours() -> Iterator[Comment]:
-        for comment in api.pages(f"{issues}/{number}/comments?", _GitHubComment):
-            if comment.user is not None and comment.user.type == "Bot":
-                yield Comment(comment.id, comment.body or "")
+    def ours(comment: Comment) -> bool:
+        return comment.user is not None and comment.user.type == "Bot"
 
-    return Comments(api, 65_536, f"{issues}/{number}/comments", ours, ("PATCH", f"{issues}/comments"))
+    return Comments(api, 65_536, path, f"{path}?", ours, ("PATCH", f"{issues}/comments"))
 
 
-class _HeadRepository(msgspec.Struct):
+def gitlab_notes(api: RestApi, project: str, number: int) -> Comments:
+    """Return the notes of merge request `number` of the project of that number; ours are by the token's own user.
+
+    Source: GitLab REST API, "Notes API", merge requests; "Users API", current user.
+    """
+    notes, user = (
+        f"/projects/{quote(project, safe='')}/merge_requests/{number}/notes",
+        api.asked("GET", "/user", GitLabAccount),
+    )
+    listed = f"{notes}?sort=asc&order_by=created_at&"
+    return Comments(api, 1_000_000, notes, listed, lambda note: note.author == user, ("PUT", notes))
+
+
+class _Repository(msgspec.Struct):
     full_name: str = ""
+    owner: GitHubAccount = msgspec.field(default_factory=GitHubAccount)
 
 
 class _PullRequestHead(msgspec.Struct):
     """`repo` None: the repository is gone."""
 
     sha: str = ""
-    repo: _HeadRepository | None = None
+    repo: _Repository | None = None
 
 
 class _PullRequest(msgspec.Struct):
@@ -224,36 +230,14 @@ def pull_request_of(api: RestApi, repository: str, branch: str, sha: str) -> int
     Source: GitHub REST API, "List pull requests".
     """
     path = f"/repos/{quote(repository)}/pulls?state=open&per_page={_PER_PAGE}&head={quote(branch, safe='')}"
-    found = [pull_request.number for pull_request in api.get(path, list[_PullRequest]) if pull_request.head.sha == sha]
+    found = [
+        pull_request.number
+        for pull_request in api.asked("GET", path, list[_PullRequest])
+        if pull_request.head.sha == sha
+    ]
     if len(found) != 1:
         raise CommentError(f"{repository}: has {len(found)} open pull requests from {branch} at {sha}, expected one")
     return found[0]
-
-
-class _GitLabUser(msgspec.Struct):
-    id: int
-
-
-class _GitLabNote(msgspec.Struct):
-    id: int
-    author: _GitLabUser
-    body: str | None = None
-
-
-def gitlab_notes(api: RestApi, project: str, number: int) -> Comments:
-    """Return the notes of merge request `number` of the project of that number; ours are by the token's own user.
-
-    Source: GitLab REST API, "Notes API", merge requests; "Users API", current user.
-    """
-    notes = f"/projects/{quote(project, safe='')}/merge_requests/{number}/notes"
-
-    def ours() -> Iterator[Comment]:
-        user = api.get("/user", _GitLabUser).id
-        for note in api.pages(f"{notes}?sort=asc&order_by=created_at&", _GitLabNote):
-            if note.author.id == user:
-                yield Comment(note.id, note.body or "")
-
-    return Comments(api, 1_000_000, notes, ours, ("PUT", notes))
 
 
 _LARGEST_EVENT = 64 << 20
@@ -262,19 +246,11 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _GITHUB_VERSION = "2022-11-28"
 
 
-class _Owner(msgspec.Struct):
-    login: str = ""
-
-
-class _ForkRepository(msgspec.Struct):
-    owner: _Owner = msgspec.field(default_factory=_Owner)
-
-
 class _WorkflowRun(msgspec.Struct):
     event: str = ""
     head_sha: str = ""
     head_branch: str | None = None
-    head_repository: _ForkRepository | None = None
+    head_repository: _Repository | None = None
 
 
 class _WorkflowEvent(msgspec.Struct):

@@ -19,16 +19,13 @@ from reconciler.cli.applied_objects import Manifest, Manifests
 from reconciler.cli.approval import DECLINED, is_approved
 from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.kubeconfig_file import (
+    Kubeconfig,
     KubeconfigEntry,
     KubeconfigFile,
     KubeconfigPlace,
     KubeconfigSecret,
     cluster_of,
-    entries_of,
-    taken_by_others,
     usable,
-    with_entry,
-    with_tokens,
 )
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import (
@@ -181,11 +178,11 @@ class _Setup:
         fresh = claims.uid == account["metadata"]["uid"] and self.now < claims.half_life
         return claims.expires if same and fresh else None
 
-    def written(self, place: KubeconfigPlace, before: str | None, life: timedelta) -> datetime:
-        """Put an entry with a new token into the kubeconfig `before`; return when the token expires."""
+    def written(self, place: KubeconfigPlace, before: Kubeconfig, life: timedelta) -> datetime:
+        """Put an entry with a new token into the kubeconfig that is there; return when the token expires."""
         issued = request_token(self.manifests.client, self.account, life)
         entry = KubeconfigEntry(self.entry_name, self.entry_name, cluster_of(self.access), issued.token)
-        place.write(before, with_entry(before, entry))
+        place.write(before.text, before.with_entry(entry))
         return issued.expires
 
     def wanted(self, *, activator: bool, own_token: bool) -> Iterator[Manifest]:
@@ -258,19 +255,18 @@ def _connected(
     return ExitCode.DONE
 
 
-def _kubeconfig_in(place: KubeconfigPlace, name: str) -> tuple[str | None, KubeconfigEntry | None]:
+def _kubeconfig_in(place: KubeconfigPlace, name: str) -> tuple[Kubeconfig, KubeconfigEntry | None]:
     """Return the kubeconfig that is there, and its entry `name`; None for none.
 
     Raises:
         UsageError: it is none, or an entry of that name would take the place of what is not ours.
     """
     with usable(place):
-        text = place.read()
-        entry = next((known for known in entries_of(text) if known.context == name), None)
-        taken = taken_by_others(text, name)
+        found = Kubeconfig(place.read())
+        taken = found.taken_by_others(name)
     if taken:
         raise UsageError(f"{place}: {taken}, expected another file, or none of that name")
-    return text, entry
+    return found, next((known for known in found.entries if known.context == name), None)
 
 
 def _holds(found: Mapping[str, Any] | None, wanted: Manifest) -> bool:
@@ -305,9 +301,9 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
     source = KubeconfigFile(file)
     place: KubeconfigPlace = source if secret is None else _own_secret(secret, options)
     with usable(source):
-        before = source.read()
-        entries = {entry.user: entry for entry in entries_of(before)}
-    if before is None or not entries:
+        before = Kubeconfig(source.read())
+    entries = {entry.user: entry for entry in before.entries}
+    if not entries:
         raise UsageError(f"--file: {file}: has no context, expected the kubeconfig that runs use")
     pool = WorkerPool()
     asked = [(entry, pool.submit(entry.context, partial(_renewal, entry, file, options))) for entry in entries.values()]
@@ -323,7 +319,7 @@ def rotate(file: str, secret: str | None, options: RunOptions) -> ExitCode:
     lines = {user: f"{entries[user].context}: {words}" for user, (words, _) in done.items()}
     with shown_on_failure([line for user, line in lines.items() if user not in tokens]):
         if tokens:
-            place.write(before, with_tokens(before, tokens))
+            place.write(before.text, before.with_tokens(tokens))
     show(lines.values())
     return code
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import click
 import msgspec
@@ -151,12 +150,7 @@ def _asked(right: Right, case: ClusterCheck) -> tuple[Right, str]:
 
 def rights_findings(case: ClusterCheck) -> Iterator[Finding | MissingRules]:
     """Report whether we have the rights that are wanted, with the rules that we lack."""
-    verb = "plan and apply" if case.writing else "plan"
-    try:
-        missing = case.preflight.missing(list(wanted_rights(case)))
-    except ClusterError as error:
-        yield Finding("rights", "FAIL", words_of(case, error), "")
-        return
+    verb, missing = "plan and apply" if case.writing else "plan", case.preflight.missing(list(wanted_rights(case)))
     if not missing:
         yield Finding("rights", "OK", f"{verb} {'have' if case.writing else 'has'} all rights")
         return
@@ -204,11 +198,10 @@ def _roles(cluster: ClusterFindings) -> Iterator[str]:
             yield from manifest_lines(binding(missing, [account]))
 
 
-def _values(clusters: Sequence[ClusterFindings]) -> dict[str, Any]:
-    return document("Preflight", {"clusters": msgspec.to_builtins(clusters)})
-
-
-FORMATS: Formats = {"text": _lines, "json": _values}
+FORMATS: Formats = {
+    "text": _lines,
+    "json": lambda clusters: document("Preflight", {"clusters": msgspec.to_builtins(clusters)}),
+}
 
 
 class _DoctorOptions(RunOptions):
@@ -319,9 +312,11 @@ CHECKS: Mapping[str, Callable[[ClusterCheck], Iterable[Finding | MissingRules]]]
 
 
 def _checked(check: str, case: ClusterCheck) -> list[Finding | MissingRules]:
-    """Return what one check finds; what fails unexpectedly in it is a finding, and the other checks go on."""
+    """Return what one check finds; what fails in it is a finding, and the other checks go on."""
     try:
         return list(CHECKS[check](case))
+    except ClusterError as error:
+        return [Finding(check, "WARN" if check in ("namespace", "lock") else "FAIL", words_of(case, error))]
     except Exception as error:  # noqa: BLE001 - the one place where a check fails: it alone has failed
         return [findings.unexpected(check, error)]
 

@@ -57,88 +57,68 @@ def cluster_of(access: ServerAccess) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def entries_of(text: str | None) -> list[KubeconfigEntry]:
-    """Return the entries of a kubeconfig, None: there is none yet.
+class Kubeconfig:
+    """A kubeconfig that is to be changed; of none at all, `text` None, what is to become the first.
 
     Raises:
-        KubeconfigError: it is none.
+        KubeconfigError: it is none; and so do its methods, where it has something else than a kubeconfig has.
     """
-    content = _content(text)
-    users, clusters = ({entry.get("name"): entry for entry in content.nodes(part)} for part in ("users", "clusters"))
-    return list(_entries(content, users, clusters))
 
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+        try:
+            value = {"apiVersion": "v1", "kind": "Config", **{part: [] for part in _LISTS}}
+            self._content = ConfigNode("kubeconfig", value if text is None else yaml.load(text, PARSER))
+        except yaml.YAMLError as error:
+            raise KubeconfigError("is no YAML") from error
+        self._named = {
+            part: {one.get("name"): one for one in self._content.nodes(part)} for part in ("users", "clusters")
+        }
+        self.entries = list(self._entries())
 
-def _entries(
-    content: ConfigNode, users: Mapping[Any, ConfigNode], clusters: Mapping[Any, ConfigNode]
-) -> Iterator[KubeconfigEntry]:
-    for entry in content.nodes("contexts"):
-        context = entry.node("context")
-        user, cluster = users.get(context.get("user")), clusters.get(context.get("cluster"))
-        if user is not None and cluster is not None:
-            named = user.node("user")
-            token = "" if named.get("tokenFile") else named.text("token")
-            where = cluster.node("cluster").value
-            yield KubeconfigEntry(entry.required_text("name"), user.required_text("name"), where, token)
+    def _entries(self) -> Iterator[KubeconfigEntry]:
+        for entry in self._content.nodes("contexts"):
+            context = entry.node("context")
+            user, cluster = (self._named[f"{part}s"].get(context.get(part)) for part in ("user", "cluster"))
+            if user is not None and cluster is not None:
+                named = user.node("user")
+                token = "" if named.get("tokenFile") else named.text("token")
+                where = cluster.node("cluster").value
+                yield KubeconfigEntry(entry.required_text("name"), user.required_text("name"), where, token)
 
+    def taken_by_others(self, name: str) -> str:
+        """Return what an entry `name` would take the place of that is not ours, "" for nothing."""
+        for entry in self._content.nodes("contexts"):
+            context, whose = entry.node("context"), entry.get("name")
+            for part in ("user", "cluster"):
+                if whose != name and context.get(part) == name:
+                    return f"{part} {name} is used by context {whose}"
+                if whose == name and context.get(part) not in self._named[f"{part}s"]:
+                    return f"context {name} names a {part} that is not in it"
+        users = (entry for entry in self._content.nodes("users") if entry.get("name") == name)
+        held = [set(entry.node("user").value) - {"token"} for entry in users]
+        return f"user {name} has {', '.join(sorted(held[0]))}" if held and held[0] else ""
 
-def taken_by_others(text: str | None, name: str) -> str:
-    """Return what an entry `name` would take the place of that is not ours, "" for nothing.
+    def with_entry(self, entry: KubeconfigEntry) -> str:
+        """Return it with `entry` in place of what had its names."""
+        contexts = (known for known in self._content.nodes("contexts") if known.get("name") == entry.context)
+        before = next((known.node("context").value for known in contexts), {})
+        named = {
+            "clusters": (entry.context, dict(entry.cluster)),
+            "users": (entry.user, {"token": entry.token}),
+            "contexts": (entry.context, {**before, "cluster": entry.context, "user": entry.user}),
+        }
+        for part, (name, value) in named.items():
+            others = [other.value for other in self._content.nodes(part) if other.get("name") != name]
+            self._content.value[part] = [*others, {"name": name, _LISTS[part]: value}]
+        return block_text(self._content.value)
 
-    Raises:
-        KubeconfigError: it is none.
-    """
-    content = _content(text)
-    known = {part: {entry.get("name") for entry in content.nodes(part)} for part in ("users", "clusters")}
-    for entry in content.nodes("contexts"):
-        context, whose = entry.node("context"), entry.get("name")
-        for part in ("user", "cluster"):
-            if whose != name and context.get(part) == name:
-                return f"{part} {name} is used by context {whose}"
-            if whose == name and context.get(part) not in known[f"{part}s"]:
-                return f"context {name} names a {part} that is not in it"
-    held = [set(entry.node("user").value) - {"token"} for entry in content.nodes("users") if entry.get("name") == name]
-    return f"user {name} has {', '.join(sorted(held[0]))}" if held and held[0] else ""
-
-
-def with_entry(text: str | None, entry: KubeconfigEntry) -> str:
-    """Return a kubeconfig with `entry` in place of what had its names.
-
-    Raises:
-        KubeconfigError: `text` is none.
-    """
-    content = _content(text)
-    known = [known.node("context").value for known in content.nodes("contexts") if known.get("name") == entry.context]
-    named = {
-        "clusters": (entry.context, dict(entry.cluster)),
-        "users": (entry.user, {"token": entry.token}),
-        "contexts": (entry.context, {**(known[0] if known else {}), "cluster": entry.context, "user": entry.user}),
-    }
-    for part, (name, value) in named.items():
-        others = [other.value for other in content.nodes(part) if other.get("name") != name]
-        content.value[part] = [*others, {"name": name, _LISTS[part]: value}]
-    return block_text(content.value)
-
-
-def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
-    """Return a kubeconfig with other `tokens`, by user.
-
-    Raises:
-        KubeconfigError: `text` is none.
-    """
-    content = _content(text)
-    for entry in content.nodes("users"):
-        if entry.get("name") in tokens:
-            entry.node("user").value["token"] = tokens[entry.get("name")]
-    return block_text(content.value)
-
-
-def _content(text: str | None) -> ConfigNode:
-    if text is None:
-        return ConfigNode("kubeconfig", {"apiVersion": "v1", "kind": "Config", **{part: [] for part in _LISTS}})
-    try:
-        return ConfigNode("kubeconfig", yaml.load(text, PARSER))
-    except yaml.YAMLError as error:
-        raise KubeconfigError("is no YAML") from error
+    def with_tokens(self, tokens: Mapping[str, str]) -> str:
+        """Return it with other `tokens`, by user."""
+        for entry in self._content.nodes("users"):
+            if entry.get("name") in tokens:
+                entry.node("user").value["token"] = tokens[entry.get("name")]
+        return block_text(self._content.value)
 
 
 @contextmanager

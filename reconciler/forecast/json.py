@@ -121,6 +121,7 @@ def _query(key: QueryKey) -> dict[str, str]:
 def review_to_dict(review: Review) -> dict[str, Any]:
     """Return the review as JSON values."""
     changes, differing = review.changes, frozenset(difference.ref for difference in review.differences)
+    past = {} if review.replayed is None else dict(zip(("base", "head"), map(_past, review.replayed), strict=True))
     return {
         "schemaVersion": REVIEW_VERSION,
         "kind": "Review",
@@ -154,15 +155,13 @@ def review_to_dict(review: Review) -> dict[str, Any]:
         "unknown": dict(review.next_head.unknown),
         "snapshotAgeSeconds": None if review.snapshot_age is None else int(review.snapshot_age.total_seconds()),
         "problem": review.problem,
-        **({} if review.replayed is None else {"replay": _replayed(*review.replayed)}),
+        **({"replay": past} if past else {}),
     }
 
 
-def _replayed(base: Forecast | None, head: Forecast) -> dict[str, Any]:
-    return {"base": None if base is None else _past(base), "head": _past(head)}
-
-
-def _past(forecast: Forecast) -> dict[str, Any]:
+def _past(forecast: Forecast | None) -> dict[str, Any] | None:
+    if forecast is None:
+        return None
     found = {} if forecast.replay is None else replay_to_dict(forecast.replay)
     return {
         "start": format_time(forecast.start),

@@ -251,7 +251,10 @@ def _unjudged(review: Review) -> ReviewPart:
         "  ".join(filter(None, (key.cluster, key.policy, key.template, key.window)))
         for key in sorted(review.next_head.unanswered)
     ]
-    words = [_recorded(review)] if review.head is not None else []
+    words = []
+    if review.head is not None:
+        old = f"is {age(review.snapshot_age)} old" if review.snapshot_age is not None else ""
+        words.append(f"The snapshot {old or 'does not say when it was recorded: it may be of any age'}.")
     listings = []
     if rows:
         queries, them = (counted(len(rows), "query", "queries"), "it" if len(rows) == 1 else "them")
@@ -262,12 +265,6 @@ def _unjudged(review: Review) -> ReviewPart:
     if not listings and not review.next_head.undecided:
         words.append("Every query of the policies has an answer, and every cluster was read.")
     return ReviewPart(title, tuple(words), tuple(listings))
-
-
-def _recorded(review: Review) -> str:
-    if review.snapshot_age is None:
-        return "The snapshot does not say when it was recorded: it may be of any age."
-    return f"The snapshot is {age(review.snapshot_age)} old."
 
 
 def _drift(review: Review) -> ReviewPart:

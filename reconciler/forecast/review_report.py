@@ -13,7 +13,6 @@ from reconciler.forecast.review_details import ReviewPart, alike, by_place, call
 from reconciler.forecast.text import LineList, held_lines, objects_words, signed, when
 from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted, first_of
-from reconciler.model import ObjectRef
 from reconciler.report.calendar import Span
 from reconciler.report.change_words import name_of
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, details, fence, joined, origin_of, prose
@@ -58,8 +57,11 @@ def _headline(review: Review) -> Iterator[str]:
         yield "Only the next run is compared: the days to come are played on a snapshot (--snapshot DIR)."
     if review.replayed is not None and review.past:
         yield f"The last {review.replayed[1].span} replayed: {review.past[0]}."
-    if review.differing_outside is not None:
-        yield _outside(review.differing_outside) + (" What was replayed is of everything." if review.replayed else "")
+    number = review.differing_outside
+    if number is not None:
+        more = f": {counted(number, 'more workload')} {verb(number, 'runs', 'run')} in another way" if number else ""
+        replayed = " What was replayed is of everything." if review.replayed else ""
+        yield f"Only what the filters leave is shown{more}.{replayed}"
     if review.fleet_changed:
         fields = ", ".join(review.fleet_changed)
         base = " All of this is planned with that of the base: review it as text." if review.fleet_from_base else ""
@@ -90,11 +92,6 @@ def _held_words(review: Review) -> Iterator[str]:
     names = list(dict.fromkeys(one_line(period.policy) for period in periods))
     objects = objects_words({ref for period in periods for ref in period.refs})
     yield f"Held back: {objects} ({first_of(names, _MOST_CHANGES)})."
-
-
-def _outside(number: int) -> str:
-    more = f": {counted(number, 'more workload')} {verb(number, 'runs', 'run')} in another way" if number else ""
-    return f"Only what the filters leave is shown{more}."
 
 
 def _effect(review: Review, head: Forecast) -> str:
@@ -170,17 +167,11 @@ def _percented(hours: float, before: float) -> str:
 
 def _production(review: Review) -> Iterator[LineList]:
     for words, refs in selected(review):
-        named = refs & review.production
+        named = sorted(refs & review.production)
         if named:
-            yield LineList(f"{objects_words(named)} {words}", tuple(_places(sorted(named))))
-
-
-def _places(refs: Sequence[ObjectRef]) -> Iterator[str]:
-    """Yield the names of a few objects, or how many are where."""
-    if len(refs) <= _MOST_NAMES:
-        yield from map(name_of, refs)
-    else:
-        yield from (called(some) for some in by_place(refs, lambda ref: ref, lambda _: ""))
+            groups = by_place(named, lambda ref: ref, lambda _: "") if len(named) > _MOST_NAMES else None
+            lines = map(name_of, named) if groups is None else map(called, groups)
+            yield LineList(f"{objects_words(named)} {words}", tuple(lines))
 
 
 def _held_back(review: Review) -> Iterator[LineList]:
@@ -268,13 +259,10 @@ def _pictures(
 
 
 def render_text(review: Review) -> str:
-    blocks = [[TITLE], *([escaped(line) for line in block] for part in review_parts(review) for block in _text(part))]
-    return "\n".join("\n".join(block) + "\n" for block in blocks)
-
-
-def _text(part: ReviewPart) -> list[list[str]]:
-    head = [*([part.title] if part.title else []), *part.words]
-    return [*([head] if head else []), *(listing.text() for listing in part.listings)]
+    blocks = [[TITLE]]
+    for part in review_parts(review):
+        blocks += [[*filter(None, [part.title]), *part.words], *(listing.text() for listing in part.listings)]
+    return "\n".join("\n".join(map(escaped, block)) + "\n" for block in blocks)
 
 
 def render_markdown(review: Review) -> str:

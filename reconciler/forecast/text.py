@@ -63,10 +63,12 @@ class ForecastStyle(Struct, frozen=True):
 
 
 def render_text(forecast: Forecast, style: ForecastStyle) -> str:
+    (head, *rows), lines = table_rows(forecast, style), week(forecast, blocks=style.blocks)
+    signs = [f"({legend(forecast, blocks=style.blocks)})"] if lines else []
     blocks = [
         [title(forecast), *summary(forecast, style.prices)],
-        _table(forecast, style),
-        _picture(forecast, style),
+        [f"  {line}" for line in columns(head, rows, numbers=True)] if forecast.selected else [],
+        [f"  {line}" for line in (*lines, *signs)],
         _steps(forecast) if style.verbose else [],
         *(found.text() for found in _lists(forecast)),
     ]
@@ -129,7 +131,14 @@ def table_rows(forecast: Forecast, style: ForecastStyle) -> list[tuple[str, ...]
         body = [(*row, _range(*cost, digits=2)) for row, cost in zip(body, costs, strict=True)]
     unknown = _not_known(forecast, style.by)
     rows = zip(groups, body, strict=True)
-    return [head, *(_without_numbers(row) if name in unknown else row for (name, _), row in rows)]
+    known = (0, 1, 1 + _HEAD.index("without"))  # what there is, and what runs without policies
+    return [
+        head,
+        *(
+            tuple(cell if place in known or name not in unknown else "?" for place, cell in enumerate(row))
+            for (name, _), row in rows
+        ),
+    ]
 
 
 def _not_known(forecast: Forecast, by: str) -> set[str]:
@@ -140,12 +149,6 @@ def _not_known(forecast: Forecast, by: str) -> set[str]:
     found = {group(one) for one in forecast.selected if (one.policy, one.ref.cluster) in unknown}
     groups = [*grouped_savings(forecast, by), ("all", savings_of(forecast.selected))] if found else []
     return {name for name, saved in groups if name in {*found, "all"} and not round(saved.saved.replicas)}
-
-
-def _without_numbers(row: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a row of which only the workloads, and what runs without policies, are known."""
-    known = (0, 1, 1 + _HEAD.index("without"))
-    return tuple(cell if place in known else "?" for place, cell in enumerate(row))
 
 
 def _group(name: str, savings: Savings) -> tuple[str, ...]:
@@ -164,16 +167,6 @@ def _resources(savings: Savings, stated: Sequence[str]) -> Iterator[str]:
 def _range(low: float, high: float, *, digits: int = 0) -> str:
     first, last = f"{low:z,.{digits}f}", f"{high:z,.{digits}f}"
     return first if first == last else f"{first} to {last}"
-
-
-def _table(forecast: Forecast, style: ForecastStyle) -> list[str]:
-    head, *rows = table_rows(forecast, style)
-    return [f"  {line}" for line in columns(head, rows, numbers=True)] if forecast.selected else []
-
-
-def _picture(forecast: Forecast, style: ForecastStyle) -> list[str]:
-    lines = week(forecast, blocks=style.blocks)
-    return [*(f"  {line}" for line in lines), f"  ({legend(forecast, blocks=style.blocks)})"] if lines else []
 
 
 def _steps(forecast: Forecast) -> list[str]:
@@ -292,25 +285,15 @@ def unknown_words(forecast: Forecast) -> Iterator[str]:
 def render_markdown(forecast: Forecast, style: ForecastStyle) -> str:
     """Return the forecast as Markdown of at most 60,000 characters."""
     first, *rest = summary(forecast, style.prices)
+    lines = [line.rstrip() for line in week(forecast, blocks=True, most=80)]
+    signs = f"<sub>{prose(legend(forecast, blocks=True))}</sub>"
+    head, *rows = ([prose(cell) for cell in row] for row in table_rows(forecast, style))
     return joined(
         [
             [f"## {prose(title(forecast))}"],
             [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
-            _markdown_table(forecast, style),
-            _folded_picture(forecast),
+            table(head, rows),
+            [*details("The week", fence(lines)), "", signs] if lines else [],
             *(found.markdown() for found in _lists(forecast)),
         ]
     )
-
-
-def _markdown_table(forecast: Forecast, style: ForecastStyle) -> list[str]:
-    head, *rows = table_rows(forecast, style)
-    return table([prose(cell) for cell in head], [[prose(cell) for cell in row] for row in rows]) if rows else []
-
-
-def _folded_picture(forecast: Forecast) -> list[str]:
-    """Return the picture of the week, folded away."""
-    lines = [line.rstrip() for line in week(forecast, blocks=True, most=80)]
-    if not lines:
-        return []
-    return [*details("The week", fence(lines)), "", f"<sub>{prose(legend(forecast, blocks=True))}</sub>"]

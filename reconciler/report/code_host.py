@@ -146,42 +146,26 @@ def marker_of(path: str) -> str:
 
 def render_review(review: ReviewComment, longest: int) -> str:
     """Return `review` as Markdown of at most `longest` characters; it begins with what keeps the change from a plan."""
-    blocks = [*_problems(review), *_base(review), *_failure(review)]
-    text = joined(blocks) if blocks else ""
-    return shortened(_without_commands("\n".join(part for part in (text, review.plan) if part)), longest)
-
-
-def _problems(review: ReviewComment) -> list[list[str]]:
-    if not review.problems:
-        return []
-    words = f"**The policies in {code(review.path)} cannot be used: {counted(len(review.problems), 'problem')}.**"
-    return [["## Policies"], [words, "", *fence(map(str, review.problems))]]
-
-
-def _base(review: ReviewComment) -> list[list[str]]:
-    if not review.base_problems:
-        return []
-    words = "**The policies of the base cannot be used, so nothing is compared: this is the plan of the change alone.**"
-    found = [str(problem)[:_LONGEST_LINE] for problem in review.base_problems]
-    left = len(found) - _PROBLEMS_OF_BASE
-    more = [f"and {left} more"] if left > 0 else []
-    summary = f"{counted(len(found), 'problem')} of the base"
-    return [[words], details(summary, fence([*found[:_PROBLEMS_OF_BASE], *more]))]
-
-
-def _failure(review: ReviewComment) -> list[list[str]]:
-    if not review.failure:
-        return []
-    lines = [line[:_LONGEST_LINE] for line in review.failure[:_LINES]]
-    return [["**There is no plan of this change.**", "", *fence(lines)]]
-
-
-def _without_commands(text: str) -> str:
-    """Return `text` where no line begins with a slash, outside of code: GitLab takes `/approve` for a quick action."""
-    return "\n".join(
+    blocks: list[list[str]] = []
+    if review.problems:
+        words = f"**The policies in {code(review.path)} cannot be used: {counted(len(review.problems), 'problem')}.**"
+        blocks += [["## Policies"], [words, "", *fence(map(str, review.problems))]]
+    if review.base_problems:
+        words = "The policies of the base cannot be used, so nothing is compared: this is the plan of the change alone."
+        found = [str(problem)[:_LONGEST_LINE] for problem in review.base_problems]
+        left = len(found) - _PROBLEMS_OF_BASE
+        lines = fence([*found[:_PROBLEMS_OF_BASE], *([f"and {left} more"] if left > 0 else [])])
+        blocks += [[f"**{words}**"], details(f"{counted(len(found), 'problem')} of the base", lines)]
+    if review.failure:
+        lines = fence(line[:_LONGEST_LINE] for line in review.failure[:_LINES])
+        blocks.append(["**There is no plan of this change.**", "", *lines])
+    text = "\n".join(part for part in (joined(blocks) if blocks else "", review.plan) if part)
+    # No line begins with a slash outside of code: GitLab takes `/approve` for a quick action.
+    quiet = (
         f"&#47;{line.lstrip()[1:]}" if not end and line.lstrip().startswith("/") else line
         for _, end, line in in_code(text.split("\n"))
     )
+    return shortened("\n".join(quiet), longest)
 
 
 def shortened(text: str, longest: int) -> str:

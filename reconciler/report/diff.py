@@ -57,14 +57,11 @@ def _object(decision: Decision, fields: Mapping[tuple[str, ...], Any]) -> Manife
         found = {**found, **whole, "metadata": metadata | whole.get("metadata", {})}
     for path in sorted(fields):
         if fields[path] is not None:
-            _put(found, path, json_value(fields[path]))
+            into = found
+            for key in path[:-1]:
+                into = into.setdefault(key, {})
+            into[path[-1]] = json_value(fields[path])
     return found
-
-
-def _put(into: Manifest, path: Sequence[str], value: Any) -> None:
-    for key in path[:-1]:
-        into = into.setdefault(key, {})
-    into[path[-1]] = value
 
 
 def _lines(name: str, before: Manifest | None, after: Manifest | None) -> Iterator[str]:

@@ -244,7 +244,8 @@ def _about(items: Sequence[T], refs_of: Callable[[T], Iterable[ObjectRef]]) -> C
 def _explained(plan: Plan, subject: ObjectExplanation) -> Iterator[str]:
     explanations = [found for found in plan.explanations if found.ref == subject.ref]
     if subject.ref.is_service:
-        yield from _behind(plan, subject.ref)
+        behind = sorted({found.ref for found in plan.explanations if subject.ref in found.services})
+        yield from [f"Behind it: {', '.join(one_line(f'{ref.kind}/{ref.name}') for ref in behind)}."] * bool(behind)
     else:
         yield _number(plan, subject, selected=bool(explanations))
     yield from _idle_since(plan, subject, explanations)
@@ -393,12 +394,6 @@ def _closest(match: SelectorMatch) -> Iterator[str]:
     width = max(len(field) for field, _ in match.parts)
     for field, problem in match.parts:
         yield one_line(f"{field}:").ljust(width + 1).join(("  ", " ")) + one_line(problem or "selects it")
-
-
-def _behind(plan: Plan, service: ObjectRef) -> Iterator[str]:
-    behind = sorted({explanation.ref for explanation in plan.explanations if service in explanation.services})
-    if behind:
-        yield f"Behind it: {', '.join(one_line(f'{ref.kind}/{ref.name}') for ref in behind)}."
 
 
 def _next_run(plan: Plan, about: ObjectRef) -> Iterator[str]:

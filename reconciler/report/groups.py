@@ -270,6 +270,7 @@ def blocks_of(plan: Plan, *, left: str = "the JSON form has them all") -> tuple[
     frozen = tuple(_notice(notice, words) for notice in plan.notices if notice.kind == "frozen")
     observed = f"Observed only: {counted_changes(plan.observed)}, never applied (mode: Observe)"
     warnings = tuple(_notice(one, words) for one in plan.notices if one.partial or one.kind == "unknownQuery")
+    overridden = tuple((one_line(str(lost.ref)), one_line(overridden_words(plan, lost))) for lost in plan.overridden)
     blocks = (
         Block("Equal priorities:", equal, always=True, first=True),
         Block("Frozen:", frozen, always=True),
@@ -277,7 +278,7 @@ def blocks_of(plan: Plan, *, left: str = "the JSON form has them all") -> tuple[
         Block(observed, groups=grouped(plan, numbered_actions(plan.observed))),
         _unknown(plan),
         Block(f"Warnings: {len(warnings)}", warnings),
-        _overridden(plan),
+        Block(f"Overridden: {counted(len(overridden), 'object')}", overridden),
         _notices(plan, left),
     )
     return tuple(block for block in blocks if block.entries or block.groups)
@@ -315,11 +316,6 @@ def _moves(plan: Plan, cluster: str) -> str:
         return ""
     more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
     return f"; replicas of {first[1]}{more} move to other clusters from {reasons_in(plan).time(first[0])} on"
-
-
-def _overridden(plan: Plan) -> Block:
-    entries = [(one_line(str(lost.ref)), one_line(overridden_words(plan, lost))) for lost in plan.overridden]
-    return Block(f"Overridden: {counted(len(entries), 'object')}", tuple(entries))
 
 
 def overridden_words(plan: Plan, lost: Overridden) -> str:

@@ -10,7 +10,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import PlacementView
 from reconciler.messages import counted
 from reconciler.plan.model import Plan
-from reconciler.report.groups import PolicyGroup, blocks_of, columns, made_at, placement_rows, updates_of
+from reconciler.report.groups import Block, PolicyGroup, blocks_of, columns, made_at, placement_rows, updates_of
 from reconciler.report.summary import Held, held_of, held_title, report_of
 from reconciler.report.text import Style, block_entries, lines_of
 from reconciler.untrusted_text import short
@@ -98,19 +98,17 @@ def _text(blocks: Iterable[Sequence[str]]) -> str:
 def _cut(block: Sequence[str], rows: int) -> Iterator[str]:
     """Yield the lines of `block` with at most so many rows of each table, list and block of code."""
     shown = rows + 2  # a table has two lines above its rows, a block of code one above and one below
-    for sign, run in groupby(_signed(block), key=lambda pair: pair[0]):
+    signed = (
+        (f"`{number}" if number else line[:1] if line.startswith(("| ", "- ")) else "", line)
+        for number, _, line in in_code(block)
+    )  # what a line is part of: "|" a table, "-" a list, "`" and a number a block of code, "" none
+    for sign, run in groupby(signed, key=lambda pair: pair[0]):
         lines = [line for _, line in run]
         if not sign or len(lines) <= shown:
             yield from lines
             continue
         end = [lines[-1]] if sign.startswith("`") else []
         yield from (*lines[: shown - len(end)], *end, "", f"and {len(lines) - shown} more; the JSON form has them all.")
-
-
-def _signed(block: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each line with what it is part of: "|" a table, "-" a list, "`" and a number a block of code, "" none."""
-    for number, _, line in in_code(block):
-        yield f"`{number}" if number else line[:1] if line.startswith(("| ", "- ")) else "", line
 
 
 def in_code(lines: Iterable[str]) -> Iterator[tuple[int, str, str]]:
@@ -156,7 +154,7 @@ def render_markdown(plan: Plan, outcomes: Sequence[Outcome] | None = None, style
             [f"**{prose(first)}**", *(f"<br>{prose(line)}" for line in rest)],
             *_group_lines(shown.groups, shown.outcomes),
             *([[f"**{held_title(held)}**"], *map(_held_back, held)] if held else []),
-            *_blocks(plan),
+            *map(_block, blocks_of(plan)),
             *_placements(plan),
             origin_of(plan),
         ]
@@ -180,22 +178,14 @@ def _title(group: PolicyGroup) -> str:
 
 
 def _held_back(held: Held) -> list[str]:
-    return [
-        prose(held.what),
-        *([f"<br>{prose(held.where)}"] if held.where else []),
-        "",
-        *_folded(counted(held.number, "change"), held.groups),
-    ]
+    where = [f"<br>{prose(held.where)}"] if held.where else []
+    return [prose(held.what), *where, "", *_folded(counted(held.number, "change"), held.groups)]
 
 
-def _blocks(plan: Plan) -> list[list[str]]:
-    """Return what else a person should read, block by block."""
-    return [
-        _folded(block.title, block.groups)
-        if block.groups
-        else [f"**{prose(block.title)}**", "", *fence(block_entries(block))]
-        for block in blocks_of(plan)
-    ]
+def _block(block: Block) -> list[str]:
+    if block.groups:
+        return _folded(block.title, block.groups)
+    return [f"**{prose(block.title)}**", "", *fence(block_entries(block))]
 
 
 def _folded(words: str, groups: Iterable[PolicyGroup]) -> list[str]:

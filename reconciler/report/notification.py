@@ -233,13 +233,14 @@ _SLACK_HEADER = 150
 
 
 def _slack(message: Message) -> dict[str, Any]:
-    """Return a message for an incoming webhook of Slack; `text` is what notifications show of it.
+    """Return a message for an incoming webhook of Slack; `text`, which its notifications show, has no mention or link.
 
-    Source: docs.slack.dev, Sending messages using incoming webhooks; Section, Header and Context block.
+    Source: docs.slack.dev, Sending messages using incoming webhooks; Section, Header and Context block; api.slack.com,
+    Basic message formatting, "How to escape".
     """
     title = short(message.title)
     return {
-        "text": _for_slack(title),
+        "text": title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
         "blocks": [
             {"type": "header", "text": _slack_text(title[:_SLACK_HEADER])},
             *(
@@ -254,11 +255,6 @@ def _slack(message: Message) -> dict[str, Any]:
 def _slack_text(text: str) -> dict[str, Any]:
     """Return `text` as it stands, without markup. Source: docs.slack.dev, Text object."""
     return {"type": "plain_text", "text": text, "emoji": False}
-
-
-def _for_slack(text: str) -> str:
-    """Return `text` without mentions and links. Source: api.slack.com, Basic message formatting, "How to escape"."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 _TEAMS_BYTES = 4_000

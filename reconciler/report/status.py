@@ -237,16 +237,12 @@ def placement_line(view: PlacementView) -> str:
     """Return one federated ReplicaSet with its replicas in each cluster, which may be others than it asks for."""
     own = [row for row in view.rows if row.desired is not None or row.current is None]  # others are left to others
     shown = (row for row in own if row.desired != 0 or row.current)
-    layout = ", ".join(f"{row.cluster} {_layout(row.current, row.desired)}" for row in shown)
+    pairs = ((row.cluster, *("?" if one is None else str(one) for one in (row.current, row.desired))) for row in shown)
+    layout = ", ".join(f"{name} {now if now == then else f'{now} -> {then}'}" for name, now, then in pairs)
     desired = [row.desired for row in own]
     placed = view.total if None in desired else sum(filter(None, desired))
     total = f"{view.total} =" if placed == view.total else f"{view.total} desired, {placed} placed:"
     return one_line(f"FederatedReplicaSet {view.key}: {total} {layout or 'nothing placed'}")
-
-
-def _layout(current: int | None, desired: int | None) -> str:
-    now, then = ("?" if number is None else str(number) for number in (current, desired))
-    return now if now == then else f"{now} -> {then}"
 
 
 _URGENT: Mapping[NoticeKind, str] = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}

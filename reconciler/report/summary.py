@@ -8,10 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.decisions import (
-    HeldBack,
-    LimitUse,
-)
+from reconciler.decide.decisions import LimitUse
 from reconciler.decide.limit_amounts import FLEET_DEFAULT
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
@@ -53,6 +50,7 @@ def words_of(outcome: Outcome | None) -> Iterator[str]:
 
 
 _UNSETTLED = ("frozen", "aboveShare", "equalPriorities", "unknownQuery")
+_FEWER = (Effect.IDLE, Effect.DOWN, Effect.DELETE)
 _COUNTED_VERBS = (
     *("create", "delete", "idle", "wake", "scale up", "scale down", "move", "overwrite", "adopt", "release"),
     *("autoscaler", "update"),
@@ -111,17 +109,17 @@ def source_of(plan: Plan) -> str:
 
 def held_of(plan: Plan) -> tuple[Held, ...]:
     """Return what limits and guards hold back."""
-    return tuple(_held(plan, held) for held in plan.held_back)
+    found = []
+    for held in plan.held_back:
+        groups = grouped(plan, numbered_actions(held.decisions))
+        where = _where([line.decision.ref for group in groups for line in group.lines])
+        found.append(Held(one_line(held.why), where, groups))
+    return tuple(found)
 
 
 def held_title(held: Sequence[Held]) -> str:
     """Return the heading above what is held back."""
     return f"Held back: {counted(sum(limited.number for limited in held), 'change')}"
-
-
-def _held(plan: Plan, held: HeldBack) -> Held:
-    groups = grouped(plan, numbered_actions(held.decisions))
-    return Held(one_line(held.why), _where([line.decision.ref for group in groups for line in group.lines]), groups)
 
 
 def _where(refs: Sequence[ObjectRef]) -> str:
@@ -145,7 +143,8 @@ def _plan_summary(plan: Plan, groups: Sequence[PolicyGroup], everything: bool, n
     first = f"Plan: {_numbers(lines)}{f'; {rest}' if rest else ''}."
     if not plan.clusters:
         first = f"No cluster can be read. {first}"
-    limits = _limits(plan.limits) if plan.held_back or any(map(_goes_down, lines)) else ()
+    down = any(line.decision.removed > 0 or effect_of(line.decision) in _FEWER for line in lines)
+    limits = _limits(plan.limits) if plan.held_back or down else ()
     return (first, f"{_replicas(lines)} {shown}".rstrip(), *limits, *last)
 
 
@@ -230,18 +229,11 @@ def _replicas(lines: Sequence[Line]) -> str:
         fewer[decision.ref.cluster] += decision.removed
         more[decision.ref.cluster] += added(decision)
     pairs = ((+fewer, "fewer"), (+more, "more"))
-    words = [f"{found.total()} {word} ({_clusters(found)})" for found, word in pairs if found]
+    words = []
+    for found, word in pairs:
+        several = ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
+        words += [f"{found.total()} {word} ({several if len(found) > 1 else next(iter(found))})"] if found else []
     return one_line(f"Replicas: {', '.join(words) or 'no change'}.")
-
-
-def _clusters(found: Counter[str]) -> str:
-    if len(found) == 1:
-        return next(iter(found))
-    return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
-
-
-def _goes_down(line: Line) -> bool:
-    return line.decision.removed > 0 or effect_of(line.decision) in (Effect.IDLE, Effect.DOWN, Effect.DELETE)
 
 
 def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
@@ -253,11 +245,9 @@ def _limits(limits: Sequence[LimitUse]) -> Iterator[str]:
     for use in sorted(limits, key=lambda use: -use.used / max(1, use.allowed)):
         if use.used:
             nearest.setdefault((use.name, use.unit), use)
-    words = [_use(nearest[key]) for key in sorted(nearest, key=lambda key: (key[0], key[1] == "replicas"))]
+    words = []
+    for use in sorted(nearest.values(), key=lambda use: (use.name, use.unit == "replicas")):
+        where = f"in {use.cluster or 'all clusters'}" if use.name == FLEET_DEFAULT else f"of {use.name}"
+        words.append(one_line(f"{counted(use.used, use.unit.removesuffix('s'))} {where}, limit {use.allowed}"))
     if words:
         yield f"Limits: {'; '.join(words)}."
-
-
-def _use(limit: LimitUse) -> str:
-    where = f"in {limit.cluster or 'all clusters'}" if limit.name == FLEET_DEFAULT else f"of {limit.name}"
-    return one_line(f"{counted(limit.used, limit.unit.removesuffix('s'))} {where}, limit {limit.allowed}")

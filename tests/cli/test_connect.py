@@ -16,13 +16,10 @@ from reconciler.cli import connect
 from reconciler.cli.connect import _connected
 from reconciler.cli.doctor_findings import token_finding
 from reconciler.cli.kubeconfig_file import (
+    Kubeconfig,
     KubeconfigEntry,
     KubeconfigFile,
     KubeconfigSecret,
-    entries_of,
-    taken_by_others,
-    with_entry,
-    with_tokens,
 )
 from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
 from reconciler.model import ServiceAccount
@@ -113,7 +110,7 @@ def a_kubeconfig(user: dict[str, Any], *contexts: tuple[str, str, str]) -> str:
     ],
 )  # fmt: skip
 def test_what_an_entry_would_take_the_place_of(text: str | None, words: str) -> None:
-    assert taken_by_others(text, "east") == words
+    assert Kubeconfig(text).taken_by_others("east") == words
 
 
 def test_a_token_is_renewed_only_where_the_server_is_verified(tmp_path: Path) -> None:
@@ -268,20 +265,24 @@ EAST = KubeconfigEntry("east", "east", {"server": "https://east.example"}, "two"
 
 
 def test_an_entry_is_added_or_replaced_and_all_else_stays() -> None:
-    once = with_entry(yaml.safe_dump(OTHERS), EAST)
-    twice = yaml.safe_load(with_entry(once, EAST))
+    once = Kubeconfig(yaml.safe_dump(OTHERS)).with_entry(EAST)
+    twice = yaml.safe_load(Kubeconfig(once).with_entry(EAST))
 
-    assert entries_of(once)[-1] == EAST
-    assert [(one.context, one.token) for one in entries_of(once)] == [("mine", "one"), ("also", ""), ("east", "two")]
+    assert Kubeconfig(once).entries[-1] == EAST
+    assert [(one.context, one.token) for one in Kubeconfig(once).entries] == [
+        ("mine", "one"),
+        ("also", ""),
+        ("east", "two"),
+    ]
     assert twice == yaml.safe_load(once)
     for part in ("clusters", "users", "contexts"):
         assert twice.pop(part)[:-1] == OTHERS[part]
     assert twice == {key: value for key, value in OTHERS.items() if key not in ("clusters", "users", "contexts")}
-    assert entries_of(with_entry(None, EAST)) == [EAST]
+    assert Kubeconfig(Kubeconfig(None).with_entry(EAST)).entries == [EAST]
 
 
 def test_a_token_is_renewed_for_all_contexts_of_its_user() -> None:
-    renewed = yaml.safe_load(with_tokens(yaml.safe_dump(OTHERS), {"me": "new"}))
+    renewed = yaml.safe_load(Kubeconfig(yaml.safe_dump(OTHERS)).with_tokens({"me": "new"}))
 
     assert renewed["users"][0] == {"name": "me", "user": {"token": "new"}}
     assert {**renewed, "users": OTHERS["users"]} == OTHERS

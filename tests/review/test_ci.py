@@ -330,7 +330,7 @@ def test_an_api_that_is_busy_is_asked_again(host):
 
 def test_nobody_answers():
     with pytest.raises(CommentError, match="the connection was refused, expected an answer"):
-        github_comments(RestApi("http://127.0.0.1:1", {}, "X"), REPOSITORY, NUMBER).create("x")
+        github_comments(RestApi("http://127.0.0.1:1", {}, "X"), REPOSITORY, NUMBER).write("x")
 
 
 def test_two_folders_of_policies_have_two_comments():
