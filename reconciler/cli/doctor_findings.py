@@ -20,7 +20,7 @@ from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL
 from reconciler.decide.downscale.every_decrease import replicas_in, seen_replicas
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
-from reconciler.decide.placement.home import home_of
+from reconciler.decide.placement.home_config_maps import home_of
 from reconciler.errors import ClusterError, ForbiddenError, NotFoundError, reason_of
 from reconciler.messages import counted
 from reconciler.model import Lease, ObjectRef, ObservedCluster, ObservedState, QueryAnswer, Run, ServiceAccount

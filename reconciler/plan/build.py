@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import AWAKE_SINCE, read_time
 from reconciler.decide.decisions import Decision, DesiredState, Notice, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
-from reconciler.decide.placement.home import unknown_since
+from reconciler.decide.placement.home_config_maps import unknown_since
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedState, Run, Service, Workload
 from reconciler.plan.effects import Effect, effect_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_SCALE, UNIDLE_TARGETS
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
-from reconciler.decide.placement.home import MEMORY, REPLACED
+from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
 from reconciler.messages import counted
 from reconciler.model import JOURNAL, ObjectRef

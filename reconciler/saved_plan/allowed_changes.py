@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
     VICTIM_LABEL,
 )
 from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
-from reconciler.decide.placement.home import MEMORY, REPLACED
+from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
 from reconciler.errors import PlanFileError
 from reconciler.model import DELETION_COST, JOURNAL, pointer

@@ -16,7 +16,7 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.freeze import CONFIG_MAP as FREEZE
-from reconciler.decide.placement.home import MEMORY, REPLACED
+from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX, status_name
 from reconciler.model import JOURNAL, ObservedState
 from reconciler.observe.clusters import observe

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import fleet_names, placement_owner_text
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, ClusterAutoscalers, autoscalers_of, first_unread
-from reconciler.decide.placement.home import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
+from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
 from reconciler.decide.placement.status import (
     PlacementStatus,
     Rejection,

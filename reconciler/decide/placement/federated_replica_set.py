@@ -17,7 +17,7 @@ from reconciler.decide.placement.explanations import (
     placement_view,
     with_reasons,
 )
-from reconciler.decide.placement.home import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
+from reconciler.decide.placement.home_config_maps import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
 from reconciler.decide.placement.notices import notices, overridden

@@ -17,7 +17,7 @@ from reconciler.decide.annotations import (
     placement_owner_text,
 )
 from reconciler.decide.decisions import FieldChange, annotation_changes
-from reconciler.decide.placement.home import digest_of
+from reconciler.decide.placement.home_config_maps import digest_of
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import NOTHING, Workload
 from reconciler.pod_requests import amount_of

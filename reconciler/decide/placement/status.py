@@ -1,4 +1,4 @@
-"""What one run records for the next about federated ReplicaSets, in ConfigMaps (`home.py` says where).
+"""What one run records for the next about federated ReplicaSets, in ConfigMaps (`home_config_maps.py` says where).
 
 Which clusters do not answer since when, and which writes were refused, are in the ConfigMap `reconciler-memory`:
 
@@ -32,7 +32,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import STATUS, compact, digest, format_time, json_object, read_time
-from reconciler.decide.placement.home import config_map_name, digest_of
+from reconciler.decide.placement.home_config_maps import config_map_name, digest_of
 from reconciler.decide.reasons import Reasons, text_of
 from reconciler.model import NOTHING, ConfigMap, ObjectRef
 

@@ -35,7 +35,7 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.clusters import PlacementCase, production_of_pattern
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.explanations import cause
-from reconciler.decide.placement.home import (
+from reconciler.decide.placement.home_config_maps import (
     REPLACED,
     ConfigMapContent,
     config_map_deleted,

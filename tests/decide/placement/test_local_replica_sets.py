@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.annotations import FEDERATED_LABEL, POLICY_DIGEST, placement_owner
 from reconciler.decide.decisions import FieldChange
-from reconciler.decide.placement.home import config_map_name
+from reconciler.decide.placement.home_config_maps import config_map_name
 from reconciler.decide.placement.local_replica_sets import (
     form_of,
     label_of,
