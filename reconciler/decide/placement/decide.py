@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reconciler.decide.decisions import Cause, DesiredState, Verb
-from reconciler.decide.placement.clusters import PlacementInputs, placement_inputs
 from reconciler.decide.placement.home_config_maps import (
     MEMORY,
     UNREACHABLE,
@@ -11,6 +10,7 @@ from reconciler.decide.placement.home_config_maps import (
     known_since,
     unreachable_text,
 )
+from reconciler.decide.placement.placement_inputs import PlacementInputs, placement_inputs
 from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.status import REJECTED, rejection_key
 from reconciler.decide.reasons import Reason, ReasonCode, reason

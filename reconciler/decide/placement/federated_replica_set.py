@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import OWNER, STATUS, format_time
 from reconciler.decide.decisions import Cause, Decision, DesiredState, PolicyExplanation, Undecided, Verb
 from reconciler.decide.facts import fact, field_is
-from reconciler.decide.placement.clusters import ClusterPlacement, PlacementCase, PlacementInputs, production_of
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explanations import (
     cluster_statuses,
@@ -22,6 +21,7 @@ from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.local_workloads import LocalWorkload, local_workload
 from reconciler.decide.placement.notices import notices, overridden
 from reconciler.decide.placement.ownership import is_about
+from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, PlacementInputs, production_of
 from reconciler.decide.placement.status import (
     read_status,
     rejection_key,

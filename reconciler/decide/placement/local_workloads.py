@@ -13,8 +13,8 @@ from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.facts import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.freeze import restriction
-from reconciler.decide.placement.clusters import ClusterPlacement, PlacementCase, production_of_pattern
 from reconciler.decide.placement.ownership import why_not_placed
+from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, production_of_pattern
 from reconciler.decide.placement.pod_counts import PodCounts, available_replicas, is_calm, pod_counts
 from reconciler.decide.placement.status import Rejection
 from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_of
