@@ -16,7 +16,7 @@ from reconciler.decide.placement.allocation import (
     served_order,
     with_overflow,
 )
-from reconciler.decide.placement.local_workloads import LocalWorkload
+from reconciler.decide.placement.cluster_eligibility import LocalWorkload
 from reconciler.decide.placement.placement_inputs import PlacementCase
 from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.reasons import Reasons

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Cause, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.facts import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates
+from reconciler.decide.placement.cluster_eligibility import LocalWorkload
 from reconciler.decide.placement.desired_replicas import PlacementResult, lagging
-from reconciler.decide.placement.local_workloads import LocalWorkload
 from reconciler.decide.placement.status import ClusterStatus
 from reconciler.decide.reasons import Reason, ReasonCode, reason, shared_reason
 from reconciler.messages import counted

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Notice, Overridden
+from reconciler.decide.placement.cluster_eligibility import DRAINED, LocalWorkload
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
-from reconciler.decide.placement.local_workloads import DRAINED, LocalWorkload
 from reconciler.decide.placement.placement_inputs import PlacementCase
 from reconciler.decide.placement.pod_counts import PodCounts
 from reconciler.decide.reasons import text_of

@@ -1,4 +1,4 @@
-"""One federated ReplicaSet on one cluster: how far the cluster takes part, as the first guard that matches says."""
+"""How far a cluster takes part in a federated ReplicaSet, also an unreachable one: as the first guard says."""
 
 from __future__ import annotations
 
