@@ -14,7 +14,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decide import decide as decide_all
 from reconciler.decide.decide import urgent, with_picked_pods
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.downscale.every_decrease import seen_replicas
+from reconciler.decide.downscale.decreases_by_others import seen_replicas
 from reconciler.decide.downscale.planned_victims import picker_requests
 from reconciler.decide.held_back import within_limits
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators

@@ -11,7 +11,7 @@ from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.events import decrease_event
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Verb
-from reconciler.decide.downscale.every_decrease import RECORD
+from reconciler.decide.downscale.decreases_by_others import RECORD
 from reconciler.decide.placement.home_config_maps import MEMORY, UNREACHABLE, keeper_of, unreachable_text
 from reconciler.decide.placement.status import STATUS_PREFIX, rejection_after_failure, rejection_key
 from reconciler.errors import reason_of

@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import TokenClaims
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource, NoMetrics
 from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL
-from reconciler.decide.downscale.every_decrease import replicas_in, seen_replicas
+from reconciler.decide.downscale.decreases_by_others import replicas_in, seen_replicas
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
 from reconciler.decide.placement.home_config_maps import home_of

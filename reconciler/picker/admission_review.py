@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from reconciler.decide.downscale.every_decrease import KINDS
+from reconciler.decide.downscale.decreases_by_others import KINDS
 from reconciler.model import ObjectRef
 from reconciler.untrusted_text import MOST_REPLICAS
 from reconciler.workload_kinds import SCALABLE_KINDS

@@ -34,7 +34,7 @@ from reconciler.backends.protocols import (
 )
 from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, digest
 from reconciler.decide.decisions import Cause, Decision, DownscaleSettings, Phase, Verb, group_name
-from reconciler.decide.downscale.every_decrease import RECORD, every_decrease, record_text
+from reconciler.decide.downscale.decreases_by_others import RECORD, every_decrease, record_text
 from reconciler.decide.downscale.journal import PICKER_RUN, JournalEntry, read_entry
 from reconciler.decide.downscale.victim_choice import VictimStrategy
 from reconciler.decide.freeze import CONFIG_MAP

@@ -20,7 +20,7 @@ from reconciler.decide.decisions import (
     PolicyExplanation,
     Undecided,
 )
-from reconciler.decide.downscale.every_decrease import SeenReplicas
+from reconciler.decide.downscale.decreases_by_others import SeenReplicas
 from reconciler.model import NOTHING, ObjectRef, QueryKey, pointer
 
 

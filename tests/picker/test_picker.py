@@ -13,7 +13,7 @@ from reconciler.backends.backend import Backend
 from reconciler.cli.doctor_findings import ClusterCheck, picker_findings
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import VICTIM_COST
-from reconciler.decide.downscale.every_decrease import RECORD, record_text, replicas_in, seen_replicas
+from reconciler.decide.downscale.decreases_by_others import RECORD, record_text, replicas_in, seen_replicas
 from reconciler.decide.downscale.journal import JournalEntry, entry_text
 from reconciler.decide.freeze import freezes_text
 from reconciler.errors import PickerError
