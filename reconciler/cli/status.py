@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, date, timedelta
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from reconciler.history.config_maps import Day, History
 from reconciler.history.files import read_changes
 from reconciler.model import ObjectRef, ObservedState, Run
 from reconciler.observe.clusters import observe
+from reconciler.observe.needed_objects import Scope
 from reconciler.pipeline import Decide, plan_and_state
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.groups import columns
@@ -226,7 +228,11 @@ def _check_known(fleet: Fleet, world: World, name: ObjectArgument, subject: str,
     cluster = known_cluster(fleet, name, subject)
     if whole and name.namespace and (not name.kind or name.kind in KNOWN):
         alone = PolicySet(replace(fleet, home=cluster.name, clusters=(cluster,)))
-        check_there(observe(alone, {cluster.name: world.sources[cluster.name]}, readers=world.readers), name, subject)
+        look = partial(observe, alone, {cluster.name: world.sources[cluster.name]}, readers=world.readers)
+        state = look(scope=Scope(name.namespace))
+        if any(not found.namespaces for found in state.clusters.values()):
+            state = look()  # for the name of the namespace that is meant
+        check_there(state, name, subject)
 
 
 def read_history(fleet: Fleet, world: World, first: date) -> tuple[list[Day], list[str]]:

@@ -296,6 +296,23 @@ def test_runs_write_their_history_with_the_commit_and_a_run_without_changes_writ
     assert custom.out == "No changes recorded.\n", "only policies name its kind"
 
 
+@pytest.mark.parametrize("name", ["dev/dev-1/deploy/web", "dev/dev-1/deploy/wbe", "dev/dev-1"])
+def test_what_has_no_history_is_looked_for_in_its_namespace_alone(
+    week: Folder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large cluster all else would be read for the sake of one name."""
+    asked: set[str] = set()
+    listed = SnapshotCluster.list
+
+    def noted(cluster: SnapshotCluster, resource: Any, *, namespace: str = "", labels: str = "") -> Any:
+        asked.add(namespace)
+        return listed(cluster, resource, namespace=namespace, labels=labels)
+
+    monkeypatch.setattr(SnapshotCluster, "list", noted)
+    week.call("history", name, "--snapshot", "snapshot", "--now", rfc3339(at("2026-11-16 12:00")))
+    assert asked == {"dev-1", "reconciler"}
+
+
 def test_a_cluster_that_had_another_name_has_its_history_under_that(week: Folder) -> None:
     week.apply(rfc3339(at("2026-11-16 20:05")))
     week.write("policies/fleet.yaml", FLEET.replace("dev", "new"))
