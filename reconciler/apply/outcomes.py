@@ -36,12 +36,13 @@ class OutcomeStatus(StrEnum):
 class Failure(Struct, frozen=True):
     """What an action failed with. `error` is the kind of error, the same whatever its words say; `event` is the reason
     of the Event about it, "" where nobody took the write and so nobody takes an Event; `forbidden`: what the server
-    answered 403 to.
+    answered 403 to; `words`: what it said, without what is remarked of the action.
     """
 
     error: str
     event: Literal["", "Refused", "Failed"] = "Failed"
     forbidden: Literal["", "write", "impersonate"] = ""
+    words: str = ""
 
 
 class Outcome(Struct, frozen=True):
@@ -84,7 +85,7 @@ def outcome_of(action: Action, error: ReconcilerError) -> Outcome:
         event = ""
     elif is_refused and action.decision.downscale is None:  # that it keeps what it has says nothing about its room
         event = "Refused"
-    failure = Failure(type(error).__name__, event, _forbidden(error))
+    failure = Failure(type(error).__name__, event, _forbidden(error), str(error))
     return Outcome(action.id, OutcomeStatus.FAILED, str(error), failure=failure)
 
 

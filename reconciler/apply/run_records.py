@@ -34,9 +34,12 @@ def remember_refusals(
     Source: seed federated-replicasets.md, "[E1] Master rejects LRS creation".
     """
     found = [
-        (action, outcome)
+        (action, outcome.failure.words)
         for action, outcome in zip(actions, outcomes, strict=True)
-        if outcome.event == "Refused" and action.decision.job == "placement" and action.decision.verb in _PLACING
+        if outcome.failure is not None
+        and outcome.event == "Refused"
+        and action.decision.job == "placement"
+        and action.decision.verb in _PLACING
         if not action.decision.removed
     ]
     home = accesses.get(_recorded_in(actions, fleet))
@@ -44,13 +47,13 @@ def remember_refusals(
         return tuple(f"{action.ref}: its refusal was not recorded, the home cluster is not ours" for action, _ in found)
     store = ConfigMapStore(home.cluster, fleet.namespace, MEMORY)
     lost: list[str] = []
-    for action, outcome in found:
+    for action, why in found:
         key = rejection_key(action.ref)
         try:
             if store.read(UNREACHABLE) is None:  # so that taking a refusal off never takes the last key off
                 store.write(UNREACHABLE, unreachable_text({}), None)
             known = store.read(key)
-            store.write(key, rejection_after_failure(known, action.ref, outcome.message, run.now), known)
+            store.write(key, rejection_after_failure(known, action.ref, why, run.now), known)
         except Exception as error:  # noqa: BLE001 - whatever it is, only this memory is lost
             lost.append(reason_of(error))
     return tuple(lost)

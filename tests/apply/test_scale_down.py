@@ -580,7 +580,12 @@ def test_one_pod_that_takes_no_cost_undoes_the_others() -> None:
             raise ClusterError("east/shop/Pod/web-3: no")
 
     outcome = outcome_of(world, through=Wrapped(world.cluster, refuse))
-    assert outcome == Outcome(1, OutcomeStatus.FAILED, "east/shop/Pod/web-3: no", failure=Failure("ClusterError"))
+    assert outcome == Outcome(
+        1,
+        OutcomeStatus.FAILED,
+        "east/shop/Pod/web-3: no",
+        failure=Failure("ClusterError", words="east/shop/Pod/web-3: no"),
+    )
     assert len(world.names()) == 6
     assert_clean(world)
     assert world.costs() == {}

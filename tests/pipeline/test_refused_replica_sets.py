@@ -129,7 +129,7 @@ def test_what_nobody_took_has_no_event(two, monkeypatch):
     assert [found for found in events(two, "west") if found["type"] == "Warning"] == []
 
 
-def test_without_the_right_to_tell_events_nothing_else_fails(two, monkeypatch):
+def refuse_events(monkeypatch) -> None:
     original = SnapshotCluster.write
 
     def write(self, request):
@@ -138,6 +138,19 @@ def test_without_the_right_to_tell_events_nothing_else_fails(two, monkeypatch):
         original(self, request)
 
     monkeypatch.setattr(SnapshotCluster, "write", write)
+
+
+def test_what_is_kept_of_a_refusal_is_what_the_cluster_said(two, monkeypatch):
+    refuse(monkeypatch, "west", "create")
+    refuse_events(monkeypatch)
+    said = two.apply(at(0))
+    assert (said.code, "no Event was written: west: create events: forbidden" in said.out) == (6, True)
+    [refusal] = map(json.loads, refusals(two))
+    assert refusal["why"] == "west/shop/ReplicaSet/web: exceeded quota: replicasets"
+
+
+def test_without_the_right_to_tell_events_nothing_else_fails(two, monkeypatch):
+    refuse_events(monkeypatch)
     said = two.apply(at(0))
     assert (said.code, "no Event was written: west: create events: forbidden" in said.out) == (0, True)
     assert [two.replicas(name, "shop", "ReplicaSet", "web") for name in ("east", "west")] == [4, 4]
