@@ -10,7 +10,7 @@ from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_
 from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
-from reconciler.messages import counted
+from reconciler.messages import counted, first_of
 from reconciler.model import JOURNAL, ObjectRef
 from reconciler.plan.effects import Effect, effect_of, is_acted_on
 from reconciler.plan.model import json_value
@@ -165,6 +165,10 @@ def _idle_list_words(text: Any) -> str:
     return one_line(f"record idle workloads: {', '.join(names)}")
 
 
+_MOST_PODS = 50
+"""So many pods are named of one workload; its JSON has all."""
+
+
 def victims_of(decision: Decision) -> str:
     """Return which pods go, "" where that goes without saying: no decrease, or all of them."""
     forecast = decision.victims
@@ -185,4 +189,4 @@ def _named(forecast: VictimForecast) -> str:
         return ""
     by = "" if forecast.strategy in ("", "Logarithmic") else f", {one_line(forecast.strategy)}"
     certain = "certain" if forecast.certain else "not certain"
-    return f"deletes {', '.join(map(one_line, forecast.pods))} ({certain}{by})"
+    return f"deletes {first_of([*map(one_line, forecast.pods)], _MOST_PODS)} ({certain}{by})"

@@ -449,6 +449,11 @@ def test_wrapping_loses_no_word(lines, width):
             f"deletes {', '.join(f'p{n}' for n in range(10))} (certain)",
             id="many",
         ),
+        pytest.param(
+            a_forecast(tuple(f"p{n}" for n in range(6000))),
+            f"deletes {', '.join(f'p{n}' for n in range(50))} and 5950 more (certain)",
+            id="more than anybody reads",
+        ),
     ],
 )
 def test_victims(forecast, expected):
