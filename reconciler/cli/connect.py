@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on
-from reconciler.messages import nearest
+from reconciler.messages import first_of, nearest
 from reconciler.model import ServiceAccount
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import FleetCluster, PolicySet, Writes
@@ -282,10 +283,24 @@ def _named(manifest: Manifest) -> str:
 
 
 def _taken_from(found: Mapping[str, Any] | None, wanted: Manifest) -> str:
-    """Return whose rights a binding takes away, in words: those of another Fleet, say; "" for nobody's."""
+    """Return whose rights a binding takes away, or which ones a role, as of another Fleet, in words; "" for none."""
+    rights = sorted(_granted(found or {}) - _granted(wanted))
+    if rights:
+        return f", which no longer grants {first_of(rights, 3)}"
     bound = () if found is None else found.get("subjects") or ()
     lost = [f"{one['kind']} {one.get('namespace', '')}/{one['name']}" for one in bound if one not in wanted["subjects"]]
     return f", which {' and '.join(lost)} no longer has" if lost else ""
+
+
+def _granted(role: Mapping[str, Any]) -> set[str]:
+    """Return what the rules of a role grant, each right in words: "get deployments.apps"."""
+    return {
+        f"{verb} {resource}{group and f'.{group}'}{name and f'/{name}'}"
+        for rule in role.get("rules") or ()
+        for verb, resource, group, name in product(
+            *(rule.get(key) or ("",) for key in ("verbs", "resources", "apiGroups", "resourceNames"))
+        )
+    }
 
 
 # The tokens in a kubeconfig are renewed before they expire, each with itself.

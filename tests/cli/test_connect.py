@@ -190,6 +190,40 @@ def test_what_was_done_before_it_failed_is_said(
     assert shown == [f"{line} (applied)" for line in done]
 
 
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        pytest.param(
+            [{"resources": ["nodes"], "verbs": ["list"]}], ", which no longer grants list nodes", id="a right"
+        ),
+        pytest.param(
+            [{"apiGroups": ["apps"], "resources": ["deployments", "other"], "verbs": ["get", "patch", "list"]}],
+            ", which no longer grants get other.apps, list deployments.apps, list other.apps and 1 more",
+            id="some of several",
+        ),
+        pytest.param(
+            [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"], "verbs": ["get"]}],
+            ", which no longer grants get secrets/a",
+            id="one on a name",
+        ),
+        pytest.param([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["patch"]}], "", id="less"),
+        pytest.param(None, "", id="none at all"),
+    ],
+)
+def test_rights_that_a_role_loses_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rules: Any, words: str
+) -> None:
+    """Two Fleets that share a member and a namespace take each other's, where their policies need others."""
+    member: Any = Member()
+    member.find = lambda _: {"rules": rules}
+    role = {"kind": "ClusterRole", "metadata": {"name": "reconciler-apply"}}
+    granted = [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "patch"]}]
+    place = KubeconfigFile(str(tmp_path / "hub.kubeconfig"))
+    with pytest.raises(ReconcilerError, match=CHANGED):
+        _connected(member, place, [{**role, "rules": granted}], timedelta(days=90), asks=False)
+    assert capsys.readouterr().out.splitlines()[1] == f"  ~ ClusterRole reconciler-apply{words}"
+
+
 def test_no_token_is_issued_for_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     member: Any = Member()
     with pytest.raises(UsageError, match="No such file or directory, expected a file to write"):
