@@ -216,6 +216,10 @@ class Exclusion(Fact, frozen=True):
     on: str = ""
 
 
+OPT_OUTS = frozenset({EXCLUDE, EXCLUDE_UNTIL, DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL})
+"""The annotations that `exclusions` looks at."""
+
+
 def exclusions(annotations: Mapping[str, str], now: datetime, *, kube_downscaler: bool = False) -> Iterator[Exclusion]:
     """Yield the opt-outs that `annotations` state and that are not over; of several the first is the reason.
 

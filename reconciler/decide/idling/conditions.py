@@ -253,8 +253,9 @@ def _custom_kind(case: IdlingConditions) -> Fact | None:
     """
     scale, policies = case.subject.scale, case.subject.verdict.policies
     for ref in (scale.runs.ref, scale.written.ref if scale.hpa is None else scale.runs.ref):
-        named = (names_kind(policy.selector.workloads, ref.kind, ref.group) for policy in policies)
-        if (ref.group, ref.kind) not in SCALABLE_KINDS and not any(named):
+        if (ref.group, ref.kind) in SCALABLE_KINDS:
+            continue
+        if not any(names_kind(policy.selector.workloads, ref.kind, ref.group) for policy in policies):
             names, selector = [one.name for one in policies], f"{{kinds: [{ref.kind}], include: [{ref.name}]}}"
             lift = change_if(ChangeIfCode.NAMED, selector=f"workloads: {selector}", policies=names)
             return fact(ReasonCode.CUSTOM_KIND, lift, kind=ref.kind, policies=names)
@@ -269,9 +270,10 @@ def _autoscaled(case: IdlingConditions) -> Fact | None:
     subject, policies = case.subject, case.subject.verdict.policies
     if subject.controller:
         return fact(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
-    if subject.scale.is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
+    is_paused_kind = subject.scale.is_paused_kind
+    if is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
         return fact(ReasonCode.KEDA_LEFT, field_is("autoscalers.keda", "Pause"))
-    if subject.scale.paused_by:
+    if is_paused_kind and subject.scale.paused_by:
         lift = change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=subject.scale.paused_by)
         return fact(ReasonCode.SET_BY_OTHERS, lift, annotation=subject.scale.paused_by)
     if subject.keda_rivals:
@@ -363,9 +365,10 @@ class TimedCondition(Struct, frozen=True):
 
     def __call__(self, case: IdlingConditions) -> Fact | None:
         subject = case.subject
-        times = [subject.scale.written.created_at, subject.scale.runs.created_at]
         if self.since:
-            times = [read_time(annotations.get(self.since)) for annotations in subject.kept_by]
+            times = [read_time(kept[self.since]) for kept in subject.kept_by if self.since in kept]
+        else:
+            times = [subject.scale.written.created_at, subject.scale.runs.created_at]
         if not any(times):
             return None
         at = max(filter(None, times))

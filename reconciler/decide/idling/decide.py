@@ -179,6 +179,8 @@ def _on_workload(
     if choice.action is IdleAction.IDLE:
         behind = chain.from_iterable(on_services.get(service.ref, ()) for service in choice.subject.services)
         first += [decision for decision in behind if decision.verb is Verb.RECORD]
-    wake_tier, wait_ready = tiers.get(choice.ref, ("", ""))
-    needs = tuple([decision.key for decision in first])
-    return [replace(own, needs=needs, wake_tier=wake_tier, wait_ready=wait_ready), *around]
+    if first or choice.ref in tiers:
+        wake_tier, wait_ready = tiers.get(choice.ref, ("", ""))
+        needs = tuple([decision.key for decision in first])
+        own = replace(own, needs=needs, wake_tier=wake_tier, wait_ready=wait_ready)
+    return [own, *around]

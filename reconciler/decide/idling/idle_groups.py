@@ -198,7 +198,7 @@ def _federated_together(
 def groups_of(
     choices: Iterable[Choice], idle_together: Sequence[tuple[ObjectRef, ...]]
 ) -> tuple[dict[ObjectRef, str], dict[ObjectRef, str]]:
-    """Return the group of each scalable and each Service of one, and that of the same where they go idle.
+    """Return the group of each scalable and each Service that have one together, and that of those where they go idle.
 
     Services that share a scalable, and scalables that share a Service, are one group; where they go idle, the members
     of each of `idle_together` are too. It is named after its first Service ("idling/east/dev-a/Service/api"), or its
@@ -206,7 +206,6 @@ def groups_of(
     """
     parents: dict[ObjectRef, ObjectRef] = {}
     for choice in choices:
-        _find(parents, choice.ref)
         for service in choice.subject.services:
             if is_recorded(service):
                 _join(parents, choice.ref, service.ref)

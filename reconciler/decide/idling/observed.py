@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,7 +35,7 @@ from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.verdicts import Verdict
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.decide.selectors import Exclusion, exclusions, key_of, namespace_annotations, namespace_labels
+from reconciler.decide.selectors import OPT_OUTS, Exclusion, exclusions, key_of, namespace_annotations, namespace_labels
 from reconciler.model import (
     NOTHING,
     Endpoints,
@@ -124,6 +125,11 @@ class _Observer:
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
         self._space_labels = namespace_labels(cluster)
+        # What is the same in a whole namespace is worked out once.
+        self._production_of = cache(
+            lambda space: inputs.fleet.production.why(fleet_cluster, space, self._space_labels.get(space))
+        )
+        self._exclusions_around = cache(self._around)
         unread = first_unread(cluster, _NEEDED)
         self._unknown = f"{_NEEDED[unread]} cannot be read" if unread else ""
 
@@ -302,7 +308,7 @@ class _Observer:
             rivals=self._autoscalers.rivals.get(key_of(scale.runs.ref), ()),
             keda_rivals=self._keda_rivals(scale),
             controller=self._controller(scale),
-            exclusions=tuple(self._exclusions(scale, services)),
+            exclusions=self._exclusions(scale, services),
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
             protected=self._protected(scale.ref.namespace),
@@ -323,9 +329,12 @@ class _Observer:
         return reason(ReasonCode.NAMESPACES_UNREAD) if self._inputs.fleet.protects_unread else None
 
     def _production(self, scale: Scale) -> str:
-        space, labels = scale.ref.namespace, (scale.written.labels, scale.runs.labels)
-        production = self._inputs.fleet.production
-        return production.why(self._fleet_cluster, space, self._space_labels.get(space), *labels)
+        production, space = self._inputs.fleet.production, scale.ref.namespace
+        of_space = self._production_of(space)
+        if of_space or not production.workload_labels:
+            return of_space
+        labels = self._space_labels.get(space)
+        return production.why(self._fleet_cluster, space, labels, scale.written.labels, scale.runs.labels)
 
     def _pinned(self, scale: Scale) -> PinnedAutoscaler | None:
         key = key_of(scale.runs.ref)
@@ -348,29 +357,36 @@ class _Observer:
             return "its target was not found"
         return scale.written.no_place
 
-    def _exclusions(self, scale: Scale, services: Iterable[ServiceState]) -> Iterator[Exclusion]:
-        """Yield what excludes `scale`, on it or around it; of several the first is the reason."""
-        namespace, now, fleet = scale.ref.namespace, self._inputs.run.now, self._inputs.fleet
+    def _exclusions(self, scale: Scale, services: Iterable[ServiceState]) -> tuple[Exclusion, ...]:
+        """Return what excludes `scale`, around it or on it; of several the first is the reason."""
+        around, now, fleet = self._exclusions_around(scale.ref.namespace), self._inputs.run.now, self._inputs.fleet
+        own: list[Workload | HorizontalPodAutoscaler | Service] = [scale.written]
+        if scale.runs is not scale.written:
+            own.append(scale.runs)
+        hpa = self._autoscalers.horizontal.get(key_of(scale.runs.ref)) if self._autoscalers.horizontal else None
+        if hpa is not None and hpa.ref != scale.ref:  # which is woken in place of its workload at times
+            own.append(hpa)
+        own += [service.service for service in services]
+        holders = [holder for holder in own if not OPT_OUTS.isdisjoint(holder.annotations)]
+        for holder in holders:
+            honors = fleet.honors_kube_downscaler and not isinstance(holder, Service)
+            stated = exclusions(holder.annotations, now, kube_downscaler=honors)
+            around += tuple(replace(found, on=f"{holder.ref.kind}/{holder.ref.name}") for found in stated)
+        return around
+
+    def _around(self, namespace: str) -> tuple[Exclusion, ...]:
+        """Return what excludes everything in `namespace`."""
+        fleet, found = self._inputs.fleet, []
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
-            yield Exclusion((why,), change_if(ChangeIfCode.CLUSTER_STATE))
+            found.append(Exclusion((why,), change_if(ChangeIfCode.CLUSTER_STATE)))
         if namespace in fleet.protected:
             named = namespace in fleet.protected_namespaces
             ends = change_if(ChangeIfCode.UNPROTECTED) if named else None
-            yield Exclusion((reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),), ends)
-        honors, hpa = fleet.honors_kube_downscaler, self._autoscalers.horizontal.get(key_of(scale.runs.ref))
-        own: dict[ObjectRef, Workload | HorizontalPodAutoscaler] = {
-            scale.ref: scale.written,
-            scale.runs.ref: scale.runs,
-        }
-        own |= {} if hpa is None else {hpa.ref: hpa}  # which is woken in place of its workload at times
-        holders = [("Namespace", namespace, self._space_annotations.get(namespace, NOTHING), honors)]
-        holders += [(ref.kind, ref.name, holder.annotations, honors) for ref, holder in own.items()]
-        holders += [("Service", service.ref.name, service.service.annotations, False) for service in services]
-        for kind, name, texts, kube_downscaler in holders:
-            if texts:
-                for found in exclusions(texts, now, kube_downscaler=kube_downscaler):
-                    yield replace(found, on=f"{kind}/{name}")
+            found.append(Exclusion((reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),), ends))
+        texts, honors = self._space_annotations.get(namespace, NOTHING), fleet.honors_kube_downscaler
+        stated = exclusions(texts, self._inputs.run.now, kube_downscaler=honors)
+        return (*found, *(replace(exclusion, on=f"Namespace/{namespace}") for exclusion in stated))
 
 
 def _field_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict) -> HpaField:

@@ -15,7 +15,7 @@ from reconciler.decide.selectors import SelectingPolicies, namespace_labels, of_
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
-_NO_POLICIES: frozenset[str] = frozenset()  # Python makes a new one each time
+_NOT_SELECTED = Verdict()
 
 
 def _decided(said: Sequence[PolicyVerdict]) -> Verdict:
@@ -99,6 +99,9 @@ class ClusterVerdicts:
         """Return what is said of `scale` by itself and through the Services that it is `behind` as one, of each policy
         once; and the policies that select it by itself.
         """
+        if not (behind or self._excludes or self._without_policies) and scale.runs is scale.written:
+            verdict = self.direct.get(scale.ref, _NOT_SELECTED)  # one value for all that the same policies select
+            return verdict, verdict.names
         itself = [self.direct[ref] for ref in dict.fromkeys((scale.ref, scale.runs.ref)) if ref in self.direct]
         excluded = self.exclusions(scale.written, scale.runs)
         for service in behind:
@@ -110,9 +113,9 @@ class ClusterVerdicts:
             told = tuple(excluded[name] for name in sorted(names & excluded.keys()))
         itself = [without(verdict, excluded) for verdict in itself]
         through = [without(service.verdict, excluded) for service in behind]
-        direct = frozenset(verdict.policy.name for said in itself for verdict in said.won) if itself else _NO_POLICIES
+        direct = frozenset[str]().union(*(verdict.names for verdict in itself))
         if len(itself) + len(through) == 1 and not (told or self._without_policies):
-            return (*itself, *through)[0], direct  # one value for all that the same policies select
+            return (*itself, *through)[0], direct
         won = [verdict for said in through for verdict in said.won]
         known = {verdict.policy.name for verdict in won}
         won += [verdict for said in itself for verdict in said.won if verdict.policy.name not in known]

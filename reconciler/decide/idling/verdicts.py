@@ -286,6 +286,11 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         return tuple(found[name] for name in sorted(found))
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of `policies`."""
+        return frozenset(verdict.policy.name for verdict in self.won)
+
+    @cached_property
     def result(self) -> CriterionResult:
         """Idle where all verdicts are, busy where any is, else unknown."""
         if self.without_policies:
@@ -312,6 +317,10 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     def until(self) -> datetime | None:
         """When the first schedule that keeps it idle ends."""
         return _first_end(self.won)
+
+    @cached_property
+    def _first_wake(self) -> datetime | None:
+        return _first_end(verdict for verdict in self.won if verdict.wakes)
 
     @cached_property
     def wakes_on_requests_only(self) -> bool:
@@ -368,9 +377,8 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         It is when the first schedule ends of a policy that wakes automatically; while schedules have no end, what is
         `recorded`.
         """
-        first = _first_end(verdict for verdict in self.won if verdict.wakes)
-        if first is not None or self.wakes_on_requests_only:
-            return first
+        if self._first_wake is not None or self.wakes_on_requests_only:
+            return self._first_wake
         is_scheduled = any(policy.calendars for policy in self.policies)
         return recorded if is_scheduled else None
 

@@ -36,7 +36,7 @@ def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeReq
 
 def wake_request(annotations: Mapping[str, str]) -> WakeRequest | None:
     """Return the request in the annotations of a Service or a scalable, None where there is none that can be read."""
-    at = read_time(annotations.get(WAKE_REQUESTED_AT))
+    at = read_time(annotations[WAKE_REQUESTED_AT]) if WAKE_REQUESTED_AT in annotations else None
     return None if at is None else WakeRequest(at)
 
 

@@ -56,6 +56,11 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
         return [choice for choice in self.choices.values() if choice.ref.cluster in self.written and _is_live(choice)]
 
     @cached_property
+    def idled_alike(self) -> dict[tuple[object, ...], tuple[tuple[FieldChange, ...], bool]]:
+        """What was worked out of those that go idle, for all that are alike."""
+        return {}
+
+    @cached_property
     def records(self) -> dict[ObjectRef, Record | None]:
         """The record that each of them has after this run, None where it has none."""
         return {choice.ref: _record_after(choice, self) for choice in self.live}
@@ -63,7 +68,15 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
     @cached_property
     def causes(self) -> dict[ObjectRef, Cause]:
         """Why each goes idle that does, which its Services say too."""
-        return {choice.ref: cause_of(choice, self) for choice in self.live if choice.action is IdleAction.IDLE}
+        found: dict[ObjectRef, Cause] = {}
+        alike: dict[tuple[int, ...], Cause] = {}  # without a record it is what the policies say
+        for choice in self.live:
+            if choice.action is IdleAction.IDLE:
+                about = id(choice.subject.verdict), id(choice.record), id(choice.own_reasons)
+                if about not in alike:
+                    alike[about] = cause_of(choice, self)
+                found[choice.ref] = alike[about]
+        return found
 
     @cached_property
     def recorded(self) -> list[tuple[ServiceState, Inventory]]:
@@ -89,13 +102,11 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
 
     @cached_property
     def _groups(self) -> tuple[dict[ObjectRef, str], dict[ObjectRef, str]]:
-        alone = {service.ref: group_name("idling", service.ref) for service, _ in self.recorded}
-        groups, idle_groups = groups_of(self.live, self.idle_together)
-        return alone | groups, alone | idle_groups
+        return groups_of(self.live, self.idle_together)
 
     def group(self, ref: ObjectRef, *, idles: bool = False) -> str:
         """Return the group of what is done with `ref`; a federated ReplicaSet is idled as one on all clusters."""
-        return self._groups[idles][ref]
+        return self._groups[idles].get(ref) or group_name("idling", ref)
 
 
 def _is_live(choice: Choice) -> bool:
@@ -159,13 +170,13 @@ def decision_on(
         verb=verb,
         phase=Phase.REPAIR,
         ref=written.ref,
-        api_version="v1" if isinstance(written, Service | Endpoints) else written.api_version,
+        api_version=getattr(written, "api_version", "v1"),
         uid=written.uid,
         changes=changes,
         cause=cause,
         group=group,
         has_annotations=written.has_annotations,
-        has_labels=written.has_labels if isinstance(written, Workload) else True,
+        has_labels=getattr(written, "has_labels", True),
     )
 
 
@@ -190,16 +201,20 @@ def _record_after(choice: Choice, context: WriteContext) -> Record | None:
 
 def _new_record(choice: Choice, context: WriteContext) -> Record:
     verdict, switch = choice.subject.verdict, choice.subject.scale.written.switch
-    return Record(
-        idled_at=context.run.now,
-        replicas=choice.subject.scale.replicas,
-        idled_to=choice.subject.idle_replicas,
-        fleet=context.fleet.name,
-        policy=verdict.policy.name if verdict.policy is not None else "",
-        wake_due=verdict.wake_deadline(),
-        value=None if switch is None else switch.value,
-        has_map=switch is None or switch.has_map or not switch.kind.in_map,
+    found = _record(
+        context.run.now,
+        choice.subject.scale.replicas,
+        choice.subject.idle_replicas,
+        context.fleet.name,
+        verdict.policy.name if verdict.policy is not None else "",
+        verdict.wake_deadline(),
     )
+    if switch is None:
+        return found
+    return replace(found, value=switch.value, has_map=switch.has_map or not switch.kind.in_map)
+
+
+_record = lru_cache(128)(Record)  # most that goes idle at once gets the same one
 
 
 def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Record:

@@ -77,26 +77,37 @@ def _decision(
 
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
-    cause, now = context.causes[choice.ref], context.run.now
+    written, cause = choice.subject.scale.written, context.causes[choice.ref]
+    flux = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
+    insists = choice.state is IdleState.MANUALLY_SCALED and id(choice)  # onRevert: Insist; it says who undid what
+    # Most of what goes idle at once shares all of these, and so its annotations.
+    about = (id(record), id(cause), id(written.annotations), id(written.kind), *flux, insists)
+    found = context.idled_alike.get(about)
+    if found is None:
+        found = context.idled_alike[about] = _idled_annotations(choice, record, flux, context)
+    # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to.
+    changes = (choice.subject.scale.change_to(record.idled_to), *found[0])
+    replicas = record.idled_to if choice.subject.scale.counts else None
+    return replace(_decision(choice, cause, changes, context, replicas), event="Idled", known=found[1])
+
+
+def _idled_annotations(
+    choice: Choice, record: Record, flux: Mapping[str, str | None], context: WriteContext
+) -> tuple[tuple[FieldChange, ...], bool]:
+    """Return the changes of its annotations, and whether it was idled on these hours before."""
+    written, now = choice.subject.scale.written, context.run.now
     hours, counts = hours_of(context.policies[record.policy]), record.policy not in context.run.allow_exceed
     wanted: dict[str, str | None] = {
-        **annotations_of(record, scale.written, cause, now, context.run),
-        LAST_IDLED: last_idled_text(record.policy, hours, annotations, now, counts=counts),
+        **annotations_of(record, written, context.causes[choice.ref], now, context.run),
+        LAST_IDLED: last_idled_text(record.policy, hours, written.annotations, now, counts=counts),
         CONTESTED: None,
-        **(flux_paused(scale.written, now) if pauses_flux(choice) else {}),
+        **flux,
     }
-    if choice.state is IdleState.MANUALLY_SCALED and choice.record is not None:  # onRevert: Insist
+    if choice.state is IdleState.MANUALLY_SCALED and choice.record is not None:
         wanted[UNDONE] = undo_of(choice.subject, choice.record, now).text
-    # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to. The
-    # tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
-    changes = (
-        scale.change_to(record.idled_to),
-        *annotation_changes(annotations, wanted),
-        *annotation_tests(annotations, _TESTED),
-    )
-    idle = _decision(choice, cause, changes, context, record.idled_to if scale.counts else None)
-    return replace(idle, event="Idled", known=is_known(hours, annotations, now))
+    # The tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
+    changes = (*annotation_changes(written.annotations, wanted), *annotation_tests(written.annotations, _TESTED))
+    return changes, is_known(hours, written.annotations, now)
 
 
 def pauses_flux(choice: Choice) -> bool:
