@@ -22,7 +22,7 @@ from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefi
 from reconciler.backends.decode.values import decoded_json, decoded_value, instant
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.controllers import with_settled_status
-from reconciler.backends.snapshot.manifests import definition_of, manifest_of
+from reconciler.backends.snapshot.recorded_manifests import definition_of, recorded_manifest
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import Workload
 from reconciler.pod_requests import PodRequests
@@ -132,7 +132,7 @@ def test_the_template_of_a_replica_set_is_kept_only_where_nobody_controls_it(
     decoded = decoded_json(shape_of(resource), json.dumps(value).encode())
     found = model_object(resource, decoded, "east")
     assert (found.template, dict(found.template_labels)) == (template if is_kept else None, {"app": "web"})
-    manifest = manifest_of(resource, decoded, {}, whole=True)
+    manifest = recorded_manifest(resource, decoded, {}, whole=True)
     assert ("s3cret" in json.dumps(manifest)) is is_kept
     assert model_object(resource, decoded_value(shape_of(resource), manifest), "east").template_labels == {"app": "web"}
 
@@ -267,7 +267,7 @@ def test_a_hibernating_database_is_not_ready_though_its_condition_says_so(status
     resource = workloads_of(kind)
     status = {**status, "conditions": [{"type": "Ready", "status": "True"}]}
     value = decoded_value(Custom, {"metadata": {"name": "db"}, "spec": {"instances": 3, "other": 1}, "status": status})
-    recorded = manifest_of(resource, value, {(kind.group, kind.kind): kind})
+    recorded = recorded_manifest(resource, value, {(kind.group, kind.kind): kind})
     for read in (value, decoded_value(Custom, recorded)):
         assert model_object(resource, read, "east", kind).ready_replicas == ready
 
@@ -304,7 +304,7 @@ def test_what_keeps_its_template_on_purpose_is_in_no_rollout(strategy: Any, upda
     manifest = {"metadata": {"name": "web", "generation": 7}, "status": status}
     manifest["spec"] = {"replicas": 5, "updateStrategy": strategy}
     live = decoded_value(Custom, manifest)
-    recorded = decoded_value(Custom, manifest_of(resource, live, {(kind.group, kind.kind): kind}))
+    recorded = decoded_value(Custom, recorded_manifest(resource, live, {(kind.group, kind.kind): kind}))
     for read in (live, recorded):
         assert in_rollout(model_object(resource, read, "east", kind)) is rolls
 
@@ -316,7 +316,7 @@ def test_a_blue_green_rollout_before_its_promotion_is_in_one() -> None:
     status = {"observedGeneration": "7", "replicas": 6, "HPAReplicas": 3, "updatedReplicas": 3, "readyReplicas": 6}
     manifest = {"metadata": {"name": "web", "generation": 7}, "spec": {"replicas": 3}, "status": status}
     live = decoded_value(Custom, manifest)
-    recorded = decoded_value(Custom, manifest_of(resource, live, {(kind.group, kind.kind): kind}))
+    recorded = decoded_value(Custom, recorded_manifest(resource, live, {(kind.group, kind.kind): kind}))
     for read in (live, recorded):
         assert in_rollout(model_object(resource, read, "east", kind))
     promoted = decoded_value(Custom, with_settled_status(manifest, kind, 3, 0))

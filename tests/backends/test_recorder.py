@@ -21,7 +21,8 @@ from reconciler.backends.protocols import AUTOSCALERS, BUILT_IN_SCALES, NODES, P
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import ManifestEntry, entry_of
-from reconciler.backends.snapshot.manifests import fill_status, instant_text, manifest_of, put_at
+from reconciler.backends.snapshot.manifests import fill_status, instant_text, put_at
+from reconciler.backends.snapshot.recorded_manifests import recorded_manifest
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics, read_metrics, result_value
 from reconciler.backends.snapshot.recorder import Recorder, read_recording
 from reconciler.cli.snapshot import write_snapshot
@@ -131,7 +132,7 @@ def again(resource: Resource[Any], manifest: dict[str, Any], scale: WorkloadKind
     """A manifest and its recorded form, both as their type in model.py, and the recorded form."""
     custom = {} if scale is None else {(scale.group, scale.kind): scale}
     read = decoded_value(shape_of(resource), manifest)
-    written = manifest_of(resource, read, custom)
+    written = recorded_manifest(resource, read, custom)
     back = decoded_value(shape_of(resource), written)
     return model_object(resource, read, "east", scale), model_object(resource, back, "east", scale), written
 

@@ -9,6 +9,6 @@ A read goes down, a write comes up again:
 - `writes.py` turns one write into changes of manifests: it tests, it patches, `controllers.py` says what controllers do
   then, and `manifests.py` what the API server would show or add.
 - `memory.py` is the same cluster without files, for forecasts and tests of policies.
-- `recorder.py` writes a live cluster down as such a folder, and reads what was recorded; `recorded_metrics.py` has the
-  answers to queries.
+- `recorder.py` writes a live cluster down as such a folder, and reads what was recorded; `recorded_manifests.py` says
+  what of each object, `recorded_metrics.py` has the answers to queries.
 """

@@ -31,7 +31,7 @@ from reconciler.backends.protocols import (
     Resource,
 )
 from reconciler.backends.snapshot.folder import RECORDING_FILE, read_side_file
-from reconciler.backends.snapshot.manifests import definition_of, manifest_of
+from reconciler.backends.snapshot.recorded_manifests import definition_of, recorded_manifest
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer
@@ -237,7 +237,7 @@ class Recorder:
         defined = {key: kind for key, kind in custom.items() if not kind.is_switch}
         found = {
             f"{ReadKey.of(resource).resource}.yaml": _documents(
-                manifest_of(resource, objects[key], custom, whole=key in self._placed) for key in sorted(objects)
+                recorded_manifest(resource, objects[key], custom, whole=key in self._placed) for key in sorted(objects)
             )
             for resource, objects in self._objects.items()
             if objects
