@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from reconciler.activator.objects import WATCHED_SERVICES
-from reconciler.backends.kubernetes.turns import RequestTurns
+from reconciler.backends.kubernetes.request_limits import RequestTurns
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
 from reconciler.backends.protocols import DEFAULTS
 from reconciler.errors import (
