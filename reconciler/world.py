@@ -18,7 +18,7 @@ from reconciler.backends.protocols import DEFAULTS, NoMetrics, RequestSettings, 
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
 from reconciler.model import JOURNAL, Pod
-from reconciler.observe.sources import Readers
+from reconciler.observe.cluster_readers import Readers
 from reconciler.policy.types import Fleet
 from reconciler.time_limit import SettledClock, TimeLimit
 from reconciler.worker_pool import WorkerPool

@@ -50,9 +50,9 @@ from reconciler.model import (
     Write,
     unreadable_key,
 )
+from reconciler.observe.cluster_readers import Readers
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import Scope
-from reconciler.observe.sources import Readers
 from reconciler.plan.json_patch import annotation_patch
 from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import Fleet, FleetCluster, Place, PolicySet

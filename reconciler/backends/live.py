@@ -7,8 +7,8 @@ from datetime import datetime
 from functools import partial
 
 from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.credentials.allowed_sources import with_allowed_files
 from reconciler.backends.credentials.connection import WEAKNESSES, ApiServerConnection
-from reconciler.backends.credentials.sources import with_allowed_files
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.cluster_lock import LeaseLock

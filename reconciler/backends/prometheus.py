@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from reconciler.backends.credentials.sources import secret_in
+from reconciler.backends.credentials.allowed_sources import secret_in
 from reconciler.backends.decode.values import decoded_json
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.errors import UnauthorisedError

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reconciler.apply.access import Access
 from reconciler.apply.config_map_store import ConfigMapStore
-from reconciler.backends.credentials.sources import allowed_file, secret_in
+from reconciler.backends.credentials.allowed_sources import allowed_file, secret_in
 from reconciler.backends.protocols import HISTORY_LABEL
 from reconciler.cli.deliveries import SECONDS, deliver, message_to
 from reconciler.cli.output import say, say_each

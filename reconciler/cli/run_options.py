@@ -14,7 +14,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.credentials.sources import DEFAULT_FOLDERS
+from reconciler.backends.credentials.allowed_sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, LEASES, RequestSettings
 from reconciler.cli import policy_source
 from reconciler.cli.option_values import (

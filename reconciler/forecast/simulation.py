@@ -38,7 +38,7 @@ from reconciler.model import (
     Write,
     pointer,
 )
-from reconciler.observe.sources import Readers
+from reconciler.observe.cluster_readers import Readers
 from reconciler.pipeline import Control, RunRequest, carry_out, plan_and_state
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import NO_REQUESTS, PodRequests

@@ -42,6 +42,7 @@ from reconciler.model import (
     Service,
     unreadable_key,
 )
+from reconciler.observe.cluster_readers import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
 from reconciler.observe.needed_objects import (
     EVERYTHING,
     NeededObjects,
@@ -49,7 +50,6 @@ from reconciler.observe.needed_objects import (
     needed_objects,
     placed_names,
 )
-from reconciler.observe.sources import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet, Tenant

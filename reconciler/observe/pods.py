@@ -33,7 +33,7 @@ from reconciler.model import (
     Workload,
     unreadable_pods_key,
 )
-from reconciler.observe.sources import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
+from reconciler.observe.cluster_readers import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
 from reconciler.worker_pool import WorkerPool
 
 

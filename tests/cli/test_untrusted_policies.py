@@ -15,8 +15,8 @@ import pytest
 import yaml
 from pytest_httpserver import HTTPServer
 
-import reconciler.backends.credentials.sources
-from reconciler.backends.credentials.sources import PROMETHEUS_FILES, allowed_file
+import reconciler.backends.credentials.allowed_sources
+from reconciler.backends.credentials.allowed_sources import PROMETHEUS_FILES, allowed_file
 from reconciler.connection_settings import CredentialSources, PrometheusConnection
 from reconciler.errors import UnauthorisedError
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
@@ -212,7 +212,7 @@ def test_a_token_of_the_pod_is_sent_only_where_its_own_folder_is_named(tmp_path,
     (secrets / "prom").mkdir()
     (secrets / "prom" / "token").write_text("x")
     (secrets / "prom" / "linked").symlink_to(own / name)
-    monkeypatch.setattr(reconciler.backends.credentials.sources, "SECRETS", str(secrets))
+    monkeypatch.setattr(reconciler.backends.credentials.allowed_sources, "SECRETS", str(secrets))
     assert reached(tmp_path, str(secrets / "prom" / "token"), str(secrets)) == str(secrets / "prom" / "token")
     for file in (own / name, secrets / "prom" / "linked"):
         assert reached(tmp_path, str(file), str(secrets)) == ""
@@ -227,7 +227,7 @@ def test_the_certificates_of_the_service_account_may_be_used(tmp_path, monkeypat
     file = tmp_path / "secrets" / "kubernetes.io" / "serviceaccount" / name
     file.parent.mkdir(parents=True)
     file.write_text("x")
-    monkeypatch.setattr(reconciler.backends.credentials.sources, "SECRETS", str(tmp_path / "secrets"))
+    monkeypatch.setattr(reconciler.backends.credentials.allowed_sources, "SECRETS", str(tmp_path / "secrets"))
     assert reached(tmp_path, str(file), str(tmp_path / "secrets")) == str(file)
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.errors import ExitCode
-from reconciler.observe.sources import TOO_SLOW, Readers
+from reconciler.observe.cluster_readers import TOO_SLOW, Readers
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.fakes import Intercepted
@@ -27,7 +27,7 @@ WELL = [name for name in CLUSTERS if name != SICK]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wakes wait for nobody longer than a moment."""
-    monkeypatch.setattr("reconciler.observe.sources.READ_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("reconciler.observe.cluster_readers.READ_DELAY_SECONDS", 0.1)
     monkeypatch.setattr("reconciler.apply.run_locks.LOCK_DELAY_SECONDS", 0.1)
 
 

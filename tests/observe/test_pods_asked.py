@@ -16,9 +16,9 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
+from reconciler.observe.cluster_readers import Readers
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
-from reconciler.observe.sources import Readers
 from reconciler.policy.types import PolicySet
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_fleet

@@ -29,7 +29,7 @@ from reconciler.model import (
     Write,
     pointer,
 )
-from reconciler.observe.sources import Readers
+from reconciler.observe.cluster_readers import Readers
 from reconciler.pipeline import Applied, Control, RunRequest, carry_out, plan
 from reconciler.plan.model import Plan
 from reconciler.policy.types import PolicySet

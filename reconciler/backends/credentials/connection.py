@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from reconciler.backends.credentials.allowed_sources import allowed_file, check_plugins
 from reconciler.backends.credentials.config_node import CredentialError, KubeconfigError
-from reconciler.backends.credentials.sources import allowed_file, check_plugins
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError, UnreachableError
 from reconciler.http.client import ByteBudget, HttpClient
