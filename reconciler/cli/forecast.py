@@ -10,8 +10,8 @@ from typing import Any
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import days_option, is_on_command_line, option, output_option, verb
 from reconciler.cli.output import Formats, say_each, show
-from reconciler.cli.played_snapshot import PlayedSnapshot, past_snapshot
 from reconciler.cli.run_options import REQUESTS, RunOptions
+from reconciler.cli.simulated_snapshot import SimulatedSnapshot, past_snapshot
 from reconciler.errors import ExitCode, UsageError
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
@@ -82,7 +82,7 @@ def forecast_command(options: _ForecastOptions) -> int:
     stated, policies = prices_of(options.price), options.policies()
     style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
     with past_snapshot(options, past, policies) if past is not None else nullcontext(options) as on_snapshot:
-        played = PlayedSnapshot(on_snapshot, policies)
+        played = SimulatedSnapshot(on_snapshot, policies)
         say_each("warning", () if options.quiet else played.opened.warnings())
         shown = played.forecast(policies, options.days) if past is None else played.replay(policies, past)
     check_grouping(shown, style.by)

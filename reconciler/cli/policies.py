@@ -138,12 +138,12 @@ def validate_command(options: _ValidateOptions) -> int:
 
 
 def _first_night(policies: PolicySet, options: _ValidateOptions) -> FirstNight:
-    from reconciler.cli.played_snapshot import PlayedSnapshot
     from reconciler.cli.run_options import RunOptions
+    from reconciler.cli.simulated_snapshot import SimulatedSnapshot
     from reconciler.forecast.reach import first_night
 
     shown = RunOptions(path=options.path, now=options.now, snapshot=options.snapshot)
-    return first_night(PlayedSnapshot(shown, policies).simulation(policies), policies, options.now)
+    return first_night(SimulatedSnapshot(shown, policies).simulation(policies), policies, options.now)
 
 
 def checked(path: str, tenant: str | None = None) -> tuple[PolicySet | None, tuple[Problem, ...]]:

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from reconciler.cli.exit_of_run import exit_of_plan
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.plan_file import PlanOptions, save
-from reconciler.cli.played_snapshot import PlayedSnapshot
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.second_process import beside
+from reconciler.cli.simulated_snapshot import SimulatedSnapshot
 from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.json import review_to_dict
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of
@@ -128,13 +128,13 @@ def _base(options: PlanOptions, path: str, tenant: Tenant | None) -> tuple[Polic
         return None, f"those of the base cannot be used: {first}{more}"
 
 
-def _played(options: PlanOptions, *sets: PolicySet) -> tuple[PlayedSnapshot | None, timedelta | None]:
+def _played(options: PlanOptions, *sets: PolicySet) -> tuple[SimulatedSnapshot | None, timedelta | None]:
     """Return the snapshot of a run, None where it has none, and how old it is, None where that does not say.
 
     Raises:
         SnapshotError: it cannot be read, or is too old.
     """
-    played = None if options.snapshot is None else PlayedSnapshot(options, *sets)
+    played = None if options.snapshot is None else SimulatedSnapshot(options, *sets)
     at = None if played is None else _recorded_at(played.opened)
     if at is not None and options.now - at > options.max_snapshot_age:
         raise SnapshotError(
@@ -145,7 +145,7 @@ def _played(options: PlanOptions, *sets: PolicySet) -> tuple[PlayedSnapshot | No
 
 
 def _both(
-    played: PlayedSnapshot | None, days: int, before: PolicySet, after: PolicySet
+    played: SimulatedSnapshot | None, days: int, before: PolicySet, after: PolicySet
 ) -> tuple[Forecast | None, Forecast | None]:
     """Return the days to come with each, which are played at once: a process of its own plays the first."""
     if played is None:
@@ -156,7 +156,7 @@ def _both(
 
 
 def _replayed(
-    played: PlayedSnapshot | None, before: PolicySet | None, after: PolicySet
+    played: SimulatedSnapshot | None, before: PolicySet | None, after: PolicySet
 ) -> tuple[Forecast | None, Forecast] | None:
     """Return the past with each of both, None where the snapshot does not hold what queries said then."""
     if played is None or not played.histories:

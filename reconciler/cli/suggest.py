@@ -18,8 +18,8 @@ from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration, utf8
 from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
-from reconciler.cli.played_snapshot import PlayedSnapshot, past_snapshot
 from reconciler.cli.run_options import REQUESTS, RunOptions
+from reconciler.cli.simulated_snapshot import SimulatedSnapshot, past_snapshot
 from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
@@ -98,7 +98,7 @@ def suggest_command(options: _SuggestOptions) -> int:
     metric = _metric(known, options.query, options.window)
     draft = _policies_with(path, [_draft(metric)])
     with past_snapshot(options, past, draft) as with_history:
-        played = PlayedSnapshot(with_history, draft)
+        played = SimulatedSnapshot(with_history, draft)
         opened, histories = played.opened, played.recorded(past)
         _check_recorded(draft, histories, played.top)
         nights = {name: _nights(history, past, zone) for name, history in histories.items()}

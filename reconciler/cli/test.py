@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from reconciler.cli.options import GENERAL, Options, option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import Formats, say, show
-from reconciler.cli.played_snapshot import PlayedSnapshot
 from reconciler.cli.run_options import RunOptions
+from reconciler.cli.simulated_snapshot import SimulatedSnapshot
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.forecast.reach import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
@@ -17,9 +17,9 @@ from reconciler.messages import counted
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import TESTS
 from reconciler.policy.types import PolicySet
+from reconciler.policy_tests.case_runs import CaseResult, case_results
 from reconciler.policy_tests.cases import CaseFile, read_case_files
 from reconciler.policy_tests.expectations import coverage
-from reconciler.policy_tests.play import CaseResult, case_results
 from reconciler.policy_tests.render import Results, as_dict, as_junit, as_lines
 from reconciler.yaml.files import is_inside, spelt, write_new
 from reconciler.yaml.writer import block_text
@@ -129,7 +129,7 @@ def init_command(options: _InitOptions) -> int:
     target = os.path.join(path, FILE)
     _check(path, target, options.snapshot, overwrite)
     policies = options.policies()
-    simulation = PlayedSnapshot(options, policies).simulation(policies)
+    simulation = SimulatedSnapshot(options, policies).simulation(policies)
     step = next(iter(simulation.play(options.now, options.now + timedelta(seconds=1))))
     reaches = reach_of(policies.fleet, step)
     show([*reach_lines(reaches), *left_out_lines(left_out_by(step.plan), step.plan.places)])

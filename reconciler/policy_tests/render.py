@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import format_time
 from reconciler.messages import counted
+from reconciler.policy_tests.case_runs import CaseResult
 from reconciler.policy_tests.expectations import PolicyCoverage, Unmet
-from reconciler.policy_tests.play import CaseResult
 from reconciler.report.times import time_and_zone
 from reconciler.untrusted_text import escaped
 from reconciler.version import OUTPUT_VERSION

@@ -1,4 +1,4 @@
-"""A snapshot on which the days to come are played, or those of the past with what their queries said."""
+"""A snapshot on which the days to come are simulated, or those of the past with what their queries said."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def past_snapshot(options: RunOptions, past: timedelta, policies: PolicySet) -> 
         yield options.replace(snapshot=str(target))
 
 
-class PlayedSnapshot:
-    """The snapshot that `options` name, read once; who plays the days to come, or those of the past, copies it."""
+class SimulatedSnapshot:
+    """The snapshot that `options` name, read once; a simulation of days to come, or past, copies it."""
 
     def __init__(self, options: RunOptions, *sets: PolicySet) -> None:
         """It has the clusters of all `sets`.
