@@ -16,7 +16,6 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
-from reconciler.cli.applied_objects import Manifest, Manifests
 from reconciler.cli.approval import DECLINED, is_approved
 from reconciler.cli.exit_of_run import exit_of_clusters
 from reconciler.cli.kubeconfig_file import (
@@ -41,6 +40,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import say, show
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.run_options import SERVER, RunOptions
+from reconciler.cli.server_side_apply import Manifest, Manifests
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on
 from reconciler.messages import first_of, nearest
