@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.backends.patched_values import value_below
+from reconciler.decide.placement.allocation import allocate_replicas
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
     WORKLOADS,
@@ -143,11 +144,12 @@ class _KarmadaImport(PlacementImport):
             self.lose_clusters(policy)
             return
         lost = [*losses]
-        preferences, shares = self._preferences(policy, names, replicas, lost)
-        for name, count in self._overridden(target, names):
-            preferences[name], shares[name] = exactly(count), count
+        key = f"{target.namespace}/{target.name}"
+        preferences, shares = self._preferences(policy, names, replicas, key, lost)
+        overridden = dict(self._overridden(target, names))
+        preferences |= {name: exactly(count) for name, count in overridden.items()}
         spec = {
-            "replicas": sum(shares.values()),
+            "replicas": sum({**shares, **overridden}.values()),
             **({"paused": True} if policy.at("spec", "suspension", "dispatching") else {}),
             **({} if policy.at("spec", "conflictResolution") == "Overwrite" else {"onConflict": "Abort"}),
             "preferences": {"rebalance": True, "clusters": preferences},
@@ -183,9 +185,12 @@ class _KarmadaImport(PlacementImport):
     # Replicas. Duplicated: as many in each; Divided: by weight.
 
     def _preferences(
-        self, policy: Manifest, names: Sequence[str], replicas: int, lost: list[Loss]
-    ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-        """Return what each cluster prefers, and what it has of that."""
+        self, policy: Manifest, names: Sequence[str], replicas: int, key: str, lost: list[Loss]
+    ) -> tuple[dict[str, dict[str, int]], Mapping[str, int]]:
+        """Return what each cluster prefers, and what it has of that; `key`, "namespace/name", settles ties.
+
+        Source: pkg/util/helper/webstermethod.go, AllocateWebsterSeats.
+        """
         scheduling = policy.at("spec", "placement", "replicaScheduling") or {}
         where = "spec.placement.replicaScheduling"
         if scheduling.get("replicaSchedulingType", "Duplicated") != "Divided":
@@ -197,13 +202,14 @@ class _KarmadaImport(PlacementImport):
             words = "has no counterpart; all have the same weight, and what cannot run moves"
             lost.append(self.gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
         weights = dict.fromkeys(names, 0)
-        for weighted in mappings(value_below(scheduling, ("weightPreference", "staticWeightList"))):
-            for name in self._affine(weighted.get("targetCluster"), names):
+        for rule in mappings(value_below(scheduling, ("weightPreference", "staticWeightList"))):
+            for name in self._affine(rule.get("targetCluster"), names):
                 if name in weights:
-                    weights[name] = max(weights[name], weighted["weight"])
+                    weights[name] = max(weights[name], rule["weight"])
         if not any(weights.values()):
             weights = dict.fromkeys(names, 1)
-        return {name: {"weight": weight} for name, weight in weights.items()}, _divided(replicas, weights)
+        weighted = {name: {"weight": weight} for name, weight in weights.items()}
+        return weighted, allocate_replicas({"clusters": weighted}, replicas, [*weights], key=key).replicas
 
     def _overridden(self, target: _Target, names: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Yield the clusters of `names` that an override gives replicas, and how many; the last one counts.
@@ -233,14 +239,6 @@ class _KarmadaImport(PlacementImport):
 def _vagueness(selector: Mapping[str, Any]) -> int:
     """Return how little a resource selector says of what it selects: a name, labels, or neither."""
     return 0 if selector.get("name") else 1 if selector.get("labelSelector") else 2
-
-
-def _divided(replicas: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """Return how Karmada divides `replicas`: what is left over goes to the largest weights."""
-    shares = {name: replicas * weight // sum(weights.values()) for name, weight in weights.items()}
-    for name in sorted(weights, key=lambda name: -weights[name])[: replicas - sum(shares.values())]:
-        shares[name] += 1
-    return shares
 
 
 def _texts(value: Any) -> set[str]:

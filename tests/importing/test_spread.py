@@ -131,6 +131,19 @@ def test_karmada_replicas_of_an_override_are_those_of_its_clusters_only(tmp_path
     ]
 
 
+def test_karmada_an_override_replaces_what_the_method_of_webster_gives_its_cluster(tmp_path):
+    """Of two replicas by 5, 3 and 1 the first two clusters have one each: 5/1, 3/1, 5/3, as Karmada counts."""
+    rule = {
+        "targetCluster": {"clusterNames": ["west"]},
+        "overriders": {"plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 4}]},
+    }
+    scheduling = weights(east=5, west=3, north=1)
+    two = an_object("apps/v1", "Deployment", replicas=2)
+    policy = karmada(placement=placed("east", "west", "north", **scheduling))
+    specs, _ = imported(tmp_path, "karmada", yaml_of(two, policy, karmada("OverridePolicy", overrideRules=[rule])))
+    assert specs["web"]["replicas"] == 5
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
