@@ -30,7 +30,6 @@ from reconciler.untrusted_text import escaped, one_line
 from reconciler.version import OUTPUT_VERSION
 
 _COLOR = r"(\x1b\[(?:0|1|2|31|32|33|36|1;33)m)"
-_COMMAND = r"^(\s*):(?=:)"
 _OLD_COMMAND = "##["
 """Runners of GitHub read a command of the older form anywhere in a line."""
 
@@ -51,7 +50,7 @@ def show(found: str | Iterable[str] | Mapping[str, Any], output: str = "text", *
         found = "".join(f"{escaped(line)}\n" for line in found)
     safe = _SAFE.get(output, partial(_text, color=color))
     for part in (found,) if isinstance(found, str) else found:
-        _print(safe(part), color=color)
+        _print(safe(part))
 
 
 def show_rows(rows: Iterable[Sequence[str]]) -> None:
@@ -68,11 +67,11 @@ def workflow_command(command: str, properties: dict[str, object], message: str) 
     return f"::{command} {named}::{escaped(_data(message))}\n"
 
 
-def _print(text: str, *, color: bool = False) -> None:
+def _print(text: str) -> None:
     """Print `text` on stdout. A reader who has enough, like head, changes neither what a run does nor its exit code."""
     with _printing, suppress(BrokenPipeError):
         draw("")
-        click.echo(printable_without_credentials(text), nl=False, color=color)
+        _echo(text, nl=False)
 
 
 def say(text: str, *, nl: bool = True) -> None:
@@ -93,7 +92,7 @@ def say_json(value: object) -> None:
 
 def say_text(text: str, *, color: bool = False) -> None:
     """Say the lines of `text` on stderr, each as it is."""
-    _say(_text(text, color=color), nl=False, color=color)
+    _say(_text(text, color=color), nl=False)
 
 
 _printing = threading.RLock()  # progress is drawn by a thread of its own
@@ -112,10 +111,15 @@ def draw(line: str) -> None:
             click.echo(f"\r\x1b[2K{shown}", err=True, nl=False, color=True)
 
 
-def _say(text: str, *, nl: bool, color: bool = False) -> None:
+def _say(text: str, *, nl: bool) -> None:
     with _printing, suppress(OSError):
         draw("")
-        click.echo(printable_without_credentials(text), err=True, nl=nl, color=color)
+        _echo(text, nl=nl, err=True)
+
+
+def _echo(text: str, *, nl: bool, err: bool = False) -> None:
+    """Write `text`, which is safe: click need not look for colours in it that are not ours."""
+    click.echo(printable_without_credentials(text), err=err, nl=nl, color=True)
 
 
 def _text(text: str, *, color: bool = False) -> str:
@@ -125,7 +129,10 @@ def _text(text: str, *, color: bool = False) -> str:
 def _line(line: str, *, color: bool = False) -> str:
     parts = re.split(_COLOR, line) if color else [line]
     safe = "".join(part if color and re.fullmatch(_COLOR, part) else escaped(part) for part in parts)
-    return _bare(re.sub(_COMMAND, r"\1\\x3a", safe))
+    begun = safe.lstrip()
+    if begun.startswith("::"):
+        safe = f"{safe.removesuffix(begun)}\\x3a{begun[1:]}"
+    return _bare(safe)
 
 
 def _bare(line: str) -> str:
