@@ -27,7 +27,7 @@ from reconciler.decide.facts import (
     joint_change,
 )
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.contested import excluding_contest, is_by_tool, undo_of
+from reconciler.decide.idling.contested import excluding_contest, is_by_tool
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.verdicts import (
@@ -192,11 +192,8 @@ def _insists(case: IdlingConditions) -> Fact | None:
     None where a person or traffic did, where a policy yields, or where somebody put the bounds of its autoscaler back:
     that raises it again within seconds.
     """
-    subject, record = case.subject, case.subject.record
-    if record is None or not subject.verdict.insists:
-        return None
-    undo = undo_of(subject, record, case.now)
-    if undo.autoscaler or not is_by_tool(undo):
+    subject, undo = case.subject, case.subject.undo
+    if undo is None or undo.autoscaler or not (subject.verdict.insists and is_by_tool(undo)):
         return None
     lift = field_is("onRevert", f"Yield in {subject.verdict.policies[0].name}")
     return fact(ReasonCode.INSISTED, lift, by=undo.by, replicas=subject.scale.replicas)

@@ -21,7 +21,7 @@ from reconciler.decide.annotations import (
     stated,
 )
 from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.subjects import LEFTOVERS, Subject
+from reconciler.decide.idling.subjects import LEFTOVERS, IdleState, Subject, Undo
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.workload_kinds import workload_kind
@@ -69,22 +69,6 @@ _ANY = 'let {by} leave {fields} alone, or exclude the object with reconciler/exc
 _NO_BOUNDS = "; idleReplicas: 0 needs no other bounds"
 
 
-class Undo(Struct, frozen=True):
-    """One undo: by which field manager, when, and the how-manieth in a row.
-
-    `autoscaler` is the name of the HorizontalPodAutoscaler whose bounds were put back, "" where it was the scale.
-    """
-
-    by: str
-    at: datetime
-    count: int
-    autoscaler: str = ""
-
-    @property
-    def text(self) -> str:
-        return compact({"by": self.by, "at": format_time(self.at), "count": self.count})
-
-
 class _Contest(Struct, frozen=True):
     """Somebody who undoes us whenever we idle; the object is left alone. `autoscaler` as in `Undo`."""
 
@@ -99,12 +83,14 @@ def is_restored_by_others(subject: Subject, record: Record) -> bool:
     return subject.autoscaler is not None and subject.autoscaler.is_restored_by_others(record.idled_to, since)
 
 
-def undo_of(subject: Subject, record: Record, now: datetime) -> Undo:
-    """Return how the idling that `record` describes was undone.
+def undo_of(subject: Subject, now: datetime) -> Undo | None:
+    """Return how the idling was undone that the record of `subject` describes, None where it was not.
 
     The time of the writer is an upper bound; where there is none (a write through /scale) `now` is.
     """
-    workload, autoscaler = subject.scale.written, ""
+    record, workload, autoscaler = subject.record, subject.scale.written, ""
+    if record is None or subject.state not in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED):
+        return None
     writer = subject.scale.runs.replicas_writer if subject.scale.is_scaled_meanwhile else workload.replicas_writer
     if subject.autoscaler is not None and is_restored_by_others(subject, record):
         writer, autoscaler = subject.autoscaler.hpa.bounds_writer, subject.autoscaler.hpa.ref.name

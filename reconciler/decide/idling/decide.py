@@ -48,7 +48,7 @@ def decide_idling(policies: PolicySet, state: ObservedState, run: Run) -> Idling
     context = WriteContext(policies.fleet, run, clusters, choices, named, idle_together=together)
     held_back = _if_done(IdleAction.HOLD_BACK, IdleAction.WAKE, context)
     desired = replace(
-        explained(clusters, choices, run, _Changes(policies, state, run)),
+        explained(clusters, choices, _Changes(policies, state, run)),
         decisions=(*decisions_of(context), *abandoned_decisions(context)),
         observed=tuple(map(_observed, _if_done(IdleAction.OBSERVE, IdleAction.IDLE, context))),
         held_back=(HeldBack("", guards.words, held_back),) if held_back else (),
@@ -98,7 +98,7 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     alone = choices_of(subjects_of(clusters), run.now)
     done = {ref: choice for ref, choice in alone.items() if choice.action in _DONE_BLIND}
     choices = staggered(done, run.now, fleet)
-    desired = explained(clusters, choices, run)
+    desired = explained(clusters, choices)
     context = WriteContext(fleet, run, clusters, _others_kept(alone, choices), repairs=False)
     return replace(desired, decisions=decisions_of(context), explanations=())
 

@@ -49,7 +49,7 @@ from reconciler.decide.idling.verdicts import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, Cr
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import equal_priorities, left_out
-from reconciler.model import ObjectRef, Run
+from reconciler.model import ObjectRef
 
 Choices = Mapping[ObjectRef, Choice]
 
@@ -57,9 +57,7 @@ _LEFT = (*NOT_OURS, IdleState.UNREADABLE, IdleState.DOWN, IdleState.TAKEN_OVER)
 _LEAVES = (IdleAction.LEAVE, IdleAction.RELEASE)
 
 
-def explained(
-    clusters: Sequence[IdlingCluster], choices: Choices, run: Run, change: FindChange | None = None
-) -> DesiredState:
+def explained(clusters: Sequence[IdlingCluster], choices: Choices, change: FindChange | None = None) -> DesiredState:
     """Return what is said of `choices` and of what they were made from, without any decision.
 
     `change` finds what would change a choice: what it is made from is not kept for that.
@@ -72,7 +70,7 @@ def explained(
         undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),
         notices=(
-            *notices(ordered, services, run),
+            *notices(ordered, services),
             *chain.from_iterable(unusable),
             *first_idles(ordered),
             *equal_priorities(equals, "newly idled"),

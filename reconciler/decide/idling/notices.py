@@ -18,7 +18,6 @@ from reconciler.decide.idling.contested import (
     is_contested,
     remedy,
     tools_of,
-    undo_of,
 )
 from reconciler.decide.idling.records import Record, scaled_at, who_idled
 from reconciler.decide.idling.rules import GOES_IDLE, GOES_UP, Choice, IdleAction, owner_policy
@@ -27,7 +26,7 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState,
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import counted
-from reconciler.model import FIELD_MANAGER, ObjectRef, Run, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
 from reconciler.policy.types import IdlingPolicy
 
 _BY_AUTOSCALER = (
@@ -39,14 +38,14 @@ _BY_AUTOSCALER = (
 )
 
 
-def notices(choices: Iterable[Choice], services: Iterable[ServiceState], run: Run) -> tuple[Notice, ...]:
+def notices(choices: Iterable[Choice], services: Iterable[ServiceState]) -> tuple[Notice, ...]:
     """Return the notices, each once, sorted.
 
     What is wrong with an object of a tenant makes no run partial: it is reported and counted, or one broken annotation
     would fail the runs of a whole platform.
     """
     ordered = list(choices)
-    found = list(chain.from_iterable(of(choice, run) for choice in ordered for of in _NOTICES))
+    found = list(chain.from_iterable(of(choice) for choice in ordered for of in _NOTICES))
     found += [notice for service in services for notice in _service_notices(service)]
     empty = [service for service in services if service.found.nothing and service.would_idle]
     behind = {service.ref for choice in (ordered if empty else ()) for service in choice.subject.behind}
@@ -93,7 +92,7 @@ def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Itera
         yield _about(ref, "unreadableSignal", words)
 
 
-def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _overdue(choice: Choice) -> Iterator[Notice]:
     if choice.action is IdleAction.DEFER:
         yield _about(choice.ref, "perRun", f": {choice.why}", owner_policy(choice), choice.reasons)
     if choice.action is IdleAction.OVERDUE:
@@ -105,7 +104,7 @@ def _overdue(choice: Choice, _run: Run) -> Iterator[Notice]:
         yield replace(_about(choice.ref, kind, words, owner_policy(choice), choice.reasons), partial=ours)
 
 
-def _left_alone(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _left_alone(choice: Choice) -> Iterator[Notice]:
     """What is not ours, or cannot be read; an exclusion on a Service has a notice of its own, about that Service."""
     reading, found = choice.subject.reading, choice.subject.exclusion
     if choice.state is IdleState.UNREADABLE and reading is not None:
@@ -117,7 +116,7 @@ def _left_alone(choice: Choice, _run: Run) -> Iterator[Notice]:
     yield from _unreadable_request(choice.ref, choice.subject.scale.written.annotations)
 
 
-def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _unproven(choice: Choice) -> Iterator[Notice]:
     """A list on a Service that says more than the scalable bears out."""
     record, subject = choice.record, choice.subject
     if record is None:
@@ -135,13 +134,13 @@ def _unproven(choice: Choice, _run: Run) -> Iterator[Notice]:
         yield _about(choice.ref, "unproven", f": {why}; that is what it wakes to")
 
 
-def _held_together(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _held_together(choice: Choice) -> Iterator[Notice]:
     for service in choice.subject.behind if choice.because is IdlingCondition.SERVICE_RUNS else ():
         words = f": no workload behind it is idled: {choice.why}"
         yield _about(service.ref, "heldTogether", words, service.verdict.won[0].policy.name, choice.reasons)
 
 
-def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _custom_kind(choice: Choice) -> Iterator[Notice]:
     found = choice.fact if choice.because is IdlingCondition.CUSTOM_KIND else None
     lift = None if found is None else found.change_if
     if lift is not None:
@@ -150,7 +149,7 @@ def _custom_kind(choice: Choice, _run: Run) -> Iterator[Notice]:
         yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
 
 
-def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _autoscaled(choice: Choice) -> Iterator[Notice]:
     autoscaler = choice.subject.pinned
     if choice.because is IdlingCondition.AUTOSCALED and choice.reasons[0].code in _BY_AUTOSCALER:
         ref, words = choice.subject.scale.runs.ref, f": {choice.why}"
@@ -160,15 +159,15 @@ def _autoscaled(choice: Choice, _run: Run) -> Iterator[Notice]:
         yield _about(autoscaler.hpa.ref, "setAside", words, owner_policy(choice))
 
 
-def _contested(choice: Choice, run: Run) -> Iterator[Notice]:
-    for words, by, autoscaler, reasons in _contests(choice, run):
+def _contested(choice: Choice) -> Iterator[Notice]:
+    for words, by, autoscaler, reasons in _contests(choice):
         then = advice(by, choice.ref, autoscaler, choice.subject.scale.written.replicas_path)
         yield _about(choice.ref, "contested", f" {words}; {then}", owner_policy(choice), reasons)
 
 
-def _contests(choice: Choice, run: Run) -> Iterator[tuple[str, str, str, Reasons]]:
+def _contests(choice: Choice) -> Iterator[tuple[str, str, str, Reasons]]:
     """Yield each fight about it: in words, who fights, about which autoscaler, and the reasons."""
-    subject, record = choice.subject, choice.record
+    subject, undo = choice.subject, choice.subject.undo
     contest = contest_of(subject.scale.written, subject.verdict.policy)
     if contest is not None and choice.state is IdleState.CONTESTED:
         why = reason(ReasonCode.CONTESTED, by=contest.by, since=contest.since)
@@ -176,25 +175,21 @@ def _contests(choice: Choice, run: Run) -> Iterator[tuple[str, str, str, Reasons
     last, insists = insisted(subject), choice.because is IdlingCondition.INSISTS
     if last is not None and choice.stays_idle and not insists:
         yield f"was reverted {last.count} times by {last.by}, and idled again (onRevert: Insist)", last.by, "", ()
-    undone = choice.state in (IdleState.MANUALLY_SCALED, IdleState.HPA_CHANGED) and choice.action in GOES_UP
-    if record is None or not (insists or undone):
-        return
-    undo = undo_of(subject, record, run.now)
-    if insists:
+    if undo is not None and insists:
         times = f"{undo.count} times in a row" if undo.count > 1 else "once"
         yield f"was reverted by {undo.by} {times}", undo.by, "", ()
-    if undone and is_contested(subject, undo):
+    if undo is not None and choice.action in GOES_UP and is_contested(subject, undo):
         yield f"is contested by {undo.by}, which reverted it {undo.count} times", undo.by, undo.autoscaler, ()
 
 
-def _missed_run(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _missed_run(choice: Choice) -> Iterator[Notice]:
     ref, written = choice.ref, choice.subject.scale.written
     if written.kind.scheduled and choice.action in {*GOES_IDLE, IdleAction.WAKE} and written.starting_deadline is None:
         words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
         yield _about(ref, "missedRun", words, owner_policy(choice))
 
 
-def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _lost_volumes(choice: Choice) -> Iterator[Notice]:
     if choice.action in GOES_IDLE and choice.subject.scale.runs.loses_volumes:
         words = (
             " loses the volumes of the pods that go, and their data: its "
@@ -206,7 +201,7 @@ def _lost_volumes(choice: Choice, _run: Run) -> Iterator[Notice]:
 _EXPECTED = ("", FIELD_MANAGER, AUTOSCALER)
 
 
-def _writer(choice: Choice, _run: Run) -> Iterator[Notice]:
+def _writer(choice: Choice) -> Iterator[Notice]:
     """A change of field manager alone is a notice and nothing else; who wrote before the record, as what another tool
     has idled is adopted, changed nothing.
     """

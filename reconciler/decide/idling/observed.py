@@ -18,6 +18,7 @@ from reconciler.decide.autoscalers import (
     pinned_autoscaler,
 )
 from reconciler.decide.facts import ChangeIfCode, change_if
+from reconciler.decide.idling.contested import undo_of
 from reconciler.decide.idling.records import (
     awake_since,
     is_written_by_us,
@@ -321,7 +322,9 @@ class _Observer:
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
         )
         state, record = classify(found)
-        return replace(found, state=state, record=record)
+        classified = replace(found, state=state, record=record)
+        undo = undo_of(classified, self._inputs.run.now)
+        return classified if undo is None else replace(classified, undo=undo)
 
     def _protected(self, namespace: str) -> Reason | None:
         if namespace in self._inputs.fleet.protected:

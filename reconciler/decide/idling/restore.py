@@ -68,7 +68,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
     read = [
         choice for choice in chosen if choice.state is not IdleState.UNREADABLE or choice.action is not IdleAction.WAKE
     ]
-    reported = notices(read, (), run)
+    reported = notices(read, ())
     return DesiredState(
         decisions=decisions_of(context),
         notices=(

@@ -9,6 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import compact, format_time
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.records import Reading, Record, awake_since
 from reconciler.decide.idling.scale import Scale
@@ -74,6 +75,22 @@ class WakeRequest(Struct, frozen=True, order=True):
     @property
     def reason(self) -> Reason:
         return reason(self.code, at=self.at)
+
+
+class Undo(Struct, frozen=True):
+    """Somebody undid that it is idle: by which field manager, when, and the how-manieth time in a row.
+
+    `autoscaler` is the name of the HorizontalPodAutoscaler whose bounds were put back, "" where it was the scale.
+    """
+
+    by: str
+    at: datetime
+    count: int
+    autoscaler: str = ""
+
+    @property
+    def text(self) -> str:
+        return compact({"by": self.by, "at": format_time(self.at), "count": self.count})
 
 
 class ServiceState(Struct, frozen=True):
@@ -163,7 +180,7 @@ class Subject(Struct, frozen=True):
     `production` says what makes it production, "" for nothing. `lost` is our record where that is not on it any more.
     `on_target` is the record that a ScaledObject has on its target; with `target_is_idle` the target has one of its
     own. `record` is what it goes back to: of its own record and those of its Services the newest; None where it is not
-    idled.
+    idled. `undo` is how somebody else changed what was idle, None where nobody did, or only gave another reason.
     """
 
     scale: Scale
@@ -188,6 +205,7 @@ class Subject(Struct, frozen=True):
     target_is_idle: bool = False
     state: IdleState = IdleState.AWAKE
     record: Record | None = None
+    undo: Undo | None = None
 
     @property
     def is_idle(self) -> bool:

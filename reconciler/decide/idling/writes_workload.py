@@ -29,14 +29,14 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.contested import Undo, contest_text, is_contested, undo_of
+from reconciler.decide.idling.contested import contest_text, is_contested
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, reason_of_others
 from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
-from reconciler.decide.idling.subjects import NOT_OURS, IdleState
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 
 _SOMEBODY = {"unknown": "somebody"}
 _TESTED = (
@@ -79,9 +79,8 @@ def _decision(
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     written, cause = choice.subject.scale.written, context.causes[choice.ref]
     flux = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
-    insists = choice.state is IdleState.MANUALLY_SCALED and id(choice)  # onRevert: Insist; it says who undid what
     # Most of what goes idle at once shares all of these, and so its annotations.
-    about = (id(record), id(cause), id(written.annotations), id(written.kind), *flux, insists)
+    about = (id(record), id(cause), id(written.annotations), id(written.kind), *flux, id(choice.subject.undo))
     found = context.idled_alike.get(about)
     if found is None:
         found = context.idled_alike[about] = _idled_annotations(choice, record, flux, context)
@@ -103,8 +102,8 @@ def _idled_annotations(
         CONTESTED: None,
         **flux,
     }
-    if choice.state is IdleState.MANUALLY_SCALED and choice.record is not None:
-        wanted[UNDONE] = undo_of(choice.subject, choice.record, now).text
+    if choice.subject.undo is not None:  # onRevert: Insist
+        wanted[UNDONE] = choice.subject.undo.text
     # The tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
     changes = (*annotation_changes(written.annotations, wanted), *annotation_tests(written.annotations, _TESTED))
     return changes, is_known(hours, written.annotations, now)
@@ -117,8 +116,7 @@ def pauses_flux(choice: Choice) -> bool:
 
 def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
     scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
-    count = wake_count(choice, record)
-    undo = undo_of(choice.subject, record, context.run.now) if choice.state is IdleState.HPA_CHANGED else None
+    count, undo = wake_count(choice, record), choice.subject.undo
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations, foreign=choice.state in NOT_OURS),
@@ -185,44 +183,43 @@ def _undo_reason(choice: Choice, undo: Undo) -> Reason:
 
 
 def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    subject = choice.subject
-    if subject.state is IdleState.TAKEN_OVER:
-        return _handed_over(choice, record, context)
-    annotations = subject.scale.written.annotations
-    undo = undo_of(subject, record, context.run.now)
+    """Return the release of what somebody else scaled up, or keeps scaled down.
+
+    An autoscaler that was held gets its bounds back also where it stays down, and raises it to them.
+    """
+    subject, now = choice.subject, context.run.now
+    annotations, undo = subject.scale.written.annotations, subject.undo
+    if undo is None:
+        changed, reasons = _handed_over(choice, record, now)
+    else:
+        changed, reasons = _undone(choice, record, undo, context), (_undo_reason(choice, undo),)
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations),
-        AWAKE_SINCE: format_time(context.run.now),
-        **_undone(choice, record, undo, context),
+        AWAKE_SINCE: format_time(now),
+        **changed,
         **_held_until(context.hold_until),
     }
-    cause = cause_of(choice, context, (_undo_reason(choice, undo),))
-    released = _decision(choice, cause, (*subject.scale.unchanged(), *annotation_changes(annotations, wanted)), context)
-    return replace(released, event="IdlingContested" if is_contested(subject, undo) else "")
+    changes, cause = annotation_changes(annotations, wanted), cause_of(choice, context, reasons)
+    released = _decision(choice, cause, (*subject.scale.unchanged(), *changes), context)
+    return replace(released, event="IdlingContested" if undo is not None and is_contested(subject, undo) else "")
 
 
-def _handed_over(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    """Return the release of what stays scaled down, because somebody else wants that; an annotation keeps its replicas.
+def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[str, str | None], Reasons]:
+    """Return the annotations of what stays scaled down, because somebody else wants that: one keeps its replicas; and
+    why, and what becomes of it.
 
-    An autoscaler that was held gets its bounds back all the same, and raises it to them. What stays down counts as
-    awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long as after any
-    scale by hand.
+    It counts as awake, so that no list on a Service speaks for it any more, and that whoever scales it up has as long
+    as after any scale by hand.
     """
-    scale, now = choice.subject.scale, context.run.now
-    annotations = scale.written.annotations
-    previous = annotations.get(SCALE_PREVIOUS, str(record.replicas))
-    wanted: dict[str, str | None] = {
-        **cleared_annotations(annotations),
-        **({SCALE_PREVIOUS: previous} if scale.counts and scale.kind.counts else {}),
-        AWAKE_SINCE: format_time(now),
-        AWAKE_UNTIL: format_time(_awake_until(choice, record, now)),
-    }
+    scale = choice.subject.scale
+    previous = scale.written.annotations.get(SCALE_PREVIOUS, str(record.replicas))
+    wanted: dict[str, str | None] = {SCALE_PREVIOUS: previous} if scale.counts and scale.kind.counts else {}
     found = reason_of_others(scale.written, record)
     changed = reason(ReasonCode.SCALE_REASON_CLEARED)
     if found:
         changed = reason(ReasonCode.SCALE_REASON_CHANGED, scaleReason=quoted(found), expected=IDLED)
-    cause = cause_of(choice, context, (changed, _handed_to(choice, record)))
-    return _decision(choice, cause, (*scale.unchanged(), *annotation_changes(annotations, wanted)), context)
+    until = format_time(_awake_until(choice, record, now))
+    return {**wanted, AWAKE_UNTIL: until}, (changed, _handed_to(choice, record))
 
 
 def _handed_to(choice: Choice, record: Record) -> Reason:
