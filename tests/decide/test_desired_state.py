@@ -20,7 +20,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
-from reconciler.decide.idling.idling_outcome import IdlingOutcome
+from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.placement.ownership import placed_workloads
 from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector

@@ -236,7 +236,7 @@ def _unreadable(case: IdlingConditions) -> Fact | None:
             lift = change_if(ChangeIfCode.RECORD_READABLE, object=on)
             return fact(ReasonCode.SERVICE_RECORD_UNREADABLE, lift, service=which)
         if service.is_foreign:
-            by = who_idled("" if service.foreign is None else service.foreign.fleet)
+            by = who_idled(service.foreign)
             lift = change_if(ChangeIfCode.RECORD_REMOVED, object=on)
             return fact(ReasonCode.SERVICE_FOREIGN, lift, service=which, by=by)
         if service.is_selected and service.found.undecided:

@@ -12,6 +12,11 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import (
     CONTESTED,
+    IDLED,
+    IDLED_AT,
+    SCALE_PREVIOUS,
+    SCALE_REASON,
+    SCALE_TIME,
     UNDONE,
     compact,
     digest,
@@ -20,10 +25,11 @@ from reconciler.decide.annotations import (
     read_time,
     stated,
 )
-from reconciler.decide.idling.records import Record, scaled_at
+from reconciler.decide.idling.records import Record, awake_since, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, IdleState, Subject, Undo
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
+from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import workload_kind
 
 _EPISODES = 2
@@ -75,6 +81,43 @@ class _Contest(Struct, frozen=True):
     by: str
     since: str
     autoscaler: str = ""
+
+
+def reason_of_others(workload: Workload, record: Record) -> str | None:
+    """Return the reason for which somebody else scaled `workload` since `record` was written on it, "" where they
+    cleared ours, None where nobody did.
+
+    Ours stands there with a time. Without either nothing can be said, nor where all of it came back from the past
+    (`kubectl rollout undo`): a record from before the last wake is no news.
+
+    Source: seed idling-and-unidling.md, scale-reason.
+    """
+    annotations, woken = workload.annotations, awake_since(workload)
+    if IDLED_AT not in annotations or (woken is not None and record.idled_at < woken):
+        return None
+    reason = annotations.get(SCALE_REASON)
+    if reason == IDLED or (reason is None and SCALE_TIME not in annotations):
+        return None
+    return reason or ""
+
+
+def scaled_down_by_others(workload: Workload) -> tuple[int, str] | None:
+    """Return the replicas of what idling released because somebody else scaled it down, and by whom or for what reason;
+    None once they scaled it up again.
+
+    It lasts until its writer scales it up again: where they gave no reason, to any number of replicas.
+    """
+    annotations = workload.annotations
+    previous = whole_number_in(annotations.get(SCALE_PREVIOUS, ""))
+    reason = annotations.get(SCALE_REASON, "")
+    if previous is None or reason == IDLED or IDLED_AT in annotations or workload.spec_replicas >= previous:
+        return None
+    return (previous, reason or who_idled(None)) if reason or workload.spec_replicas == 0 else None
+
+
+def scaled_at(workload: Workload, record: Record) -> datetime:
+    """Return when we scaled `workload` last while `record` stood on it: its scale-time, moved by a new idled count."""
+    return max(record.idled_at, read_time(workload.annotations.get(SCALE_TIME)) or record.idled_at)
 
 
 def is_restored_by_others(subject: Subject, record: Record) -> bool:

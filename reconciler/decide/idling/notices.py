@@ -17,11 +17,11 @@ from reconciler.decide.idling.contested import (
     insisted,
     is_contested,
     remedy,
+    scaled_at,
     tools_of,
 )
-from reconciler.decide.idling.records import Record, scaled_at, who_idled
+from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.rules import GOES_IDLE, GOES_UP, Choice, IdleAction, owner_policy
-from reconciler.decide.idling.service_records import ServiceRecord
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
@@ -77,7 +77,7 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
 
 
 def _foreign_record(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
-    return _about(ref, "foreignRecord", f" was idled by {who_idled('' if record is None else record.fleet)}")
+    return _about(ref, "foreignRecord", f" was idled by {who_idled(record)}")
 
 
 def _nothing_behind(service: ServiceState) -> Notice:
@@ -98,7 +98,7 @@ def _overdue(choice: Choice) -> Iterator[Notice]:
     if choice.action is IdleAction.OVERDUE:
         ours = choice.state not in NOT_OURS
         kind: NoticeKind = "overdueWake" if ours else "foreignOverdue"
-        who = who_idled("" if choice.record is None else choice.record.fleet)
+        who = who_idled(choice.record)
         theirs = f"was idled by {who}; to wake it: reconciler restore {choice.ref} --adopt"
         words = f" should be awake ({choice.why}): {choice.subject.cluster.restriction if ours else theirs}"
         yield replace(_about(choice.ref, kind, words, owner_policy(choice), choice.reasons), partial=ours)

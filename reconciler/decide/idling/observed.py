@@ -26,10 +26,10 @@ from reconciler.decide.idling.records import (
     most_by_owner,
     most_recorded,
     read_record,
+    read_service_record,
 )
 from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
 from reconciler.decide.idling.selection import ClusterVerdicts, without
-from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest

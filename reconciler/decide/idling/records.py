@@ -1,10 +1,14 @@
-"""The records of idle workloads on the scalable itself, with its previous replicas, and what proves them."""
+"""The records of what is idle, with its previous replicas: whose they are, what they say, and what proves them.
+
+They stand on the scalable itself, and on the Services that it is behind, or their Endpoints, which list what is woken
+with them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from typing import Generic, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -21,6 +25,7 @@ from reconciler.decide.annotations import (
     IDLING_OWNER,
     OPENSHIFT_IDLED_AT,
     OPENSHIFT_PREVIOUS_SCALE,
+    OPENSHIFT_UNIDLE_TARGETS,
     ORPHANED_SINCE,
     OWNER,
     PREVIOUS_SCALE,
@@ -28,6 +33,7 @@ from reconciler.decide.annotations import (
     SCALE_REASON,
     SCALE_TIME,
     SWITCHED_AT,
+    UNIDLE_TARGETS,
     WAKE_DUE,
     annotated_time,
     compact,
@@ -42,7 +48,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
-from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUE, PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
@@ -51,13 +57,9 @@ _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
 _OF_RECORD = (*_RECORD, SWITCHED_AT, SCALE_PREVIOUS, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
 
 
-_SOMEBODY_ELSE = "somebody else"
-"""Who idled what carries a record without a Fleet, such as that of `oc idle`."""
-
-
-def who_idled(fleet: str) -> str:
-    """Return who idled what carries a record of `fleet`, "" for none."""
-    return f"Fleet {fleet}" if fleet else _SOMEBODY_ELSE
+def who_idled(record: Record | ServiceRecord | None) -> str:
+    """Return who idled what carries `record`: also one that cannot be read, or without a Fleet, as of `oc idle`."""
+    return f"Fleet {record.fleet}" if record is not None and record.fleet else "somebody else"
 
 
 R = TypeVar("R")
@@ -237,43 +239,6 @@ def flux_resumed(annotations: Mapping[str, str]) -> dict[str, None]:
     return dict.fromkeys((FLUX_PAUSED, FLUX_RECONCILE) if ours else (FLUX_PAUSED,))
 
 
-def reason_of_others(workload: Workload, record: Record) -> str | None:
-    """Return the reason for which somebody else scaled `workload` since `record` was written on it, "" where they
-    cleared ours, None where nobody did.
-
-    Ours stands there with a time. Without either nothing can be said, nor where all of it came back from the past
-    (`kubectl rollout undo`): a record from before the last wake is no news.
-
-    Source: seed idling-and-unidling.md, scale-reason.
-    """
-    annotations, woken = workload.annotations, awake_since(workload)
-    if IDLED_AT not in annotations or (woken is not None and record.idled_at < woken):
-        return None
-    reason = annotations.get(SCALE_REASON)
-    if reason == IDLED or (reason is None and SCALE_TIME not in annotations):
-        return None
-    return reason or ""
-
-
-def scaled_down_by_others(workload: Workload) -> tuple[int, str] | None:
-    """Return the replicas of what idling released because somebody else scaled it down, and by whom or for what reason;
-    None once they scaled it up again.
-
-    It lasts until its writer scales it up again: where they gave no reason, to any number of replicas.
-    """
-    annotations = workload.annotations
-    previous = whole_number_in(annotations.get(SCALE_PREVIOUS, ""))
-    reason = annotations.get(SCALE_REASON, "")
-    if previous is None or reason == IDLED or IDLED_AT in annotations or workload.spec_replicas >= previous:
-        return None
-    return (previous, reason or _SOMEBODY_ELSE) if reason or workload.spec_replicas == 0 else None
-
-
-def scaled_at(workload: Workload, record: Record) -> datetime:
-    """Return when we scaled `workload` last while `record` stood on it: its scale-time, moved by a new idled count."""
-    return max(record.idled_at, read_time(workload.annotations.get(SCALE_TIME)) or record.idled_at)
-
-
 def awake_since(workload: Workload) -> datetime | None:
     """Return when `workload` was woken last, None where that was never or cannot be read."""
     return read_time(workload.annotations.get(AWAKE_SINCE))
@@ -360,3 +325,127 @@ def lost_records(
 def _our_record(workload: Workload, readings: Mapping[ObjectRef, Reading[Record]]) -> Record | None:
     reading = readings.get(workload.ref)
     return reading.record if reading is not None and reading.ours else None
+
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""When something was idled that has no record of when: before any request to wake it."""
+
+
+class ServiceRecord(Struct, frozen=True):
+    """What the record of a Service says. `targets` are the scalables that it lists, sorted, with the replicas that they
+    had; `fleet` and `policy` are the owner's, "" without one.
+    """
+
+    idled_at: datetime
+    targets: Mapping[ObjectRef, int] = NOTHING
+    idled_to: int = 0
+    fleet: str = ""
+    policy: str = ""
+    wake_due: datetime | None = None
+    cause: str = ""
+
+
+def record_of(record: ServiceRecord, ref: ObjectRef) -> Record:
+    """Return what the record of a Service says of one of its scalables, as it stands there."""
+    # A Service has one idled count for all that it lists, the highest; each was idled to less than it had.
+    replicas = record.targets[ref]
+    return Record(
+        record.idled_at,
+        replicas,
+        min(record.idled_to, replicas - 1),
+        record.fleet,
+        record.policy,
+        record.wake_due,
+        None,
+        record.cause,
+    )
+
+
+def read_service_record(
+    ref: ObjectRef, annotations: Mapping[str, str], fleets: frozenset[str], groups: Mapping[str, str]
+) -> Reading[ServiceRecord] | None:
+    """Return the idle record in the `annotations` of the Service or Endpoints `ref`, None without one.
+
+    `groups` gives the API group of a kind, for entries that name none.
+    """
+    if not annotations:
+        return None
+    owner, keys = idling_owner(annotations), (IDLED_AT, UNIDLE_TARGETS)
+    if owner is None and annotations.keys().isdisjoint(keys):
+        keys = (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS)
+        if annotations.keys().isdisjoint(keys):
+            return None
+    ours = owner is not None and owner[0] in fleets
+
+    def record() -> ServiceRecord:
+        (at_key, targets_key), (fleet, policy) = keys, owner or ("", "")
+        listed = annotations.get(targets_key)
+        entries = [] if listed is None else parsed(listed, targets_key)
+        if not isinstance(entries, list):
+            raise AnnotationError(f"{targets_key} is no list, expected a list of targets")
+        targets: dict[ObjectRef, int] = {}
+        for entry in entries:
+            target, replicas = _target(entry, targets_key, 1 if ours else 0, ref, groups)
+            targets[target] = max(replicas, targets.get(target, 0))
+        bare = not targets and at_key not in annotations
+        return ServiceRecord(
+            idled_at=LONG_AGO if bare else annotated_time(annotations.get(at_key), at_key),
+            targets=dict(sorted(targets.items())),
+            idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
+            fleet=fleet,
+            policy=policy,
+            wake_due=read_time(annotations.get(WAKE_DUE)),
+            cause=annotations.get(CAUSE, ""),
+        )
+
+    return reading_of(ours, record)
+
+
+def _target(item: Any, key: str, least: int, service: ObjectRef, groups: Mapping[str, str]) -> tuple[ObjectRef, int]:
+    """Return what an entry of a list names, which is in the namespace of `service`, and the replicas it had."""
+    found = item if isinstance(item, dict) else {}
+    kind, name, replicas = found.get("kind"), found.get("name"), found.get("replicas")
+    named = isinstance(kind, str) and isinstance(name, str) and kind and name
+    if named and type(replicas) is int and least <= replicas <= MOST_REPLICAS:
+        ref = ObjectRef(service.cluster, service.namespace, str(kind), str(name), _group(found, groups))
+        return ref, max(1, replicas)
+    raise AnnotationError(f"{key} lists {compact(item)[:80]}, expected kind, name and replicas of at least {least}")
+
+
+def _group(item: Mapping[str, Any], groups: Mapping[str, str]) -> str:
+    if isinstance(item.get("group"), str) and (item["group"] or item["kind"] not in groups):
+        return str(item["group"])
+    version = item.get("apiVersion")
+    if isinstance(version, str) and version:
+        return version.rpartition("/")[0]
+    return groups.get(item["kind"], "")
+
+
+def targets_text(targets: Mapping[ObjectRef, int]) -> str:
+    """Return the annotation that lists `targets`, in the seed's own order of keys."""
+    listed = [
+        {"kind": ref.kind, "name": ref.name, "group": ref.group, "replicas": replicas}
+        for ref, replicas in targets.items()
+    ]
+    return compact(listed, sort=False)
+
+
+def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | None]:
+    """Return the annotations of a Service that say `record`; None: those that must not be there.
+
+    The cause is written with what it is about, not here.
+    """
+    if record is None:
+        return dict.fromkeys((IDLED_AT, UNIDLE_TARGETS, OWNER, IDLED_TO, WAKE_DUE, CAUSE))
+    return {
+        IDLED_AT: format_time(record.idled_at),
+        UNIDLE_TARGETS: targets_text(record.targets),
+        OWNER: idling_owner_text(record.fleet, record.policy),
+        IDLED_TO: str(record.idled_to),
+        WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
+    }
+
+
+def foreign_record_cleared() -> dict[str, str | None]:
+    """Return the annotations that take a record off, whoever wrote it, or in whatever way."""
+    return {**service_record_annotations(None), OPENSHIFT_IDLED_AT: None, OPENSHIFT_UNIDLE_TARGETS: None}

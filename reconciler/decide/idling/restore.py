@@ -148,7 +148,7 @@ def _why_left(choice: Choice) -> str:
 def _idler(choice: Choice) -> str:
     if choice.state is IdleState.UNPROVEN:
         return "only listed on a Service"
-    return f"by {who_idled('' if choice.record is None else choice.record.fleet)}"
+    return f"by {who_idled(choice.record)}"
 
 
 def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:

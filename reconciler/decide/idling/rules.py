@@ -271,7 +271,7 @@ def _chosen(conditions: IdlingConditions) -> Choice:
     because = None if name is None else conditions.get(name)
     reasons = () if because is None else because.why
     if (why := rule.why(subject.state)) is not None:
-        by = who_idled("" if record is None else record.fleet) if subject.state is IdleState.FOREIGN else None
+        by = who_idled(record) if subject.state is IdleState.FOREIGN else None
         reasons = (at_rest(subject, why) if subject.state is IdleState.DOWN else reason(why, by=by),)
     elif action is IdleAction.KEEP and subject.verdict.lets_it_sleep:
         reasons = reasons or (reason(ReasonCode.IDLE_RECORD),)

@@ -61,7 +61,6 @@ class ClusterVerdicts:
         self._by_service = {policy.name for policy in self._reaching if any(policy.queries)}
         self._labels = namespace_labels(cluster)
         self._evaluators: dict[str, Evaluator] = {}
-        self._evaluated: dict[tuple[str, str, str | None], PolicyVerdict] = {}
         self._alike: dict[tuple[str, ...], Verdict] = {}
         services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
@@ -93,7 +92,7 @@ class ClusterVerdicts:
     def direct(self) -> dict[ObjectRef, Verdict]:
         """The verdicts on each workload that some policy selects by itself, those that exclude it included."""
         found = ((workload.ref, self._selecting.on_workload(workload)) for workload in self._cluster.workloads)
-        return {ref: self._verdicts_alike(ref.namespace, selecting) for ref, selecting in found if selecting}
+        return {ref: self._verdicts_alike(selecting) for ref, selecting in found if selecting}
 
     def on_scalable(self, scale: Scale, behind: Sequence[ServiceState]) -> tuple[Verdict, frozenset[str]]:
         """Return what is said of `scale` by itself and through the Services that it is `behind` as one, of each policy
@@ -131,26 +130,21 @@ class ClusterVerdicts:
         """Return the verdicts for `service`, of those that exclude it too."""
         selecting = self._selecting.on_service(service)
         if any(policy.name in self._by_service for policy in selecting):
-            return self._verdicts(service.ref.namespace, selecting, service.ref.name)
-        return self._verdicts_alike(service.ref.namespace, selecting)
+            return self._verdicts(selecting, service.ref.namespace, service.ref.name)
+        return self._verdicts_alike(selecting)
 
-    def _verdicts_alike(self, namespace: str, selecting: list[IdlingPolicy]) -> Verdict:
-        """Return the verdicts of `selecting`, one value for all in the namespace that these policies select."""
-        about = (namespace, *(policy.name for policy in selecting))
-        if about not in self._alike:
-            self._alike[about] = self._verdicts(namespace, selecting, None)
-        return self._alike[about]
+    def _verdicts_alike(self, selecting: list[IdlingPolicy]) -> Verdict:
+        """Return the verdicts of `selecting`, one value for all that these policies select."""
+        names = tuple(policy.name for policy in selecting)
+        if names not in self._alike:
+            self._alike[names] = self._verdicts(selecting)
+        return self._alike[names]
 
-    def _verdicts(self, namespace: str, selecting: list[IdlingPolicy], service: str | None) -> Verdict:
-        return _decided([self._verdict(policy, namespace, service) for policy in selecting])
-
-    def _verdict(self, policy: IdlingPolicy, namespace: str, service: str | None) -> PolicyVerdict:
-        about = (policy.name, namespace, service)
-        if about not in self._evaluated:
+    def _verdicts(self, selecting: list[IdlingPolicy], namespace: str = "", service: str | None = None) -> Verdict:
+        for policy in selecting:
             if policy.name not in self._evaluators:
                 self._evaluators[policy.name] = evaluator_of(policy, self._answers[policy.name])
-            self._evaluated[about] = self._evaluators[policy.name](namespace, service)
-        return self._evaluated[about]
+        return _decided([self._evaluators[policy.name](namespace, service) for policy in selecting])
 
 
 def _selects(

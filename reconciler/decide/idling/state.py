@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from reconciler.decide.idling.contested import AUTOSCALER, contest_of, is_restored_by_others
-from reconciler.decide.idling.records import Record, is_written_by_us, reason_of_others
-from reconciler.decide.idling.service_records import record_of
+from reconciler.decide.idling.contested import AUTOSCALER, contest_of, is_restored_by_others, reason_of_others
+from reconciler.decide.idling.records import Record, is_written_by_us, record_of
 from reconciler.decide.idling.subjects import IdleState, ServiceState, Subject
 
 _Classified = tuple[IdleState, Record | None]

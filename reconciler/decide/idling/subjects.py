@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.idling.records import Reading, Record, awake_since
+from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
 from reconciler.decide.idling.scale import Scale
-from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.idling.service_targets import DiscoveredTargets
 from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason

@@ -29,8 +29,8 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.contested import contest_text, is_contested
-from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, reason_of_others
+from reconciler.decide.idling.contested import contest_text, is_contested, reason_of_others
+from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused
 from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier

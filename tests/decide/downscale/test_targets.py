@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Phase
 from reconciler.decide.downscale.decide import decide_downscale
-from reconciler.decide.idling.idling_outcome import IdlingOutcome
+from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason
 from reconciler.model import (

@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision
-from reconciler.decide.idling.decide import decide_idling
-from reconciler.decide.idling.idling_outcome import IdlingOutcome
+from reconciler.decide.idling.decide import IdlingOutcome, decide_idling
 from reconciler.labels import LabelSelector
 from reconciler.model import ObservedState, QueryAnswer, QueryKey, Run, Sample
 from reconciler.policy.types import (

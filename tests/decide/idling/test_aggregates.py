@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
-from reconciler.decide.idling.records import Record, scaled_at
-from reconciler.decide.idling.service_records import ServiceRecord, record_of
+from reconciler.decide.idling.contested import scaled_at
+from reconciler.decide.idling.records import Record, ServiceRecord, record_of
 from reconciler.decide.idling.verdicts import (
     MIN_AWAKE_BY_DEFAULT,
     CriterionResult,

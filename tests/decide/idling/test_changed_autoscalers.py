@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.idling_outcome import IdlingOutcome
+from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.reasons import text_of
 from reconciler.model import FieldWriter, ObjectRef, Run

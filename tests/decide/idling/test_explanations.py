@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.decide.decisions import Notice
 from reconciler.decide.facts import field_is
-from reconciler.decide.idling.idling_outcome import IdlingOutcome
-from reconciler.decide.idling.service_records import targets_text
+from reconciler.decide.idling.decide import IdlingOutcome
+from reconciler.decide.idling.records import targets_text
 from reconciler.model import EndpointSlice, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa, an_idle_record

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Decision, DesiredState
-from reconciler.decide.idling.idling_outcome import IdlingOutcome
+from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
