@@ -97,8 +97,10 @@ def wanted_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
     for right in _used_rights(case):
         if case.writing or not (right.apply or (right == IDENTITY and case.scope.alone)):
             yield _asked(right, case)
-    if case.writing:
-        yield from _secret_rights(case)
+    spaces = () if case.observed is None or not case.writing else case.observed.namespaces
+    for secret in picker_secrets(case.policies_there):
+        selected = (space.ref.name for space in spaces if secret.namespaces.matches(space.ref.name, space.labels))
+        yield from ((secret_right(secret.name), name) for name in selected)
     for _, account in accounts(case):
         yield impersonation_right(account), account.namespace
 
@@ -111,15 +113,6 @@ def _used_rights(case: ClusterCheck) -> tuple[Right, ...]:
         keda=case.preflight.serves("keda.sh"),
         activator=bool(slices_of_activators(case)),
     )
-
-
-def _secret_rights(case: ClusterCheck) -> Iterator[tuple[Right, str]]:
-    """Yield the rights to read the Secrets of pod pickers, in the namespaces that are there."""
-    spaces = () if case.observed is None else case.observed.namespaces
-    for secret in picker_secrets(case.policies_there):
-        for space in spaces:
-            if secret.namespaces.matches(space.ref.name, space.labels):
-                yield secret_right(secret.name), space.ref.name
 
 
 def tenant_findings(case: ClusterCheck) -> Iterator[Finding | MissingRules]:
@@ -240,7 +233,10 @@ def doctor_command(options: _DoctorOptions) -> int:
         options = options.replace(namespace=(options.only_namespace,))
     found = checked_clusters(cases(options.policies(), options, applies=options.verb == "apply"))
     show(FORMATS[options.output](found), options.output)
-    return exit_of(found)
+    if not any(checked.answers for checked in found):
+        return ExitCode.NOTHING_DONE
+    failed = any(finding.state == "FAIL" for checked in found for finding in checked.findings)
+    return ExitCode.PARTIAL if failed else ExitCode.DONE
 
 
 def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[ClusterCheck]:
@@ -327,11 +323,3 @@ def _with_twins(cluster: ClusterFindings, all_of_them: Sequence[ClusterFindings]
         return cluster
     twin = Finding("identity", "FAIL", f"the same cluster as {', '.join(twins)}", "name each cluster once in the Fleet")
     return replace(cluster, findings=(*cluster.findings, twin))
-
-
-def exit_of(clusters: Sequence[ClusterFindings]) -> ExitCode:
-    """Return the exit code: 1 where no cluster answers, 6 where a check fails."""
-    if not any(checked.answers for checked in clusters):
-        return ExitCode.NOTHING_DONE
-    failed = any(finding.state == "FAIL" for checked in clusters for finding in checked.findings)
-    return ExitCode.PARTIAL if failed else ExitCode.DONE

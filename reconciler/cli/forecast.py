@@ -18,7 +18,7 @@ from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
 from reconciler.forecast.timelines import Forecast
-from reconciler.policy.types import Calendar, PolicySet, Prices
+from reconciler.policy.types import Prices
 from reconciler.report.calendar import render_calendars
 from reconciler.untrusted_text import LARGEST
 
@@ -124,16 +124,8 @@ def calendar_command(options: _CalendarOptions) -> None:
     # List those around a change of the clocks
     calendar --now 2026-10-20T00:00:00Z --days 10
     """
-    until = options.now + timedelta(days=options.days)
-    show(render_calendars(calendars_of(options.policies()), options.now, until))
-
-
-def calendars_of(policies: PolicySet) -> list[tuple[str, Calendar]]:
-    """Return every calendar with a name to show it under: named ones first, then those written inside policies."""
-    inside = [
-        (f"{policy.name} (its own)", calendar)
-        for policy in policies.idling
-        for calendar in policy.calendars
-        if not calendar.name
-    ]
-    return [*((calendar.name, calendar) for calendar in policies.calendars), *inside]
+    policies, until = options.policies(), options.now + timedelta(days=options.days)
+    found = [(calendar.name, calendar) for calendar in policies.calendars]
+    for policy in policies.idling:
+        found += [(f"{policy.name} (its own)", calendar) for calendar in policy.calendars if not calendar.name]
+    show(render_calendars(found, options.now, until))

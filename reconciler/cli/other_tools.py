@@ -227,7 +227,14 @@ def adopt_command(options: _AdoptOptions) -> int:
         def decide(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
             if tool == "kube-green":
                 return decide_adoption(policies, state, run, remembered, tool)
-            desired = decide_adoption(policies, state, run, dict(_annotated(state)), tool)
+            workloads = (workload for cluster in state.clusters.values() for workload in cluster.workloads)
+            annotated = {
+                one.ref: before
+                for one in workloads
+                if one.owner is None and one.scale_target is None and DOWNSCALER_ORIGINAL_REPLICAS in one.annotations
+                if (before := replicas_before_downscaler(one.annotations[DOWNSCALER_ORIGINAL_REPLICAS])) is not None
+            }
+            desired = decide_adoption(policies, state, run, annotated, tool)
             left = (Notice("notAdopted", str(ref), words, partial=True) for ref, words in _left_to_people(state))
             return replace(desired, notices=(*desired.notices, *left))
 
@@ -235,15 +242,6 @@ def adopt_command(options: _AdoptOptions) -> int:
         applied = apply(found, world, settings.request(), control, decide)
     approval.report(applied)
     return limit.ended(exit_of_apply(applied))
-
-
-def _annotated(state: ObservedState) -> Iterator[tuple[ObjectRef, int]]:
-    """Yield what carries the annotation of kube-downscaler, and the replicas that it had."""
-    for cluster in state.clusters.values():
-        for workload in cluster.workloads:
-            before = replicas_before_downscaler(workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, ""))
-            if before is not None and workload.owner is None and workload.scale_target is None:
-                yield workload.ref, before
 
 
 def _left_to_people(state: ObservedState) -> Iterator[tuple[ObjectRef, str]]:

@@ -63,7 +63,8 @@ def workflow_command(command: str, properties: dict[str, object], message: str) 
 
     Source: actions/toolkit packages/core/src/command.ts, escapeData, escapeProperty.
     """
-    named = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    texts = {name: _data(str(value)).replace(":", "%3A").replace(",", "%2C") for name, value in properties.items()}
+    named = ",".join(f"{name}={escaped(text)}" for name, text in texts.items())
     return f"::{command} {named}::{escaped(_data(message))}\n"
 
 
@@ -153,10 +154,6 @@ _SAFE = {"json": _values, "yaml": _values, "gitlab": _values, "sarif": _values, 
 
 def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return escaped(_data(text).replace(":", "%3A").replace(",", "%2C"))
 
 
 def as_text(value: object, output: str) -> str:

@@ -21,15 +21,7 @@ from reconciler.cli.options import (
     path_argument,
     verb,
 )
-from reconciler.cli.output import (
-    Formats,
-    as_text,
-    document,
-    problem_values,
-    say_each,
-    show,
-    workflow_command,
-)
+from reconciler.cli.output import Formats, as_text, document, problem_values, say_each, show, workflow_command
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
@@ -60,25 +52,21 @@ def _lines(path: str, policies: PolicySet, night: FirstNight | None) -> Iterator
 
 
 def _values(_: str, policies: PolicySet, night: FirstNight | None) -> dict[str, Any]:
-    warnings = [problem_values(problem) for problem in policies.warnings]
-    return document("Validation", {"policies": _counts(policies), "warnings": warnings, **_night(night)})
-
-
-def _night(night: FirstNight | None) -> dict[str, Any]:
-    """Return the first night as a JSON value, nothing without a snapshot."""
-    if night is None:
-        return {}
-    held = [{"what": limited.what, "where": limited.where} for limited in night.held_back]
-    shown = {
-        "start": None if night.start is None else format_time(night.start),
-        "workloads": night.workloads,
-        "idle": dict(night.idle),
-        "idleAlready": night.already,
-        "heldBack": held,
-        "productionLeftOut": dict(night.left_out),
-        "warnings": list(night.warnings),
+    values: dict[str, Any] = {
+        "policies": _counts(policies),
+        "warnings": [problem_values(problem) for problem in policies.warnings],
     }
-    return {"firstNight": shown}
+    if night is not None:
+        values["firstNight"] = {
+            "start": None if night.start is None else format_time(night.start),
+            "workloads": night.workloads,
+            "idle": dict(night.idle),
+            "idleAlready": night.already,
+            "heldBack": [{"what": limited.what, "where": limited.where} for limited in night.held_back],
+            "productionLeftOut": dict(night.left_out),
+            "warnings": list(night.warnings),
+        }
+    return document("Validation", values)
 
 
 def workflow_commands(found: Found) -> str:

@@ -45,7 +45,12 @@ def read_one_cluster(context: str, path: str | None) -> PolicySet:
         UsageError: there is a Fleet below `path`: which of the two is meant? PolicyError: with all problems.
     """
     given = _NOTHING if path is None else load(path)
-    _refuse_fleet(given)
+    for document in given.documents:
+        if isinstance(document.value, dict) and document.value.get("kind") == "Fleet":
+            raise UsageError(
+                f"--context: {document.file}:{document.line} is a Fleet, expected policies without one; leave --context"
+                " out and narrow with --cluster, or name a path without a Fleet"
+            )
     return _checked(given, _fleet_text(context))
 
 
@@ -99,15 +104,6 @@ def _fleet_text(*contexts: str, namespace: str | None = None) -> str:
     return json.dumps(fleet)
 
 
-def _refuse_fleet(given: PolicyDocuments) -> None:
-    for document in given.documents:
-        if isinstance(document.value, dict) and document.value.get("kind") == "Fleet":
-            raise UsageError(
-                f"--context: {document.file}:{document.line} is a Fleet, expected policies without one; leave --context"
-                " out and narrow with --cluster, or name a path without a Fleet"
-            )
-
-
 # The commit at which a folder is checked out, read from the files of git: images of CronJobs have no git.
 
 
@@ -145,11 +141,8 @@ def _head_of(folder: Path) -> str:
     for top in (folder, shared):
         if (top / name).is_file():
             return (top / name).read_text(encoding="utf-8").strip()
-    return _packed(shared / "packed-refs", name)
-
-
-def _packed(file: Path, name: str) -> str:
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else ()
+    packed = shared / "packed-refs"
+    lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else ()
     return next((commit for commit, _, ref in (line.partition(" ") for line in lines) if ref == name), "")
 
 

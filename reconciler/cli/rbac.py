@@ -111,20 +111,12 @@ def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:
 
 def roles(
     policies: PolicySet, rights: Iterable[Right], *, writes: bool = True, own_token: bool = False
-) -> list[dict[str, Any]]:
-    """Return the roles that grant `rights`, and those to read Secrets and impersonate tenants, each with its binding.
+) -> Iterator[dict[str, Any]]:
+    """Yield the roles that grant `rights`, and those to read Secrets and impersonate tenants, each with its binding.
 
     What a plan needs is granted to both ServiceAccounts, and where nothing is written nothing else but, with
     `own_token`, to renew that. A Secret that no Role can be made for is said.
     """
-    run = ServiceAccount(policies.fleet.namespace, RUN)
-    return [
-        *_roles(policies, rights, writes=writes),
-        *(_bound(_TOKEN, run.namespace, [token_right(run)], (run,)) if own_token else ()),
-    ]
-
-
-def _roles(policies: PolicySet, rights: Iterable[Right], *, writes: bool) -> Iterator[dict[str, Any]]:
     own = policies.fleet.namespace
     run = ServiceAccount(own, RUN)
     tenants = {tenant.service_account for tenant in policies.fleet.tenants if tenant.service_account is not None}
@@ -138,6 +130,8 @@ def _roles(policies: PolicySet, rights: Iterable[Right], *, writes: bool) -> Ite
     for namespace, secrets in (_secrets_by_namespace(policies) if writes else {}).items():
         readers = (run, ServiceAccount(own, "reconciler-picker"))  # where deploy/components/picker is
         yield from _bound(_SECRETS, namespace, [secret_right(name) for name in sorted(secrets)], readers)
+    if own_token:
+        yield from _bound(_TOKEN, own, [token_right(run)], (run,))
 
 
 def _bound(

@@ -43,15 +43,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import FORMATS, failure_lines, say, say_each
 from reconciler.cli.run_time_limit import RunLimit
 from reconciler.connection_settings import CredentialSources
-from reconciler.errors import (
-    ClusterError,
-    FailOn,
-    PolicyError,
-    Problem,
-    UnreadPoliciesError,
-    UsageError,
-    reason_of,
-)
+from reconciler.errors import ClusterError, FailOn, PolicyError, Problem, UnreadPoliciesError, UsageError, reason_of
 from reconciler.labels import LabelSelector
 from reconciler.model import OUR_LABELS
 from reconciler.observe.needed_objects import EVERYTHING, Scope

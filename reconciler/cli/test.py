@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from reconciler.cli.options import GENERAL, Options, option, output_option, path_argument, policies_option, verb
@@ -12,7 +11,7 @@ from reconciler.cli.run_options import RunOptions
 from reconciler.cli.simulated_snapshot import SimulatedSnapshot
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
-from reconciler.forecast.reach import ClusterReach, guards, left_out_by, left_out_lines, reach_lines, reach_of
+from reconciler.forecast.reach import guards, left_out_by, left_out_lines, reach_lines, reach_of
 from reconciler.messages import counted
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import TESTS
@@ -140,18 +139,14 @@ def init_command(options: _InitOptions) -> int:
         if overwrite and os.path.lexists(target):
             os.unlink(target)
         write_new(target, f"{_HEAD}{block_text({'snapshot': snapshot, 'cases': [case]})}", 0o644)
-    show(_written(target, reaches, written=bool(expected)))
+        guarded = counted(sum(len(reach.production - reach.selected) for reach in reaches), "workload")
+        show([f"{spelt(target)}: written, guards {guarded} of production; run: reconciler test"])
+    else:
+        words = "say what is production in the Fleet (clusters[].production: true, or spec.production)"
+        show([f"Nothing to guard: {words}."])
     for name, why in sorted(step.plan.unknown.items()):
         say(f"warning: {name}: {why}; nothing is known of it")
     return ExitCode.PARTIAL if step.plan.unknown else ExitCode.DONE
-
-
-def _written(target: str, reaches: Sequence[ClusterReach], *, written: bool) -> Iterator[str]:
-    free = sum(len(reach.production - reach.selected) for reach in reaches)
-    if written:
-        yield f"{spelt(target)}: written, guards {counted(free, 'workload')} of production; run: reconciler test"
-    else:
-        yield "Nothing to guard: say what is production in the Fleet (clusters[].production: true, or spec.production)."
 
 
 def _check(path: str, target: str, snapshot: str | None, overwrite: bool) -> None:

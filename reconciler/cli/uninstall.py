@@ -89,7 +89,8 @@ def _uninstalled(removal: _Removal, done: Callable[[Decide, str, bool], Applied]
             continue
         applied = done(decide, title, number > 2)  # approved once, where controllers copied old keys
         codes.append(exit_of_apply(applied))
-        if not _is_whole(applied):
+        undone = (outcome for outcome in applied.outcomes if outcome.status is not OutcomeStatus.APPLIED)
+        if any(undone) or applied.dropped or applied.plan.unknown or applied.declined:
             say("error: not everything was done, so the records stay; call uninstall again")
             return first_exit_code([*codes, ExitCode.PARTIAL])
         is_more = bool(applied.plan.actions)
@@ -101,11 +102,6 @@ def _uninstalled(removal: _Removal, done: Callable[[Decide, str, bool], Applied]
         say(f"warning: {ref}: carries a key of ours")
     say("Next: remove what was installed, as `kubectl delete -k` of what was applied does.")
     return first_exit_code(codes)
-
-
-def _is_whole(applied: Applied) -> bool:
-    done = all(outcome.status is OutcomeStatus.APPLIED for outcome in applied.outcomes)
-    return done and not applied.dropped and not applied.plan.unknown and not applied.declined
 
 
 class _Removal:

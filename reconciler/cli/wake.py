@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -103,14 +103,6 @@ def awake(state: ObservedState, name: ObjectArgument) -> tuple[IdleWorkload, ...
     return tuple(IdleWorkload(target) for target in found if name.matches(target.ref))
 
 
-def _awake_until(now: datetime, length: timedelta | None) -> datetime | None:
-    """Return the end of --for; a warning says where it may change nothing, as no policy is read."""
-    if length is not None and length < MIN_AWAKE_BY_DEFAULT:
-        short = f"--for {spelt_duration(length)}: is shorter than 2h, the default of minAwake"
-        say(f"warning: {short}; it stays awake for minAwake of its policy in any case")
-    return None if length is None else now + length
-
-
 class _RequestedWake(Struct, frozen=True):
     """What `name` names, `found` asleep there, and the annotations that ask each of it to wake.
 
@@ -124,9 +116,14 @@ class _RequestedWake(Struct, frozen=True):
 
     @classmethod
     def of(cls, options: _WakeOptions, fleet: Fleet, state: ObservedState, name: ObjectArgument) -> _RequestedWake:
-        """Return it for `name`; what is awake is not asked to wake, only kept awake where that is wanted."""
-        until, any_fleet = _awake_until(options.now, options.awake_for), options.any_fleet
-        stays = {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
+        """Return it for `name`; what is awake is not asked to wake, only kept awake where that is wanted. Where --for
+        may change nothing, as no policy is read, a warning says so.
+        """
+        length, any_fleet = options.awake_for, options.any_fleet
+        if length is not None and length < MIN_AWAKE_BY_DEFAULT:
+            short = f"--for {spelt_duration(length)}: is shorter than 2h, the default of minAwake"
+            say(f"warning: {short}; it stays awake for minAwake of its policy in any case")
+        stays = {} if length is None else {EXCLUDE_UNTIL: format_time(options.now + length)}
         fleet = of_every_fleet(fleet, state) if any_fleet else fleet
         asleep = idle_workloads(fleet, state, Run(options.now), name.matches)
         if asleep or not stays:
@@ -134,9 +131,18 @@ class _RequestedWake(Struct, frozen=True):
         return cls(name, awake(state, name), stays, any_fleet)
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
+        """Return the wakes that stand in a group with something that was asked, or that `name` names."""
         asked = {ref for idle in self.found for ref in (idle.asked.ref, *idle.wakes)}
         fleet = of_every_fleet(policies.fleet, state) if self.any_fleet else policies.fleet
-        return only(decide_wakes_due(fleet, state, run), self.name, asked)
+        desired, named = decide_wakes_due(fleet, state, run), self.name.matches
+        groups = {decided.group for decided in desired.decisions if decided.ref in asked or named(decided.ref)}
+        subjects = ((notice, notice.subject.split("/")) for notice in desired.notices)
+        return replace(
+            desired,
+            decisions=tuple(decision for decision in desired.decisions if decision.group in groups),
+            held_back=(),
+            notices=tuple(notice for notice, parts in subjects if len(parts) == 4 and named(ObjectRef(*parts))),
+        )
 
     def decide_once_asked(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `decide` will, once everything is asked."""
@@ -186,23 +192,6 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
             failures.append(reason_of(error))
     say_each("error", failures)
     return [ExitCode.PARTIAL] if failures else []
-
-
-def only(desired: DesiredState, name: ObjectArgument, asked: Collection[ObjectRef]) -> DesiredState:
-    """Return what of `desired` stands in a group with something that `name` names, or that was asked for its sake."""
-    groups = {decided.group for decided in desired.decisions if decided.ref in asked or name.matches(decided.ref)}
-    return replace(
-        desired,
-        decisions=tuple(decision for decision in desired.decisions if decision.group in groups),
-        held_back=(),
-        notices=tuple(notice for notice in desired.notices if is_about(notice.subject, name)),
-    )
-
-
-def is_about(subject: str, name: ObjectArgument) -> bool:
-    """Return whether `subject`, an object as reports name it, is what `name` names."""
-    parts = subject.split("/")
-    return len(parts) == 4 and name.matches(ObjectRef(*parts))
 
 
 _LISTED = 10

@@ -10,14 +10,7 @@ from msgspec import Struct
 from reconciler.forecast.picture import legend, week
 from reconciler.forecast.replay_words import not_known_in_all, replay_lines
 from reconciler.forecast.savings import Savings, grouped_savings, grouping, savings_of
-from reconciler.forecast.timelines import (
-    LOWER_MINIMUM,
-    Forecast,
-    HeldBackPeriod,
-    Wake,
-    WorkloadTimeline,
-    total,
-)
+from reconciler.forecast.timelines import LOWER_MINIMUM, Forecast, HeldBackPeriod, Wake, WorkloadTimeline, total
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import Hours

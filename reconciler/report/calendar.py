@@ -6,6 +6,7 @@ one line: "each weekday 20:00-07:00".
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from operator import itemgetter
@@ -27,14 +28,6 @@ _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
 
-class ClockChange(Struct, frozen=True):
-    """A change of the clocks: `at` in UTC, `before` and `after` what the clock on the wall shows then."""
-
-    at: datetime
-    before: datetime
-    after: datetime
-
-
 def render_calendars(calendars: Iterable[tuple[str, Calendar]], start: datetime, end: datetime) -> str:
     """Return the idle periods of `calendars`, each under its name, between `start` and `end` as lines of text."""
     return "\n".join("\n".join(_lines(*named, (start, end))) + "\n" for named in calendars) or "No calendars.\n"
@@ -44,7 +37,10 @@ def _lines(name: str, calendar: Calendar, shown: Span) -> Iterator[str]:
     zone, periods = calendar.zone, open_periods(calendar, *shown)
     yield one_line(f"{name} ({calendar.zone_name}): {_stated(calendar)}".removesuffix(": "))
     lines = [(first, _period(first, last, zone, shown)) for first, last in periods]
-    lines += [(change.at, _clock_change(change)) for change in clock_changes(zone, *shown)]
+    for at, before, after in clock_changes(zone, *shown):
+        way = "forward" if after > before else "back"
+        day = f"{DAYS[before.weekday()]} {before:%Y-%m-%d}"
+        lines.append((at, f"{day}: the clocks go {way} from {before:%H:%M} to {after:%H:%M}"))
     yield from ("  " + text for _, text in sorted(lines))
     yield "  " + _summary(periods, zone, shown)
 
@@ -69,13 +65,6 @@ def _hours(length: timedelta) -> str:
     return f"{minutes // 60}h" + (f"{minutes % 60:02}m" if minutes % 60 else "")
 
 
-def _clock_change(change: ClockChange) -> str:
-    way = "forward" if change.after > change.before else "back"
-    day = f"{DAYS[change.before.weekday()]} {change.before:%Y-%m-%d}"
-    shown = f"{change.before:%H:%M} to {change.after:%H:%M}"
-    return f"{day}: the clocks go {way} from {shown}"
-
-
 def _summary(periods: Sequence[Span], zone: tzinfo, shown: Span) -> str:
     start, end = shown
     if not periods:
@@ -84,31 +73,22 @@ def _summary(periods: Sequence[Span], zone: tzinfo, shown: Span) -> str:
     return f"idle {_hours(opened)} of {_hours(end - start)}, in {counted(len(periods), 'period')}"
 
 
-def clock_changes(zone: tzinfo, start: datetime, end: datetime) -> tuple[ClockChange, ...]:
-    """Return the changes of the clocks in `zone` between `start` and `end`, to the second."""
-    found: list[ClockChange] = []
+def clock_changes(zone: tzinfo, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, datetime]]:
+    """Yield the changes of the clocks in `zone` between `start` and `end`, to the second: when, in UTC, and what the
+    clock on the wall shows then, before and after.
+    """
+
+    def is_new(second: int) -> bool:
+        return (day + second * _SECOND).astimezone(zone).utcoffset() != day.astimezone(zone).utcoffset()
+
     day = start
     while day < end:
-        until = min(day + _DAY, end)
-        if _offset(day, zone) != _offset(until, zone):
-            at = _change_between(day, until, zone).astimezone(UTC)
+        seconds = (min(day + _DAY, end) - day) // _SECOND
+        if is_new(seconds):
+            at = (day + bisect_left(range(seconds), True, key=is_new) * _SECOND).astimezone(UTC)
             before = (at - _SECOND).astimezone(zone).replace(tzinfo=None) + _SECOND
-            found.append(ClockChange(at, before, at.astimezone(zone).replace(tzinfo=None)))
-        day = until
-    return tuple(found)
-
-
-def _change_between(low: datetime, high: datetime, zone: tzinfo) -> datetime:
-    """Return the first second after `low` at which the clock of `high` holds."""
-    old = _offset(low, zone)
-    while high - low > _SECOND:
-        middle = low + timedelta(seconds=int((high - low).total_seconds()) // 2)
-        low, high = (middle, high) if _offset(middle, zone) == old else (low, middle)
-    return high
-
-
-def _offset(at: datetime, zone: tzinfo) -> timedelta | None:
-    return at.astimezone(zone).utcoffset()
+            yield at, before, at.astimezone(zone).replace(tzinfo=None)
+        day += _DAY
 
 
 # Periods that recur

@@ -8,14 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import (
-    KIND_OF_JOB,
-    Decision,
-    Notice,
-    Overridden,
-    PlacementView,
-    policy_title,
-)
+from reconciler.decide.decisions import KIND_OF_JOB, Decision, Notice, Overridden, PlacementView, policy_title
 from reconciler.decide.facts import ChangeIfCode
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.messages import counted

@@ -22,14 +22,7 @@ from reconciler.plan.model import Plan
 from reconciler.report.diff import fields_of
 from reconciler.report.groups import Line, blocks_of, made_at, updates_of
 from reconciler.report.json import totals_of
-from reconciler.report.status import (
-    FleetStatus,
-    cluster_rows,
-    counts_line,
-    placement_line,
-    pressing,
-    run_lines,
-)
+from reconciler.report.status import FleetStatus, cluster_rows, counts_line, placement_line, pressing, run_lines
 from reconciler.report.summary import held_of, held_title, report_of, went_well, words_of
 from reconciler.report.times import age, reasons_in
 from reconciler.untrusted_text import one_line

@@ -72,4 +72,4 @@ def test_12_hours_that_were_stated_as_uptime_are_not_those_listed():
 )
 def test_clock_changes_of_a_year(zone, expected):
     found = clock_changes(ZoneInfo(zone), datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
-    assert [f"{one.at:%m-%dT%H:%M} {one.before:%H:%M} {one.after:%H:%M}" for one in found] == expected
+    assert [f"{at:%m-%dT%H:%M} {before:%H:%M} {after:%H:%M}" for at, before, after in found] == expected
