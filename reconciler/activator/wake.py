@@ -24,7 +24,7 @@ from reconciler.apply.run import ActionRuns
 from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.pages import ReadBudget
+from reconciler.backends.kubernetes.request_limits import ReadBudget
 from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Resource
 from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.annotations import (

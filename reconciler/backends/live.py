@@ -13,8 +13,8 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.cluster_lock import LeaseLock
 from reconciler.backends.kubernetes.discovery import ServedObjects
-from reconciler.backends.kubernetes.pages import ReadBudget
 from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.kubernetes.request_limits import ReadBudget
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSettings
 from reconciler.connection_settings import ClusterConnection

@@ -18,7 +18,8 @@ from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.object_write import ObjectWrite
-from reconciler.backends.kubernetes.pages import METADATA_ONLY, ReadBudget, answer_to, listed
+from reconciler.backends.kubernetes.pages import METADATA_ONLY, answer_to, listed
+from reconciler.backends.kubernetes.request_limits import ReadBudget
 from reconciler.backends.kubernetes.requests import ApiRequest, object_request
 from reconciler.backends.kubernetes.rights import own_user
 from reconciler.backends.protocols import (

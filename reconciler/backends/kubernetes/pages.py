@@ -1,6 +1,4 @@
-"""Lists in pages, decoded to the few fields that are read; how much of one cluster is read in one run, so that no
-cluster takes the time and the memory of the others.
-"""
+"""Lists in pages, decoded to the few fields that are read."""
 
 from __future__ import annotations
 
@@ -14,62 +12,20 @@ from msgspec.structs import replace
 from reconciler.backends.decode.values import decoded_json
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.errors import NOT_JSON
+from reconciler.backends.kubernetes.request_limits import PAGE, ReadBudget
 from reconciler.backends.kubernetes.requests import ApiRequest, Operation
-from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError, ReadLimitError
-from reconciler.http.client import ByteBudget, HttpResponse
+from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError
+from reconciler.http.client import HttpResponse
 from reconciler.redaction import without_credentials
 from reconciler.worker_pool import in_thread
 
 T = TypeVar("T")
 W = TypeVar("W", bound=msgspec.Struct | msgspec.Raw | dict[str, Any])
 
-PAGE = 500
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """The `accept` of lists where only metadata is read: the server leaves out the rest."""
 
-_MOST_PAGES = 1000
-"""Of all lists of one cluster together, in one reading, each of `PAGE` objects: one that is asked for in a smaller size
-counts as the part that it is. The first page of a list does not count, as that is asked for by us and not by the
-server.
-"""
-
-_MOST_PAGES_OF_A_LIST = 400
-
-MOST_BYTES = 1 << 30
-"""Of all that one run reads of a cluster: 100,000 objects of 10 kB each fit. Answers to writes do not count."""
-
-MOST_KINDS = 200
-"""Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
-
 _ATTEMPTS = 3
-
-
-class ReadBudget(ByteBudget):
-    """What may still be read of one cluster, pages and bytes; any thread may take from it."""
-
-    def __init__(self, pages: int = _MOST_PAGES) -> None:
-        super().__init__(MOST_BYTES)
-        self._pages = pages
-        self._items_left = pages * PAGE
-
-    def renew(self) -> None:
-        """Let another reading begin, with all that it may take."""
-        super().renew()
-        with self._guard:
-            self._items_left = self._pages * PAGE
-
-    def take_page(self, operation: Operation, before: int, items: int) -> None:
-        """Count a page of at most so many `items` after the first one of a list, which had room for `before`.
-
-        Raises:
-            MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
-        """
-        if before + items > _MOST_PAGES_OF_A_LIST * PAGE:
-            raise MalformedAnswerError(f"{operation}: has more than {_MOST_PAGES_OF_A_LIST} pages, expected its end")
-        with self._guard:
-            self._items_left -= items
-            if self._items_left < 0:
-                raise ReadLimitError(f"{operation}: more than {self._pages} pages were read of this cluster")
 
 
 class _PageMetadata(msgspec.Struct):

@@ -1,5 +1,6 @@
 """When a request to an API server is sent: at most so many at a time, writes at a rate and as long as the lock is ours,
-each as long as somebody waits for it; and how long its answer is waited for.
+each as long as somebody waits for it; how long its answer is waited for; and how much of one cluster is read in one
+run, so that no cluster takes the time and the memory of the others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from contextlib import contextmanager
 
 from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.backends.protocols import RequestSettings
-from reconciler.errors import LockLostError, ReadLimitError, StoppedError
+from reconciler.errors import LockLostError, MalformedAnswerError, ReadLimitError, StoppedError
+from reconciler.http.client import ByteBudget
 from reconciler.time_limit import TimeLimit
 
 _AT_ONCE_SECONDS = 3.0
@@ -110,3 +112,50 @@ class Rate:
             self._free_at = max(self._free_at, now) + 1 / self._per_second
             seconds = self._free_at - now - max(1.0, 1 / self._per_second)
         return seconds <= 0 or limit.wait(seconds)
+
+
+# How much is read.
+
+PAGE = 500
+
+_MOST_PAGES = 1000
+"""Of all lists of one cluster together, in one reading, each of `PAGE` objects: one that is asked for in a smaller size
+counts as the part that it is. The first page of a list does not count, as that is asked for by us and not by the
+server.
+"""
+
+_MOST_PAGES_OF_A_LIST = 400
+
+MOST_BYTES = 1 << 30
+"""Of all that one run reads of a cluster: 100,000 objects of 10 kB each fit. Answers to writes do not count."""
+
+MOST_KINDS = 200
+"""Custom kinds with a scale. With more of them none is read, and what has no custom kind is read all the same."""
+
+
+class ReadBudget(ByteBudget):
+    """What may still be read of one cluster, pages and bytes; any thread may take from it."""
+
+    def __init__(self, pages: int = _MOST_PAGES) -> None:
+        super().__init__(MOST_BYTES)
+        self._pages = pages
+        self._items_left = pages * PAGE
+
+    def renew(self) -> None:
+        """Let another reading begin, with all that it may take."""
+        super().renew()
+        with self._guard:
+            self._items_left = self._pages * PAGE
+
+    def take_page(self, operation: Operation, before: int, items: int) -> None:
+        """Count a page of at most so many `items` after the first one of a list, which had room for `before`.
+
+        Raises:
+            MalformedAnswerError: the list has more pages than one may have. ReadLimitError: the cluster has.
+        """
+        if before + items > _MOST_PAGES_OF_A_LIST * PAGE:
+            raise MalformedAnswerError(f"{operation}: has more than {_MOST_PAGES_OF_A_LIST} pages, expected its end")
+        with self._guard:
+            self._items_left -= items
+            if self._items_left < 0:
+                raise ReadLimitError(f"{operation}: more than {self._pages} pages were read of this cluster")

@@ -12,7 +12,8 @@ from msgspec import Struct, field
 from reconciler.backends.decode.values import Wire, decoded_json
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.errors import NOT_JSON
-from reconciler.backends.kubernetes.pages import ReadBudget, decoded, listed
+from reconciler.backends.kubernetes.pages import decoded, listed
+from reconciler.backends.kubernetes.request_limits import ReadBudget
 from reconciler.backends.kubernetes.requests import ApiRequest, Operation, object_request
 from reconciler.errors import (
     ForbiddenError,
