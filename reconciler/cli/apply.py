@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from reconciler.cli.approval import Approval, SavedPlanDifferences
-from reconciler.cli.exit_of_run import exit_of_apply, exit_of_saved, tracked
+from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved, tracked
 from reconciler.cli.option_values import duration, seconds, this_second
 from reconciler.cli.options import (
     DEFAULT_PATH,

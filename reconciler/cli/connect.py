@@ -17,7 +17,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import SHORTEST, claims_of, request_token
 from reconciler.cli.approval import DECLINED, is_approved
-from reconciler.cli.exit_of_run import exit_of_clusters
+from reconciler.cli.exit_codes import exit_of_clusters
 from reconciler.cli.kubeconfig_file import (
     Kubeconfig,
     KubeconfigEntry,

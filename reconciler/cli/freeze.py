@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.protocols import NAMESPACES
-from reconciler.cli.exit_of_run import exit_of_clusters
+from reconciler.cli.exit_codes import exit_of_clusters
 from reconciler.cli.object_names import object_name
 from reconciler.cli.option_values import duration, utf8
 from reconciler.cli.options import argument, option, output_option, verb

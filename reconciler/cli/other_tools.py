@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.cli import policy_source
 from reconciler.cli.approval import Approval
-from reconciler.cli.exit_of_run import exit_of_apply
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.options import (
     argument,
     auto_approve_option,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.cli.exit_of_run import exit_of_plan, tracked
+from reconciler.cli.exit_codes import exit_of_plan, tracked
 from reconciler.cli.options import verb
 from reconciler.cli.output import FORMATS, show
 from reconciler.cli.plan_file import PlanOptions, check_out, save

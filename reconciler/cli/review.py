@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from reconciler.cli.exit_of_run import exit_of_plan
+from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.plan_file import PlanOptions, save
 from reconciler.cli.policy_source import only_of

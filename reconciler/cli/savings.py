@@ -9,7 +9,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from reconciler.cli.exit_of_run import no_cluster_read
+from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.forecast import price_option, prices_of
 from reconciler.cli.option_values import duration, is_duration
 from reconciler.cli.options import option, output_option, verb

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.cli.exit_of_run import no_cluster_read
+from reconciler.cli.exit_codes import no_cluster_read
 from reconciler.cli.object_names import ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import argument, option, output_option, policies_option, text_width, verb

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.protocols import CONFIG_MAPS, LEASES, OUR_CONFIG_MAPS
 from reconciler.cli.approval import Approval
-from reconciler.cli.exit_of_run import exit_of_apply
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.options import auto_approve_option, terminal_or, verb
 from reconciler.cli.output import say
 from reconciler.cli.progress import run_progress

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.cli.approval import DECLINED, Approval
-from reconciler.cli.exit_of_run import exit_of_apply
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.cli.object_names import ObjectArgument, check_cluster, check_there, object_name
 from reconciler.cli.option_values import duration
 from reconciler.cli.options import GENERAL, argument, auto_approve_option, option, terminal_or, verb

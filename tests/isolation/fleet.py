@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.backends.backend import Backend
-from reconciler.cli.exit_of_run import exit_of_apply
+from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decide import decide
 from reconciler.errors import ExitCode, FailOn
