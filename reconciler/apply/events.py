@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import wait
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from reconciler.apply.outcomes import Outcome
+from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.annotations import CONTESTED, digest, format_time
 from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.contested import advice_in
+from reconciler.errors import NotFoundError, reason_of
 from reconciler.model import ObjectRef, PatchOperation, Run, Write
 from reconciler.plan.effects import is_read_by_others
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.types import Fleet
+from reconciler.time_limit import TimeLimit
+from reconciler.worker_pool import WorkerPool
 
 _LONGEST = 1024
 """Characters in the message of an Event. Source: kubernetes pkg/apis/core/validation/events.go, NoteLengthLimit."""
@@ -151,3 +157,47 @@ def _contested(decision: Decision) -> str:
         return ""
     scale = (change.path for change in decision.changes if is_read_by_others(change.path))
     return f"; {advice_in(said, decision.ref, next(scale, ()))}"
+
+
+class PendingEvents:
+    """What is to be said of the actions of a run. Each thread adds its own action; it is written once all are over, so
+    that nothing waits for it.
+    """
+
+    def __init__(self, run: Run, limit: TimeLimit, pool: WorkerPool) -> None:
+        self._run = run
+        self._limit = limit
+        self._pool = pool
+        self._pending: dict[int, tuple[Action, Outcome, Access]] = {}
+
+    def add(self, action: Action, outcome: Outcome, access: Access) -> None:
+        """Remember what is to be said of `action`, where something is, by whoever has `access`."""
+        if action.decision.event and (outcome.status is OutcomeStatus.APPLIED or outcome.event):
+            self._pending[action.id] = action, outcome, access
+
+    def written(self) -> dict[int, str]:
+        """Write them, and return by action why one was not written."""
+        pending, self._pending = self._pending, {}  # they know of this run: let go, all of it goes with its last reader
+        futures = {
+            number: self._pool.submit(one[0].ref.cluster, partial(self._written, *one), urgent=True)
+            for number, one in pending.items()
+        }
+        limit, waiting = self._limit.for_what_is_in_flight(), set(futures.values())
+        while waiting and not limit.over:
+            _, waiting = wait(waiting, limit.step())
+        late = f"no Event was written: {limit.why}"
+        return {
+            number: late if future.cancel() or not future.done() else future.result()
+            for number, future in futures.items()
+        }
+
+    def _written(self, action: Action, outcome: Outcome, access: Access) -> str:
+        """Write one; return why it was not written, "" where all is well: no action fails for that."""
+        event = failure_event(action, self._run, outcome) if outcome.event else event_of(action, self._run)
+        try:
+            access.cluster.write(event)
+        except NotFoundError:
+            return ""  # its namespace is not there, which is why it failed
+        except Exception as error:  # noqa: BLE001 - whatever it is, the action itself was done
+            return f"no Event was written: {reason_of(error)}"
+        return ""

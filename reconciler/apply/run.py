@@ -9,10 +9,10 @@ from functools import partial
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access, carried_out
+from reconciler.apply.events import PendingEvents
 from reconciler.apply.freeze_check import FreezeCheck
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
 from reconciler.apply.parallel_actions import ParallelActions
-from reconciler.apply.pending_events import PendingEvents
 from reconciler.apply.run_locks import LeftOut
 from reconciler.apply.scale_down import scale_down
 from reconciler.apply.waits import WaitingActions
