@@ -34,12 +34,6 @@ MEMORY = "reconciler-memory"
 UNREACHABLE = "unreachable-since"
 
 
-def read_unreachable(data: Mapping[str, str]) -> dict[str, datetime]:
-    """Return since when each cluster is known not to answer."""
-    found = {cluster: read_time(text) for cluster, text in json_object(data.get(UNREACHABLE)).items()}
-    return {cluster: at for cluster, at in found.items() if at is not None}
-
-
 def unreachable_text(since: Mapping[str, datetime]) -> str:
     """Return the text that records the unreachable clusters."""
     return compact({cluster: format_time(at) for cluster, at in since.items()})
@@ -256,4 +250,5 @@ def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str
 def known_since(home: Home) -> dict[str, datetime]:
     """Return since when each cluster is remembered not to answer."""
     kept = home.newest.get(MEMORY)
-    return {} if kept is None else read_unreachable(kept.data)
+    found = {} if kept is None else json_object(kept.data.get(UNREACHABLE))
+    return {cluster: at for cluster, text in found.items() if (at := read_time(text)) is not None}
