@@ -124,6 +124,8 @@ def _echo(text: str, *, nl: bool, err: bool = False) -> None:
 
 
 def _text(text: str, *, color: bool = False) -> str:
+    if not color and "::" not in text and text.replace("\n", "").isprintable():
+        return _bare(text)
     return "\n".join(_line(line, color=color) for line in text.split("\n"))
 
 

@@ -74,7 +74,7 @@ def autoscalers_of(cluster: ObservedCluster) -> ClusterAutoscalers:
 
     Of several of one workload it is the one that carries a record of ours.
     """
-    scaled = (workload for workload in cluster.workloads if workload.kind.scaled_by == "Pause")
+    scaled = (found for found in cluster.workloads if found.scale_target and found.kind.scaled_by == "Pause")
     keda, keda_rivals = _by_target((one.ref.namespace, one.scale_target, one) for one in scaled)
     horizontal, rivals = _by_target((hpa.ref.namespace, hpa.target, hpa) for hpa in cluster.autoscalers)
     return ClusterAutoscalers(horizontal, keda, rivals, keda_rivals)

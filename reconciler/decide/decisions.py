@@ -247,8 +247,10 @@ class Decision(Struct, frozen=True):
     @property
     def policy(self) -> str:
         """The name of the policy as people see it: namespace/name for a FederatedReplicaSet, "" for no policy."""
+        if self.job != "placement" or not self.cause.policy:
+            return self.cause.policy
         kind, _, key = self.group.partition("/")
-        return key if kind == "placement" == self.job and self.cause.policy else self.cause.policy
+        return key if kind == "placement" else self.cause.policy
 
     @property
     def writes(self) -> Writes:

@@ -94,15 +94,20 @@ class CountedDecisions:
         self.shared_pools = tuple(limits.shared_pools())
         self._weights: dict[tuple[str, str], int] = {}
         self._taking: dict[tuple[str, str], dict[PolicyKey, list[Decision]]] = {}
+        found: dict[tuple[str, PolicyKey, str], list[Decision]] = {}
         for decision in decisions:
             if decision.phase not in _BOUND or decision.known:
                 continue
-            owner = owner_of(decision)
-            for unit, weight in (("workloads", int(decision.idles)), ("replicas", limits.bases.removed_by(decision))):
-                if weight:
-                    self._weights[unit, decision.key] = weight
-                    for cluster in ("", decision.ref.cluster):
-                        self._taking.setdefault((unit, cluster), {}).setdefault(owner, []).append(decision)
+            owner, cluster = owner_of(decision), decision.ref.cluster
+            if decision.idles:
+                self._weights["workloads", decision.key] = 1
+                found.setdefault(("workloads", owner, cluster), []).append(decision)
+            if removed := limits.bases.removed_by(decision):
+                self._weights["replicas", decision.key] = removed
+                found.setdefault(("replicas", owner, cluster), []).append(decision)
+        for (unit, owner, cluster), taking in found.items():
+            for where in ("", cluster):
+                self._taking.setdefault((unit, where), {}).setdefault(owner, []).extend(taking)
         again = {decision.ref for decision in decisions if ("workloads", decision.key) in self._weights}
         idled = [(ref, owner) for ref, owner in limits.bases.idled.items() if ref not in again]
         self._wanted: dict[LimitPool, int] = {}

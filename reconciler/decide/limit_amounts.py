@@ -290,6 +290,9 @@ def _unowned(workloads: Sequence[Workload]) -> Iterator[Workload]:
 
     A Deployment's annotations are copied to its ReplicaSets: what they say, the Deployment says too.
     """
+    if all(workload.owner is None for workload in workloads):
+        yield from workloads
+        return
     names = {(workload.ref.namespace, workload.ref.kind, workload.ref.name) for workload in workloads}
     for workload in workloads:
         if workload.owner is None or (workload.ref.namespace, workload.owner.kind, workload.owner.name) not in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from msgspec.structs import replace
@@ -50,8 +51,12 @@ def selects_kind(selector: WorkloadSelector, workload: Workload) -> bool:
 
 def names_kind(selector: WorkloadSelector | None, kind: str, group: str = "") -> bool:
     """Return whether `selector` has `kind` among its kinds, alone or with its group as kubectl writes it."""
-    names = {kind.lower(), f"{kind}.{group}".lower()}
-    return selector is not None and not names.isdisjoint(named.lower() for named in selector.kinds)
+    return selector is not None and _is_among(selector.kinds, kind, group)
+
+
+@lru_cache(1024)
+def _is_among(kinds: tuple[str, ...], kind: str, group: str) -> bool:
+    return not {kind.lower(), f"{kind}.{group}".lower()}.isdisjoint(named.lower() for named in kinds)
 
 
 class SelectorIndex(Generic[Chosen]):
@@ -78,13 +83,16 @@ class SelectorIndex(Generic[Chosen]):
                 self._by_label.setdefault(rarest, []).append(position)
             else:
                 self._others.append(position)
+        self._always = [self._entries[position][1] for position in self._everything]
 
     def matching(self, name: str, labels: Mapping[str, str]) -> list[Chosen]:
-        """Return what selects an object called `name` that has `labels`, in the order of the entries."""
+        """Return what selects an object called `name` that has `labels`, in the order of the entries; it is shared."""
         asked = [*self._others, *self._by_name.get(name, ())]
         if self._by_label:
             for pair in labels.items():
                 asked += self._by_label.get(pair, ())
+        if not asked:
+            return self._always
         found = [position for position in asked if self._entries[position][0].matches(name, labels)]
         return [self._entries[position][1] for position in sorted([*self._everything, *found])]
 

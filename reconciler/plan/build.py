@@ -72,6 +72,8 @@ def make_plan(
 
 def _dropped(wanted: Sequence[Decision], left: Sequence[Decision]) -> int:
     """Return how many changes are wanted and not left, metadata updates aside where there are others."""
+    if len(left) == len(wanted):
+        return 0
     number = sum(effect_of(one) is not Effect.METADATA for one in wanted)
     return number - sum(effect_of(one) is not Effect.METADATA for one in left) or len(wanted) - len(left)
 
@@ -89,7 +91,7 @@ def _complete(decisions: Sequence[Decision], wanted: Sequence[Decision]) -> tupl
         else decision
         for decision in decisions
     ]
-    while lost := [decision for decision in kept if missing.intersection(decision.needs)]:
+    while missing and (lost := [decision for decision in kept if missing.intersection(decision.needs)]):
         missing |= {decision.key for decision in lost}
         kept = [decision for decision in kept if decision.key not in missing]
     return tuple(kept)

@@ -24,9 +24,14 @@ class Effect(StrEnum):
     METADATA = "metadata"  # only annotations, labels and ConfigMaps of our own change
 
 
-_BY_VERB = {Verb.DELETE: Effect.DELETE, Verb.OVERWRITE: Effect.OVERWRITE, Verb.CREATE: Effect.CREATE}
+_BY_VERB = {
+    Verb.DELETE: Effect.DELETE,
+    Verb.OVERWRITE: Effect.OVERWRITE,
+    Verb.CREATE: Effect.CREATE,
+    Verb.IDLE: Effect.IDLE,
+    Verb.WAKE: Effect.WAKE,
+}
 _RECORDS = (Verb.RECORD, Verb.CLEAR, Verb.REMEMBER)
-_STEPS = {Verb.IDLE: Effect.IDLE, Verb.WAKE: Effect.WAKE}
 
 
 def effect_of(decision: Decision) -> Effect:
@@ -39,13 +44,11 @@ def effect_of(decision: Decision) -> Effect:
         return Effect.METADATA
     if decision.verb in _BY_VERB:
         return _BY_VERB[decision.verb]
-    if decision.verb in _STEPS:
-        return _STEPS[decision.verb]
     if decision.verb not in _RECORDS and (decision.removed or added(decision)):
         return Effect.DOWN if decision.removed else Effect.UP
     if any(map(is_acted_on, decision.changes)):
         return Effect.UPDATE
-    stated = decision.verb in (*_STEPS, Verb.RELEASE) or decision.event == "Adopted"
+    stated = decision.verb is Verb.RELEASE or decision.event == "Adopted"
     return Effect.UPDATE if stated and decision.verb not in _RECORDS else Effect.METADATA
 
 

@@ -31,7 +31,7 @@ def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     while waiting:
         later: list[Decision] = []
         for decision in waiting:
-            needed = all(need in done or need not in known for need in decision.needs)
+            needed = not decision.needs or all(need in done or need not in known for need in decision.needs)
             if needed and below[decision.wait_ready] <= 0:
                 done.add(decision.key)
                 below[decision.wake_tier] -= 1

@@ -183,10 +183,11 @@ def _origin(plan: Plan, style: Style) -> Iterator[str]:
 def _groups(groups: Sequence[PolicyGroup], outcomes: Mapping[int, Outcome] | None, style: Style) -> Iterator[list[str]]:
     """Yield the lines of each group; in summary one block with a line for each."""
     found = [group for group in groups if group.lines or style.verbose]
-    names = {line.action.id: line.name for group in groups for line in (*group.lines, *group.updates)}
     if style.summary:
         yield [_titled(group, group.summary, style) for group in found]
         return
+    shown = groups if style.verbose else ()
+    names = {line.action.id: line.name for group in shown for line in (*group.lines, *group.updates)}
     for group in found:
         updates = lines_of(group.updates, outcomes, style, names) if style.verbose else ()
         yield [_titled(group, group.heading, style), *lines_of(group.lines, outcomes, style, names), *updates]
@@ -210,7 +211,7 @@ def lines_of(
     widths = [max(map(len, cells)) for cells in zip(*columns, strict=True)]
     for line, cells in zip(lines, columns, strict=True):
         name, field, change, verb = map(str.ljust, cells, widths)
-        code = _color(line)
+        code = _color(line) if style.color else ""
         middle = (field, style.paint(code, change), verb) if line.verb else ()
         text = "  ".join(filter(None, (name, *middle, line.reason)))
         yield f"  {style.paint(code, line.sign)} {text}".rstrip()

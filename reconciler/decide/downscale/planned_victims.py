@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count, takewhile
 
 from msgspec import Struct
@@ -122,7 +122,12 @@ class _PlannedScaleDown(Struct, frozen=True):
 
     def without_names(self, note: str, *, strategy: str = "", certain: bool = False) -> VictimForecast:
         """Return a forecast without names."""
-        return replace(NO_VICTIMS, certain=certain, strategy=strategy, count=self.decision.removed, note=note)
+        return _without_names(self.decision.removed, note, strategy, certain)
+
+
+@lru_cache(128)  # a plan keeps them, and most that goes idle at once is alike
+def _without_names(count: int, note: str, strategy: str, certain: bool) -> VictimForecast:
+    return replace(NO_VICTIMS, certain=certain, strategy=strategy, count=count, note=note)
 
 
 def _forecast(scale_down: _PlannedScaleDown) -> VictimForecast | PodsQuestion:

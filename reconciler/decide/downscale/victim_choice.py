@@ -52,6 +52,9 @@ class VictimStrategy(Struct, frozen=True):
         return own != (DEFAULT.strategy, DEFAULT.logarithm_base)
 
 
+_CONTROLLER = VictimStrategy()
+
+
 class VictimStrategies(Struct, frozen=True):
     """The strategies of the workloads of one cluster."""
 
@@ -71,6 +74,8 @@ class VictimStrategies(Struct, frozen=True):
 
     def stated(self, ref: ObjectRef) -> VictimStrategy:
         """Return what policies say of a workload, whoever scales it down."""
+        if not (self.policies or self.federated):
+            return _CONTROLLER
         federated = self.federated.get(key_of(ref))
         if federated is not None and federated.pod_picker is not None:
             settings = structs.replace(
@@ -81,7 +86,7 @@ class VictimStrategies(Struct, frozen=True):
         if len(best) > 1:
             names = " and ".join(policy.name for policy in best)
             return VictimStrategy(note=f"{names} have the same priority, the controller chooses")
-        return VictimStrategy(_downscale_settings(best[0])) if best else VictimStrategy()
+        return VictimStrategy(_downscale_settings(best[0])) if best else _CONTROLLER
 
 
 def victim_strategies(policies: PolicySet, state: ObservedState, cluster: str) -> VictimStrategies:

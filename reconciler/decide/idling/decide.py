@@ -208,15 +208,19 @@ class IdlingOutcome(Struct, frozen=True):
         `fleets` are the Fleet names whose records are ours. What is decided of `not_now` is not done, so these are as
         they were.
         """
-        made: dict[ObjectRef, list[Decision]] = {}
-        for decision in self.desired.decisions:
-            if decision.ref not in not_now:
-                made.setdefault(decision.ref, []).append(decision)
-        claims = self._claims_without(not_now)
-        workloads = {workload.ref: workload for each in state.clusters.values() for workload in each.workloads}
+
+        @cache
+        def known() -> tuple[dict[ObjectRef, list[Decision]], dict[ObjectRef, str], dict[ObjectRef, Workload]]:
+            made: dict[ObjectRef, list[Decision]] = {}
+            for decision in self.desired.decisions:
+                if decision.ref not in not_now:
+                    made.setdefault(decision.ref, []).append(decision)
+            workloads = {workload.ref: workload for each in state.clusters.values() for workload in each.workloads}
+            return made, self._claims_without(not_now), workloads
 
         @cache
         def settled(ref: ObjectRef) -> Settled | None:
+            made, claims, workloads = known()
             workload = workloads.get(ref)
             return None if workload is None else _settled(workload, claims.get(ref), made.get(ref, ()), fleets)
 
@@ -226,6 +230,8 @@ class IdlingOutcome(Struct, frozen=True):
         """Return what is desired where `not_now` does not wake, with what needs that; its idles stay, to be held back
         with all that is bound to them.
         """
+        if not not_now:
+            return self.desired
         decisions = self.desired.decisions
         gone = {decision.key for decision in decisions if decision.ref in not_now and not decision.idles}
         while more := {decision.key for decision in decisions if gone.intersection(decision.needs)} - gone:

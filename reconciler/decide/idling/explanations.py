@@ -157,10 +157,10 @@ def _of_autoscaler(choice: Choice) -> Reasons:
 
 def _reasons_under(choice: Choice, policy: str) -> Reasons:
     """Return the reasons as they stand under `policy`: where others decide, what it says itself comes first."""
-    deciding = deciding_names(choice)
     if policy in choice.subject.left_out_by:
         why = left_out(choice.subject.production, (policy,)).why
         return why if choice.because is IdlingCondition.PRODUCTION else (*choice.reasons, *why)
+    deciding = () if len(choice.subject.verdict.won) == 1 else deciding_names(choice)
     if not deciding or policy in deciding:
         return choice.reasons
     verdicts = choice.subject.verdict.won

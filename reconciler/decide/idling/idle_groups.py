@@ -130,6 +130,8 @@ def federated_members(
     policies: PolicySet, state: ObservedState, choices: Mapping[ObjectRef, Choice]
 ) -> dict[LocalKey, FederatedMembers]:
     """Return the members of each federated ReplicaSet that has at least one with a choice."""
+    if not policies.federated:
+        return {}
     by_key, fleets = federated_by_local_key(policies.federated), fleet_names(policies.fleet)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, choice in choices.items():

@@ -346,13 +346,15 @@ class _Observer:
         return pinned_autoscaler(self._autoscalers.horizontal[key], self._fleets)
 
     def _keda_rivals(self, scale: Scale) -> tuple[Workload, ...]:
+        if not self._autoscalers.keda_rivals:
+            return ()
         key = key_of(scale.runs.ref)
         rivals = self._autoscalers.keda_rivals.get(key, ()) if scale.is_paused_kind else ()
         everyone = (self._autoscalers.keda[key], *rivals) if rivals else ()
         return tuple(one for one in everyone if one.ref != scale.ref)
 
     def _controller(self, scale: Scale) -> str:
-        controller = self._autoscalers.keda.get(key_of(scale.ref))
+        controller = self._autoscalers.keda.get(key_of(scale.ref)) if self._autoscalers.keda else None
         return "" if controller is None else f"ScaledObject/{controller.ref.name}"
 
     def _missing(self, scale: Scale) -> str:
