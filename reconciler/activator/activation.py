@@ -16,13 +16,7 @@ from msgspec import Struct
 
 from reconciler.activator.activation_context import ActivatorContext
 from reconciler.activator.held_connection import HeldConnection, connected
-from reconciler.activator.objects import (
-    EndpointAddress,
-    NamespacedName,
-    ServiceEndpoints,
-    WatchedPort,
-    WatchedService,
-)
+from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints, WatchedPort, WatchedService
 from reconciler.activator.service_listeners import ListenedPorts, ServiceListeners
 from reconciler.activator.slices import PublishedSlices, slice_manifests
 

@@ -27,13 +27,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.request_limits import ReadBudget
 from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Resource
 from reconciler.connection_settings import ClusterConnection
-from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    IDLED_AT,
-    WAKE_REQUESTED_AT,
-    format_time,
-    read_time,
-)
+from reconciler.decide.annotations import AWAKE_SINCE, IDLED_AT, WAKE_REQUESTED_AT, format_time, read_time
 from reconciler.decide.decisions import Decision, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.records import ServiceRecord, foreign_record_cleared, read_service_record

@@ -30,14 +30,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.errors import AnnotationError
-from reconciler.model import (
-    FIELD_MANAGER,
-    NOTHING,
-    HorizontalPodAutoscaler,
-    ObjectRef,
-    ObservedCluster,
-    Workload,
-)
+from reconciler.model import FIELD_MANAGER, NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import PREVIOUS_SCALE_UP
 

@@ -14,15 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    LAST_IDLED,
-    digest,
-    format_time,
-    json_object,
-    read_time,
-    stated,
-)
+from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, digest, format_time, json_object, read_time, stated
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion
 
 REMEMBERED = timedelta(days=35)

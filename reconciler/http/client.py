@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.http.errors import (
-    HttpError,
-    ReadEnoughError,
-    TimedOutError,
-    TooLargeError,
-    http_error,
-    step_of,
-)
+from reconciler.http.errors import HttpError, ReadEnoughError, TimedOutError, TooLargeError, http_error, step_of
 from reconciler.time_limit import TimeLimit
 
 if TYPE_CHECKING:

@@ -43,13 +43,7 @@ from reconciler.model import (
     unreadable_key,
 )
 from reconciler.observe.cluster_readers import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
-from reconciler.observe.needed_objects import (
-    EVERYTHING,
-    NeededObjects,
-    Scope,
-    needed_objects,
-    placed_names,
-)
+from reconciler.observe.needed_objects import EVERYTHING, NeededObjects, Scope, needed_objects, placed_names
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet, Tenant

@@ -9,14 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.protocols import (
-    ACTIVATOR_SELECTOR,
-    LEASES,
-    PODS,
-    REPLICA_SETS,
-    Cluster,
-    PodPickerClient,
-)
+from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, PODS, REPLICA_SETS, Cluster, PodPickerClient
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import Notice
 from reconciler.decide.downscale.victim_choice import accepted

@@ -15,12 +15,7 @@ from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
 from reconciler.cli import connect
 from reconciler.cli.connect import _connected
 from reconciler.cli.doctor_findings import token_finding
-from reconciler.cli.kubeconfig_file import (
-    Kubeconfig,
-    KubeconfigEntry,
-    KubeconfigFile,
-    KubeconfigSecret,
-)
+from reconciler.cli.kubeconfig_file import Kubeconfig, KubeconfigEntry, KubeconfigFile, KubeconfigSecret
 from reconciler.errors import ConflictError, ForbiddenError, ReconcilerError, UsageError
 from reconciler.model import ServiceAccount
 from tests.pipeline.calls import Folder

@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.decide.selectors import (
-    SelectingPolicies,
-    SelectorIndex,
-    exclusions,
-)
+from reconciler.decide.selectors import SelectingPolicies, SelectorIndex, exclusions
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, WorkloadSelector

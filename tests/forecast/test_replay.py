@@ -30,18 +30,7 @@ from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.types import PolicySet
 from tests.forecast.random_fleets import document, first_of, policy_set
-from tests.forecast.replays import (
-    FLEET,
-    QUERY,
-    SHAPES,
-    START,
-    STEP,
-    WINDOW,
-    Past,
-    a_policy,
-    opened_of,
-    replayed,
-)
+from tests.forecast.replays import FLEET, QUERY, SHAPES, START, STEP, WINDOW, Past, a_policy, opened_of, replayed
 from tests.forecast.traffic import OFFICE, Calls, calls, history_of
 from tests.laws import share_of
 

@@ -30,13 +30,7 @@ from reconciler.http import sockets
 from reconciler.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
 from reconciler.http.connections import _system_tls as system_tls
 from reconciler.http.connections import connections, tls_context
-from reconciler.http.errors import (
-    CertificateError,
-    HttpError,
-    ReadEnoughError,
-    TimedOutError,
-    TooLargeError,
-)
+from reconciler.http.errors import CertificateError, HttpError, ReadEnoughError, TimedOutError, TooLargeError
 from reconciler.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
 from tests.backends.servers import BUNDLE, HELLO, Answer, Server, SocketServer, hang, headers_in

@@ -16,13 +16,7 @@ from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.types import PolicySet
-from tests.builders import (
-    a_downscale_policy,
-    a_federated_replica_set,
-    a_fleet,
-    a_policy_set,
-    an_idling_policy,
-)
+from tests.builders import a_downscale_policy, a_federated_replica_set, a_fleet, a_policy_set, an_idling_policy
 from tests.decide.downscale.world import controllers_order
 
 WEB = ObjectRef("east", "shop", "Deployment", "web", "apps")

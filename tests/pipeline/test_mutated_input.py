@@ -12,14 +12,7 @@ import pytest
 
 from tests.laws import share_of
 from tests.pipeline.calls import Folder
-from tests.pipeline.mutated_files import (
-    Mutant,
-    judge,
-    of_annotations,
-    of_bytes,
-    of_json,
-    of_yaml,
-)
+from tests.pipeline.mutated_files import Mutant, judge, of_annotations, of_bytes, of_json, of_yaml
 
 NOW = "2026-11-20T22:00:00Z"
 

@@ -8,15 +8,7 @@ from datetime import timedelta
 from reconciler.decide.decide import decide
 from reconciler.plan.build import make_plan
 from reconciler.report.status import RunSummary, fleet_status
-from tests.builders import (
-    a_cluster,
-    a_federated_replica_set,
-    a_fleet,
-    a_policy_set,
-    a_run,
-    a_state,
-    a_workload,
-)
+from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_policy_set, a_run, a_state, a_workload
 from tests.decide.idling.idling_policies import NIGHT, a_policy
 from tests.docs.pages import ROOT
 from tests.review.workflows import read

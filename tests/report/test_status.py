@@ -15,15 +15,7 @@ from reconciler.plan.build import make_plan
 from reconciler.policy.types import AnyOf, Freeze
 from reconciler.report.html import render_status_page
 from reconciler.report.status import fleet_status, idle_lines, status_lines, status_values
-from tests.builders import (
-    a_cluster,
-    a_fleet,
-    a_policy_set,
-    a_run,
-    a_service,
-    a_state,
-    a_workload,
-)
+from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, placed, target_ref, weights, workload

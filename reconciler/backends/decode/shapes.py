@@ -13,12 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from reconciler.backends.decode.metadata import (
-    CustomMetadata,
-    Object,
-    OwnedMetadata,
-    controller_of,
-)
+from reconciler.backends.decode.metadata import CustomMetadata, Object, OwnedMetadata, controller_of
 from reconciler.backends.decode.values import (
     Count,
     Instant,

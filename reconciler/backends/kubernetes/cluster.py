@@ -32,12 +32,7 @@ from reconciler.backends.protocols import (
     Resource,
     workloads_of,
 )
-from reconciler.errors import (
-    MalformedAnswerError,
-    NotFoundError,
-    RefusedError,
-    UnreachableError,
-)
+from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
 from reconciler.model import NEED_PODS, ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
 

@@ -14,11 +14,7 @@ from typing import TypeVar
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource, VictimOrder
-from reconciler.backends.snapshot.folder import (
-    METRICS_FILES,
-    FileLock,
-    is_manifest_name,
-)
+from reconciler.backends.snapshot.folder import METRICS_FILES, FileLock, is_manifest_name
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
 from reconciler.backends.snapshot.object_store import Store

@@ -15,10 +15,7 @@ from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import PODS, VictimOrder
 from reconciler.backends.snapshot.index import Index, owner_references
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
-from reconciler.backends.snapshot.manifests import (
-    put_at,
-    with_generation,
-)
+from reconciler.backends.snapshot.manifests import put_at, with_generation
 from reconciler.backends.snapshot.object_store import Changes
 from reconciler.model import Pod
 from reconciler.untrusted_text import whole_number_in

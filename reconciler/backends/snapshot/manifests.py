@@ -14,10 +14,7 @@ import msgspec
 from reconciler.backends.decode import shapes
 from reconciler.backends.decode.shapes import WholeTemplate
 from reconciler.backends.decode.values import Instant
-from reconciler.backends.decode.workloads import (
-    STATUS_COUNTS,
-    count_at,
-)
+from reconciler.backends.decode.workloads import STATUS_COUNTS, count_at
 from reconciler.backends.patched_values import equal
 from reconciler.model import FIELD_MANAGER
 from reconciler.workload_kinds import WorkloadKind

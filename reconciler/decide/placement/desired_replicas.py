@@ -8,14 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
-from reconciler.decide.placement.allocation import (
-    Allocation,
-    Demand,
-    allocate,
-    candidates,
-    served_order,
-    with_overflow,
-)
+from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates, served_order, with_overflow
 from reconciler.decide.placement.cluster_eligibility import LocalWorkload
 from reconciler.decide.placement.placement_inputs import PlacementCase
 from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled

@@ -22,12 +22,7 @@ from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.notices import notices, overridden
 from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, PlacementInputs, production_of
-from reconciler.decide.placement.status import (
-    read_status,
-    rejection_key,
-    status_name,
-    status_text,
-)
+from reconciler.decide.placement.status import read_status, rejection_key, status_name, status_text
 from reconciler.decide.placement.writes import asleep_writes, local_writes
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import left_out, local_ref

@@ -42,12 +42,7 @@ from reconciler.decide.placement.home_config_maps import (
     config_map_name,
     config_map_written,
 )
-from reconciler.decide.placement.local_replica_sets import (
-    Form,
-    found_manifest,
-    metadata_changes,
-    selector_differs,
-)
+from reconciler.decide.placement.local_replica_sets import Form, found_manifest, metadata_changes, selector_differs
 from reconciler.decide.placement.ownership import is_ours
 from reconciler.decide.placement.placement_inputs import PlacementCase, production_of_pattern
 from reconciler.decide.reasons import ReasonCode, Reasons, reason

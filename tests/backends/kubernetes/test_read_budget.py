@@ -18,12 +18,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.request_limits import MOST_KINDS, ReadBudget
 from reconciler.backends.kubernetes.rights import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
-from reconciler.errors import (
-    AnswerTooLargeError,
-    ClusterError,
-    MalformedAnswerError,
-    ReadLimitError,
-)
+from reconciler.errors import AnswerTooLargeError, ClusterError, MalformedAnswerError, ReadLimitError
 from reconciler.model import EVERY_KIND
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.kubernetes.live import requests_to

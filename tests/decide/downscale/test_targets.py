@@ -16,21 +16,8 @@ from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason
-from reconciler.model import (
-    Condition,
-    ObjectRef,
-    QueryAnswer,
-    QueryKey,
-    Sample,
-    Workload,
-)
-from reconciler.policy.types import (
-    DownscalePolicy,
-    DownscaleTarget,
-    ObjectSelector,
-    Selector,
-    WorkloadSelector,
-)
+from reconciler.model import Condition, ObjectRef, QueryAnswer, QueryKey, Sample, Workload
+from reconciler.policy.types import DownscalePolicy, DownscaleTarget, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import (
     NOW,
     a_cluster,

@@ -13,23 +13,10 @@ import pytest
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.contested import scaled_at
 from reconciler.decide.idling.records import Record, ServiceRecord, record_of
-from reconciler.decide.idling.verdicts import (
-    MIN_AWAKE_BY_DEFAULT,
-    CriterionResult,
-    PolicyVerdict,
-    Verdict,
-    joined,
-)
+from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, CriterionResult, PolicyVerdict, Verdict, joined
 from reconciler.decide.removal_guard import removal_guards
 from reconciler.model import FieldWriter
-from reconciler.policy.types import (
-    AbsoluteWindow,
-    AllOf,
-    AnyOf,
-    Calendar,
-    IdlingPolicy,
-    ScheduleCriterion,
-)
+from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Calendar, IdlingPolicy, ScheduleCriterion
 from tests.builders import (
     a_cluster,
     a_federated_replica_set,
@@ -41,15 +28,7 @@ from tests.builders import (
     an_hpa,
     change_if_of,
 )
-from tests.decide.idling.idling_policies import (
-    NIGHT,
-    a_metric,
-    a_policy,
-    decided,
-    labelled,
-    run_in,
-    why_of,
-)
+from tests.decide.idling.idling_policies import NIGHT, a_metric, a_policy, decided, labelled, run_in, why_of
 from tests.decide.idling.world import a_world
 
 HOUR = timedelta(hours=1)

@@ -12,14 +12,7 @@ from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition
 from reconciler.policy.types import ObjectSelector
 from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
-from tests.decide.idling.idling_policies import (
-    NIGHT,
-    a_policy,
-    decided,
-    services_selector,
-    verbs,
-    why_of,
-)
+from tests.decide.idling.idling_policies import NIGHT, a_policy, decided, services_selector, verbs, why_of
 
 HOUR = timedelta(hours=1)
 UNLABELLED = ObjectSelector(labels=LabelSelector((), (LabelRequirement("x", "DoesNotExist"),)))

@@ -11,16 +11,7 @@ from msgspec.structs import replace
 from reconciler.model import Endpoints, ObjectRef, ObservedState, OwnerReference, PodsQuestion, Service, Workload
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from reconciler.workload_kinds import WorkloadKind
-from tests.builders import (
-    a_cluster,
-    a_pod,
-    a_ref,
-    a_service,
-    a_state,
-    a_workload,
-    an_endpoint_slice,
-    change_if_of,
-)
+from tests.builders import a_cluster, a_pod, a_ref, a_service, a_state, a_workload, an_endpoint_slice, change_if_of
 from tests.decide.idling.idling_policies import (
     NIGHT,
     NOON,

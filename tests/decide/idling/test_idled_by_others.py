@@ -8,15 +8,7 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
 from tests.decide.idling.idled_by_others import AT, LIST, OC_IDLE, OC_RECORD, RECORD, STAGING, WEB, a_foreign_world
-from tests.decide.idling.idling_policies import (
-    MONDAY,
-    NIGHT,
-    a_policy,
-    an_idle_world,
-    notices_of,
-    run_in,
-    verbs,
-)
+from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, an_idle_world, notices_of, run_in, verbs
 from tests.decide.idling.world import World, a_world
 
 SERVICE = a_ref("web", kind="Service")

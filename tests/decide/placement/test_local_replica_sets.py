@@ -9,12 +9,7 @@ import pytest
 from reconciler.decide.annotations import FEDERATED_LABEL, POLICY_DIGEST, placement_owner
 from reconciler.decide.decisions import FieldChange
 from reconciler.decide.placement.home_config_maps import config_map_name
-from reconciler.decide.placement.local_replica_sets import (
-    form_of,
-    label_of,
-    metadata_changes,
-    selector_differs,
-)
+from reconciler.decide.placement.local_replica_sets import form_of, label_of, metadata_changes, selector_differs
 from reconciler.decide.placement.ownership import is_ours
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
