@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from reconciler.backends.snapshot.recorded_metrics import NOT_RECORDED, one_spaced
 from reconciler.errors import SnapshotError
+from reconciler.forecast.decision_times import calendar_edges, is_kept_awake_by_schedule
 from reconciler.forecast.idle_periods import Traffic
-from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
 from reconciler.forecast.query_history import QueryHistory
 from reconciler.messages import counted, first_of
 from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample

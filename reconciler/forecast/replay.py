@@ -24,6 +24,7 @@ from reconciler.decide.idling.records import awake_since
 from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.limit_amounts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
+from reconciler.forecast.decision_times import calendar_edges, is_kept_awake_by_schedule
 from reconciler.forecast.idle_periods import (
     Arrivals,
     PolicyReplay,
@@ -43,7 +44,6 @@ from reconciler.forecast.measurements import (
     traffic_of,
     unanswered_policies,
 )
-from reconciler.forecast.moments import calendar_edges, is_kept_awake_by_schedule
 from reconciler.forecast.query_history import QueryHistory
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline

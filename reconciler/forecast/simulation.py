@@ -26,7 +26,7 @@ from reconciler.decide.autoscalers import lowered_by
 from reconciler.decide.decisions import Verb
 from reconciler.decide.idling.records import readable_part
 from reconciler.errors import NotFoundError
-from reconciler.forecast.moments import calendar_edges, recorded_moments
+from reconciler.forecast.decision_times import calendar_edges, recorded_moments
 from reconciler.model import (
     NOTHING,
     HorizontalPodAutoscaler,

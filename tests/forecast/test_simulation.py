@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.forecast.moments import recorded_moments
+from reconciler.forecast.decision_times import recorded_moments
 from reconciler.forecast.review import Review, review_of
 from reconciler.forecast.review_report import render_text
 from reconciler.forecast.timelines import Forecast
