@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from reconciler.messages import Path
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_policy_of
-from reconciler.policy.kinds.document import Calendars, PolicyDocument
-from reconciler.policy.kinds.document_fields import read
+from reconciler.policy.kinds.document import Calendars, PolicyDocument, read
 from reconciler.policy.kinds.downscale_policy import (
     PICKER,
     POD_PICKER,

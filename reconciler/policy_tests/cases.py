@@ -15,8 +15,7 @@ from reconciler.decide.annotations import parse_time
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import PolicyError
 from reconciler.messages import Path, alternatives, nearest, shown
-from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.document_fields import read
+from reconciler.policy.kinds.document import PolicyDocument, read
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import (
     CaseFields,

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, dotted, nearest_of
-from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.document_fields import read
+from reconciler.policy.kinds.document import PolicyDocument, read
 from reconciler.policy.kinds.federated_replica_set import (
     MIN_READY_SECONDS,
     NAMESPACE,
