@@ -55,22 +55,16 @@ class _ObjectDocument(JsonObject, frozen=True):
     kind: Annotated[str, Meta(description='"Deployment", "Service", ...')]
     namespace: Annotated[str, Meta(description='The namespace; "" for kinds without one.')]
     name: Annotated[str, Meta(description="The object's name.")]
-    uid: Annotated[
-        str | None,
-        Meta(
-            description="The uid of the object. An object with another uid is not changed. null: it does not exist yet."
-        ),
-    ]
+    uid: str | None
+    """The uid of the object. An object with another uid is not changed. null: it does not exist yet."""
 
 
 class ReasonDocument(JsonObject, frozen=True):
     """One reason, as data."""
 
     code: Annotated[ReasonCode, Meta(description="The reason's code, one of a closed list.")]
-    values: Annotated[
-        dict[str, str | int | float | bool | list[str] | None],
-        Meta(description="The values of the reason, by name: text, numbers, lists of text."),
-    ]
+    values: dict[str, str | int | float | bool | list[str] | None]
+    """The values of the reason, by name: text, numbers, lists of text."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "values", json_value(self.values))
@@ -80,10 +74,8 @@ class ReasonedDocument(JsonObject, frozen=True, kw_only=True):
     """Something that has reasons, after its own fields. A plan of an earlier version has just their text, in `why`."""
 
     reason_code: Annotated[str, Meta(description='The code of the first of the reasons; "" for none.')] = ""
-    reasons: Annotated[
-        list[ReasonDocument],
-        Meta(description="The reasons as data. reason is their text, for people: it may change in any release."),
-    ] = field(default_factory=list)
+    reasons: list[ReasonDocument] = field(default_factory=list)
+    """The reasons as data. reason is their text, for people: it may change in any release."""
 
     def __post_init__(self) -> None:
         text = getattr(self, "why", "")
@@ -97,13 +89,8 @@ class CauseDocument(ReasonedDocument, frozen=True):
     policy: Annotated[str, Meta(description='The name of the policy; "" for none.')]
     at: Annotated[str, Meta(description="The file and line of the policy.")]
     why: Annotated[str, Meta(description="The reason, in one phrase.")] = field(name="reason")
-    values: Annotated[
-        dict[str, Any],
-        Meta(
-            description="The values that the decision is based on, by name. Numbers that JSON cannot hold are "
-            '"NaN", "+Inf" and "-Inf".'
-        ),
-    ]
+    values: dict[str, Any]
+    """The values that the decision is based on, by name. Numbers that JSON cannot hold are "NaN", "+Inf" and "-Inf"."""
 
     def __post_init__(self) -> None:
         ReasonedDocument.__post_init__(self)
@@ -123,9 +110,8 @@ _PhaseName = Literal["wake", "repair", "increase", "move", "annotate", "decrease
 class ChangeDocument(JsonObject, frozen=True):
     """One change of one object."""
 
-    id: Annotated[
-        int, Meta(ge=1, description="The number of the change in this list, from 1, in the order of the changes.")
-    ]
+    id: Annotated[int, Meta(ge=1)]
+    """The number of the change in this list, from 1, in the order of the changes."""
     key: Annotated[str, Meta(description="The name of the change, unique in the run.")]
     job: Annotated[Job, Meta(description="The job that makes the change.")]
     verb: Annotated[Verb, Meta(description="What happens to the object.")]
@@ -134,43 +120,29 @@ class ChangeDocument(JsonObject, frozen=True):
     object: Annotated[_ObjectDocument, Meta(description="The object.")]
     replicas: Annotated[_ReplicasDocument | None, Meta(description="Its replicas; null: unchanged.")]
     cause: Annotated[CauseDocument, Meta(description="The reason of the change.")]
-    before: Annotated[
-        dict[str, Any],
-        Meta(
-            description="The fields that the change requires, by JSON pointer, with their present values; null: absent."
-        ),
-    ]
-    after: Annotated[
-        dict[str, Any],
-        Meta(
-            description="The same fields after the change; null: removed. A field that is equal in before is a "
-            "precondition only."
-        ),
-    ]
+    before: dict[str, Any]
+    """The fields that the change requires, by JSON pointer, with their present values; null: absent."""
+    after: dict[str, Any]
+    """The same fields after the change; null: removed. A field that is equal in before is a precondition only."""
     manifest: Annotated[dict[str, Any] | None, Meta(description="The object that is created; null: none.")]
     orphan: Annotated[bool, Meta(description="Whether the pods keep running when the object is deleted.")]
     victims: Annotated[VictimForecast | None, Meta(description="The pods that are deleted; null: none, or not known.")]
-    downscale: Annotated[
-        DownscaleSettings | None, Meta(description="How the pods to delete are chosen; null: by the controller.")
-    ]
+    downscale: DownscaleSettings | None
+    """How the pods to delete are chosen; null: by the controller."""
     group: Annotated[str, Meta(description="The group of the change. Filters and limits apply to whole groups.")]
     order: Annotated[tuple[int, ...], Meta(description="The order inside the phase and the group.")]
     needs: Annotated[list[int], Meta(description="The ids of changes that must be applied before.")]
     wake_tier: Annotated[str, Meta(description='The tier of a wake that other wakes wait for; "" for none.')]
-    wait_ready: Annotated[
-        str, Meta(description='The wake tier whose objects must be ready first, for at most 10 minutes; "" for none.')
-    ]
+    wait_ready: str
+    """The wake tier whose objects must be ready first, for at most 10 minutes; "" for none."""
     event: Annotated[str, Meta(description='The reason of the Event for the change; "" for none.')]
     idles: Annotated[bool, Meta(description="Whether it idles a workload.")]
-    known: Annotated[
-        bool, Meta(description="Whether the workload was idled on the same hours before, so that no limit counts it.")
-    ]
+    known: bool
+    """Whether the workload was idled on the same hours before, so that no limit counts it."""
     has_annotations: Annotated[bool, Meta(description="Whether the object has annotations.")]
     has_labels: Annotated[bool, Meta(description="Whether the object has labels.")]
-    wait_activator: Annotated[
-        bool,
-        Meta(description="Whether an activator must accept the Services' connections first, for at most 15 seconds."),
-    ]
+    wait_activator: bool
+    """Whether an activator must accept the Services' connections first, for at most 15 seconds."""
 
 
 def change_document(action: Action) -> ChangeDocument:

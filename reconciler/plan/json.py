@@ -75,14 +75,12 @@ class _PlacementRowDocument(ReasonedDocument, frozen=True):
 
     cluster: Annotated[str, Meta(description="The cluster.")]
     desired: Annotated[PlanNumber | None, Meta(description="The desired replicas; null: unknown.")]
-    spec_replicas: Annotated[
-        PlanNumber | None, Meta(description="spec.replicas after this run, waiting replicas included; null: unknown.")
-    ]
+    spec_replicas: PlanNumber | None
+    """spec.replicas after this run, waiting replicas included; null: unknown."""
     current: Annotated[PlanNumber | None, Meta(description="spec.replicas now; null: unknown.")]
     running: Annotated[PlanNumber | None, Meta(description="The replicas available now; null: unknown.")]
-    capacity: Annotated[
-        PlanNumber | None, Meta(description="The replicas that the cluster has capacity for; null: no limit is known.")
-    ]
+    capacity: PlanNumber | None
+    """The replicas that the cluster has capacity for; null: no limit is known."""
     overflow: Annotated[PlanNumber, Meta(description="The replicas that exceed the capacity.")]
     why: Annotated[str, Meta(description="The step and the limit that decided.")] = field(name="reason")
 
@@ -125,24 +123,20 @@ class Counts(JsonObject, frozen=True):
     to_idle: Annotated[PlanNumber, Meta(description="Workloads to be idled.")]
     to_wake: Annotated[PlanNumber, Meta(description="Workloads to be woken.")]
     to_scale_up: Annotated[PlanNumber, Meta(description="Workloads that get more replicas.")]
-    to_scale_down: Annotated[
-        PlanNumber, Meta(description="Workloads that get fewer replicas, except those that are idled.")
-    ]
+    to_scale_down: PlanNumber
+    """Workloads that get fewer replicas, except those that are idled."""
     to_create: Annotated[PlanNumber, Meta(description="Objects to be created.")]
     to_overwrite: Annotated[PlanNumber, Meta(description="Objects whose pod template is replaced.")]
     to_delete: Annotated[PlanNumber, Meta(description="Objects to be deleted.")]
-    to_update: Annotated[
-        PlanNumber, Meta(description="Objects that change otherwise: bounds of autoscalers, adoption, release.")
-    ]
-    metadata_updates: Annotated[
-        PlanNumber, Meta(description="Changes of annotations, labels and ConfigMaps of the reconciler only.")
-    ]
+    to_update: PlanNumber
+    """Objects that change otherwise: bounds of autoscalers, adoption, release."""
+    metadata_updates: PlanNumber
+    """Changes of annotations, labels and ConfigMaps of the reconciler only."""
     held_back: Annotated[PlanNumber, Meta(description="Changes that limits and guards hold back.")]
     observed: Annotated[PlanNumber, Meta(description="Changes of policies in mode Observe.")]
     undecided: Annotated[PlanNumber, Meta(description="Objects that nothing is decided for.")]
-    overridden: Annotated[
-        PlanNumber, Meta(description="Policies that another policy takes precedence over, for one workload.")
-    ]
+    overridden: PlanNumber
+    """Policies that another policy takes precedence over, for one workload."""
     unknown: Annotated[PlanNumber, Meta(description="Clusters, or parts of them, that could not be read.")]
     dropped: Annotated[PlanNumber, Meta(description="Changes left out by filters.")]
     replicas_fewer: Annotated[PlanNumber, Meta(description="Replicas removed.")]
@@ -167,55 +161,34 @@ class PlanDocument(JsonObject, frozen=True):
     revision: Annotated[str, Meta(description='The source revision of the policies; "" if it is not known.')]
     source: Annotated[str, Meta(description='What was observed: "live" clusters, or a "snapshot".')]
     digests: Annotated[_DigestsDocument, Meta(description="What the plan was made from.")]
-    clusters: Annotated[
-        dict[str, str],
-        Meta(description="The clusters that answered, each with its identity: the uid of its Namespace kube-system."),
-    ]
+    clusters: dict[str, str]
+    """The clusters that answered, each with its identity: the uid of its Namespace kube-system."""
     counts: Annotated[Counts, Meta(description="The plan in numbers.")]
     limits: Annotated[tuple[LimitUse, ...], Meta(description="The limits, and how much of each is used.")]
     actions: Annotated[list[ChangeDocument], Meta(description="The changes, in the order in which they are made.")]
     held_back: Annotated[list[_HeldBackDocument], Meta(description="The changes that limits and guards hold back.")]
-    observed: Annotated[
-        list[ChangeDocument], Meta(description="The changes of policies in mode Observe. They are never applied.")
-    ]
-    undecided: Annotated[
-        list[_UndecidedDocument], Meta(description="Objects that nothing is decided for, with the reasons.")
-    ]
-    overridden: Annotated[
-        list[_OverriddenDocument],
-        Meta(description="Policies that another policy takes precedence over, for one workload."),
-    ]
-    unknown: Annotated[
-        dict[str, str], Meta(description="Clusters, or parts of them, that could not be read, with the reasons.")
-    ]
+    observed: list[ChangeDocument]
+    """The changes of policies in mode Observe. They are never applied."""
+    undecided: list[_UndecidedDocument]
+    """Objects that nothing is decided for, with the reasons."""
+    overridden: list[_OverriddenDocument]
+    """Policies that another policy takes precedence over, for one workload."""
+    unknown: dict[str, str]
+    """Clusters, or parts of them, that could not be read, with the reasons."""
     notices: Annotated[list[_NoticeDocument], Meta(description="Messages for people.")]
     placements: Annotated[list[_PlacementDocument], Meta(description="The FederatedReplicaSets and their clusters.")]
     dropped: Annotated[PlanNumber, Meta(description="The number of changes that filters leave out.")]
-    time_zones: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="The time zones of the calendars of the policies. If they are one, times are shown in it to "
-            "people, else in UTC."
-        ),
-    ]
-    places: Annotated[
-        dict[str, str],
-        Meta(description="The file and line of each policy and of the Fleet, by kind and name. Older plans lack it."),
-    ] = field(default_factory=dict)
-    without_workloads: Annotated[
-        tuple[str, ...], Meta(description="The policies that select nothing, by kind and name. Older plans lack it.")
-    ] = ()
-    only_production: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="The policies that would select only production and leave it out, by kind and name. Older "
-            "plans lack it."
-        ),
-    ] = ()
-    kept_up: Annotated[
-        tuple[KeptUp, ...],
-        Meta(description="Workloads that only time or a rollout keeps from being idled. Older plans lack it."),
-    ] = ()
+    time_zones: tuple[str, ...]
+    """The time zones of the calendars of the policies. If they are one, times are shown in it to people, else in
+    UTC."""
+    places: dict[str, str] = field(default_factory=dict)
+    """The file and line of each policy and of the Fleet, by kind and name. Older plans lack it."""
+    without_workloads: tuple[str, ...] = ()
+    """The policies that select nothing, by kind and name. Older plans lack it."""
+    only_production: tuple[str, ...] = ()
+    """The policies that would select only production and leave it out, by kind and name. Older plans lack it."""
+    kept_up: tuple[KeptUp, ...] = ()
+    """Workloads that only time or a rollout keeps from being idled. Older plans lack it."""
 
 
 T = TypeVar("T")
