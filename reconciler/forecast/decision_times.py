@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import chain
 
 from msgspec import Struct
 
@@ -35,7 +36,6 @@ from reconciler.model import (
     Namespace,
     ObservedCluster,
     ObservedState,
-    Pod,
     Service,
     Workload,
 )
@@ -51,7 +51,6 @@ _KNOWN = {
     AWAKE_SINCE: frozenset(),  # only what may be idled waits for it
     WAKE_REQUESTED_AT: _AND_AFTER,
     ORPHANED_SINCE: frozenset({PATIENCE}),
-    LAST_IDLED: frozenset(),  # only limits count it
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -141,10 +140,14 @@ def is_kept_awake_by_schedule(policy: IdlingPolicy, at: datetime) -> bool:
 def _of_cluster(cluster: ObservedCluster, waits: _PolicyDelays, fleet: Fleet) -> Iterator[datetime]:
     annotated: list[Workload | Service | Endpoints | HorizontalPodAutoscaler | Namespace]
     annotated = [*cluster.workloads, *cluster.services, *cluster.endpoints, *cluster.autoscalers, *cluster.namespaces]
-    for one in annotated:
-        if one.annotations:
-            yield from _of_annotations(one.annotations, kube_downscaler=fleet.honors_kube_downscaler)
-            yield from _later(_times_in(one.annotations.get(LAST_IDLED, "")), waits.limits)
+    known = {**_KNOWN, LAST_IDLED: waits.limits}  # only limits count it
+    for key, text in ((key, text) for one in annotated for key, text in one.annotations.items()):
+        if key in known:
+            yield from _later(_times_in(text), known[key])
+        elif key.startswith(OUR_ANNOTATIONS):
+            yield from _times_in(text)
+        elif key == DOWNSCALER_EXCLUDE_UNTIL and fleet.honors_kube_downscaler:
+            yield from filter(None, (parse_kube_downscaler_time(text),))
     for config_map in cluster.config_maps:
         for text in (*config_map.data.values(), *config_map.annotations.values()):
             yield from _later(_times_in(text), waits.journal | waits.placement)
@@ -153,31 +156,15 @@ def _of_cluster(cluster: ObservedCluster, waits: _PolicyDelays, fleet: Fleet) ->
         yield from _of_placement(cluster, waits.placement)
 
 
-def _of_annotations(annotations: Mapping[str, str], *, kube_downscaler: bool) -> Iterator[datetime]:
-    for key, text in annotations.items():
-        if key in _KNOWN:
-            yield from _later(_times_in(text), _KNOWN[key])
-        elif key.startswith(OUR_ANNOTATIONS):
-            yield from _times_in(text)
-        elif key == DOWNSCALER_EXCLUDE_UNTIL and kube_downscaler:
-            yield from filter(None, (parse_kube_downscaler_time(text),))
-
-
 def _of_placement(cluster: ObservedCluster, waits: Durations) -> Iterator[datetime]:
     for workload in cluster.workloads:
         writer = workload.replicas_writer
         since = [condition.since for condition in workload.conditions]
         since += [workload.created_at, None if writer is None else writer.at]
         yield from _later((at for at in since if at is not None), waits)
-    for pods in cluster.pods.values():
-        for pod in pods:
-            yield from _later(_of_pod(pod), waits)
-
-
-def _of_pod(pod: Pod) -> Iterator[datetime]:
-    for at in (pod.created_ns, pod.ready_since_ns, pod.unscheduled_since_ns):
-        if at is not None:
-            yield _EPOCH + timedelta(microseconds=at // 1000)
+    for pod in chain.from_iterable(cluster.pods.values()):
+        stamps = (pod.created_ns, pod.ready_since_ns, pod.unscheduled_since_ns)
+        yield from _later((_EPOCH + timedelta(microseconds=at // 1000) for at in stamps if at is not None), waits)
 
 
 def _later(times: Iterable[datetime], waits: Durations) -> Iterator[datetime]:

@@ -159,7 +159,7 @@ def notes_on(
                     known = [one for one in values if one is not None]
                     missing = (len(values) - len(known) - gaps) / len(values)
                     numbers = list(filter(math.isfinite, known))
-                    yield from ((about, words) for words in (*_odd(metric, numbers), *_missing(metric, missing)))
+                    yield from ((about, words) for words in _odd(metric, numbers, missing))
 
 
 def _between_windows(policy: IdlingPolicy, history: QueryHistory) -> Iterator[str]:
@@ -185,8 +185,11 @@ def _range_of(metric: MetricCriterion | WakeMetric) -> timedelta:
     return own or parse_duration(metric.window) or timedelta()
 
 
-def _odd(metric: MetricCriterion, values: Sequence[float]) -> Iterator[str]:
+def _odd(metric: MetricCriterion, values: Sequence[float], missing: float) -> Iterator[str]:
+    """Yield what is odd about the values of one series; `missing` is the share of those that it does not have."""
     name = metric.name or "metric"
+    if metric.no_series == "Unknown" and missing > _SELDOM:
+        yield f"{name} of {{}} has no series for about {round(100 * missing, -1):.0f} % of the time: it is unknown then"
     if not values:
         return
     lowest = min(values)
@@ -206,12 +209,6 @@ def _only_rises(values: Sequence[float]) -> bool:
     rises = sum(now > before for before, now in pairwise(values))
     falls = sum(now < before for before, now in pairwise(values))
     return rises > _OFTEN > _OFTEN * falls
-
-
-def _missing(metric: MetricCriterion, share: float) -> Iterator[str]:
-    if metric.no_series == "Unknown" and share > _SELDOM:
-        name = metric.name or "metric"
-        yield f"{name} of {{}} has no series for about {round(100 * share, -1):.0f} % of the time: it is unknown then"
 
 
 def traffic_of(metrics: ReplayedMetrics, policy: IdlingPolicy, service: ServiceName) -> list[Traffic]:

@@ -138,21 +138,18 @@ def average_step(step: timedelta) -> timedelta:
 
 def _with_averages(answer: RangeAnswer, averages: RangeAnswer) -> RangeAnswer:
     known = {frozenset(series.labels.items()): series.values for series in averages.series}
-    return RangeAnswer(
-        tuple(
-            RangeSeries(series.labels, series.values, known.get(frozenset(series.labels.items()), ()))
-            for series in answer.series
-        )
-    )
+    found = ((one, known.get(frozenset(one.labels.items()), ())) for one in answer.series)
+    return RangeAnswer(tuple(RangeSeries(one.labels, one.values, averages) for one, averages in found))
 
 
 def _rounded(answer: RangeAnswer) -> RangeAnswer:
-    series = (RangeSeries(series.labels, tuple(map(_short, series.values))) for series in answer.series)
-    return RangeAnswer(tuple(series), answer.error)
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_DIGITS}g}")
+    return RangeAnswer(
+        tuple(
+            RangeSeries(one.labels, tuple(None if at is None else float(f"{at:.{_DIGITS}g}") for at in one.values))
+            for one in answer.series
+        ),
+        answer.error,
+    )
 
 
 def _line(value: Mapping[str, object]) -> str:

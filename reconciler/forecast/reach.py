@@ -204,13 +204,9 @@ def _idles(plan: Plan) -> dict[str, str]:
 
 def night_lines(night: FirstNight) -> Iterator[str]:
     """Yield the lines about the first night, and about production that is left out."""
-    yield from _first_lines(night)
-    yield from left_out_lines(night.left_out, night.places)
-
-
-def _first_lines(night: FirstNight) -> Iterator[str]:
     if night.start is None:
         yield f"First night: nothing goes idle in {SEARCHED.days} days"
+        yield from left_out_lines(night.left_out, night.places)
         return
     total = sum(night.idle.values())
     verb = "goes" if total == 1 else "go"
@@ -221,3 +217,4 @@ def _first_lines(night: FirstNight) -> Iterator[str]:
         yield f"  {one_line(policy)} ({night.places.get(policy, '')}): {counted(number, 'workload')}"
     for held in night.held_back:
         yield f"  held back: {held.what}"
+    yield from left_out_lines(night.left_out, night.places)

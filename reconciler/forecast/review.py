@@ -193,6 +193,7 @@ def review_of(
     if head.fleet != base.fleet:
         now = frozenset(ref for ref, found in known.items() if _is_production(ref, found, head.fleet))
     production = was | now
+    fleet_fields = (change.field for change in changes.fields if change.policy == "Fleet")
     found = Review(
         head=after,
         base=before,
@@ -205,7 +206,7 @@ def review_of(
             SelectionChange.NO_LONGER_PRODUCTION: was - now,
         },
         production=production,
-        fleet_changed=tuple(sorted({_top(change.field) for change in changes.fields if change.policy == "Fleet"})),
+        fleet_changed=tuple(sorted({".".join(field.partition("[")[0].split(".")[:2]) for field in fleet_fields})),
     )
     if before is None or after is None:
         return found
@@ -360,11 +361,6 @@ def next_run_differs(review: Review) -> tuple[list[Action], list[Action]] | None
     before = (planned for planned in review.next_base.actions if planned.ref not in changed)
     gone = [action for action in before if identity_of(action.decision) not in wanted]
     return (new, gone) if new or gone else None
-
-
-def _top(field: str) -> str:
-    """Return the first two names of a field: "spec.clusters" of "spec.clusters[east].state"."""
-    return ".".join(field.partition("[")[0].split(".")[:2])
 
 
 def _owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:

@@ -111,7 +111,8 @@ class Simulation:
         workloads = {workload.ref: workload for found in state.clusters.values() for workload in found.workloads}
         autoscalers = {one.ref: one for found in state.clusters.values() for one in found.autoscalers}
         targets = _targets_of(workloads.values(), autoscalers.values())
-        self._had |= _had_of(workloads, targets, at)
+        records = {target: readable_part(workloads[ref], at) for ref, target in targets.items() if ref in workloads}
+        self._had |= {target: record.replicas for target, record in records.items() if record is not None}
         replicas = _replicas_of(workloads, targets)
         if applied.outcomes:
             written = [action.ref for action in plan.actions]
@@ -336,11 +337,3 @@ def _replicas_of(
 def _paused_at(scaled: Workload | None) -> int | None:
     """Return at how many replicas a ScaledObject is paused, None where it is not."""
     return None if scaled is None else whole_number_in(scaled.annotations.get(PAUSED_REPLICAS, ""))
-
-
-def _had_of(
-    workloads: Mapping[ObjectRef, Workload], targets: Mapping[ObjectRef, ObjectRef], at: datetime
-) -> dict[ObjectRef, int]:
-    """Return how many replicas those targets had that are idle by a pause of KEDA, as it is recorded."""
-    records = {target: readable_part(workloads[ref], at) for ref, target in targets.items() if ref in workloads}
-    return {target: record.replicas for target, record in records.items() if record is not None}

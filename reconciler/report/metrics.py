@@ -63,7 +63,12 @@ class Family(Struct, frozen=True):
     counts: bool = False  # its numbers only grow
 
     def lines(self, more: MetricLabels) -> Iterator[str]:
-        """Yield a line for each number; `more` are labels of all."""
+        """Yield what it is, and a line for each number; `more` are labels of all."""
+        kind = "counter" if self.counts else "histogram" if self.bounds else "gauge"
+        yield f"# TYPE {self.name} {kind}"
+        if self.unit:
+            yield f"# UNIT {self.name} {self.unit}"
+        yield f"# HELP {self.name} {_escaped(self.explained)}"
         total = "_total" if self.counts else ""
         ends = [*(repr(float(bound)) for bound in self.bounds), "+Inf"]  # "1.0", as the format wants it
         for own, value in self.values:
@@ -79,16 +84,7 @@ class Family(Struct, frozen=True):
 
 def open_metrics_text(families: Iterable[Family], labels: MetricLabels = NOTHING) -> str:
     """Return `families` as one document, its end mark included; `labels` are those of all values."""
-    return "".join(f"{line}\n" for family in families for line in _family(family, labels)) + "# EOF\n"
-
-
-def _family(family: Family, labels: MetricLabels) -> Iterator[str]:
-    kind = "counter" if family.counts else "histogram" if family.bounds else "gauge"
-    yield f"# TYPE {family.name} {kind}"
-    if family.unit:
-        yield f"# UNIT {family.name} {family.unit}"
-    yield f"# HELP {family.name} {_escaped(family.explained)}"
-    yield from family.lines(labels)
+    return "".join(f"{line}\n" for family in families for line in family.lines(labels)) + "# EOF\n"
 
 
 def _labels(labels: MetricLabels) -> str:
