@@ -41,7 +41,7 @@ from reconciler.decide.idling.verdicts import (
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
-from reconciler.decide.selectors import left_out, names_kind
+from reconciler.decide.selectors import key_of, left_out, names_kind
 from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, Workload
 from reconciler.policy.kinds.fields import spelt_duration
@@ -265,18 +265,19 @@ def _itself(case: IdlingConditions) -> Fact | None:
 
 def _autoscaled(case: IdlingConditions) -> Fact | None:
     subject, policies = case.subject, case.subject.verdict.policies
-    if subject.controller:
-        return fact(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=subject.controller)
-    is_paused_kind = subject.scale.is_paused_kind
+    everyone, is_paused_kind = subject.autoscalers, subject.scale.is_paused_kind
+    controller = everyone.keda.get(key_of(subject.ref))
+    if controller is not None:
+        return fact(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=f"ScaledObject/{controller.ref.name}")
     if is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
         return fact(ReasonCode.KEDA_LEFT, field_is("autoscalers.keda", "Pause"))
     if is_paused_kind and subject.scale.paused_by:
         lift = change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=subject.scale.paused_by)
         return fact(ReasonCode.SET_BY_OTHERS, lift, annotation=subject.scale.paused_by)
-    if subject.keda_rivals:
-        return fact(
-            ReasonCode.SEVERAL_SCALED_OBJECTS, autoscalers=_names((subject.scale.written, *subject.keda_rivals))
-        )
+    key = key_of(subject.scale.runs.ref)
+    if is_paused_kind and key in everyone.keda_rivals:
+        names = _names((everyone.keda[key], *everyone.keda_rivals[key]))
+        return fact(ReasonCode.SEVERAL_SCALED_OBJECTS, autoscalers=names)
     if subject.is_held_by_rivals and not _leaves_horizontal(subject):
         held = subject.scale.hpa if subject.autoscaler is None else subject.autoscaler.hpa
         names = _names(hpa for hpa in (*subject.rivals, held) if hpa is not None)

@@ -6,7 +6,6 @@ A Service of which something still runs is not idle, and whoever finds it record
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -48,7 +47,14 @@ def _all_or_none(choices: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]
     result = dict(choices)
     for name, find in ((IdlingCondition.SERVICE_RUNS, _running), (IdlingCondition.PODS_UNREAD, _not_known)):
         found = {ref: held for ref, backends in services.items() if (held := find(*backends, result)) is not None}
-        _spread(name, found, services, result)
+        reached = list(found)
+        for current in reached:  # which grows
+            behind = (result[ref] for ref in services[current][1])
+            for choice in [one for one in behind if one.action in GOES_IDLE and one.subject.scale.stops]:
+                result[choice.ref] = choice.with_condition(name, found[current])
+                others = [service.ref for service in choice.subject.behind if service.ref not in found]
+                found.update(dict.fromkeys(others, found[current]))
+                reached += others
     return result
 
 
@@ -63,25 +69,6 @@ def _services(choices: Collection[Choice]) -> dict[ObjectRef, _Backends]:
             if service.ref in found:
                 found[service.ref][1].append(choice.ref)
     return {ref: found[ref] for ref in sorted(found)}
-
-
-def _spread(
-    name: IdlingCondition,
-    reasons: dict[ObjectRef, Fact],
-    services: Mapping[ObjectRef, _Backends],
-    choices: dict[ObjectRef, Choice],
-) -> None:
-    """Add the condition `name` of each Service in `reasons` to all that goes idle behind it and those that share it."""
-    waiting = deque(reasons)
-    while waiting:
-        current = waiting.popleft()
-        found = reasons[current]
-        behind = (choices[ref] for ref in services[current][1])
-        for choice in [one for one in behind if one.action in GOES_IDLE and one.subject.scale.stops]:
-            choices[choice.ref] = choice.with_condition(name, found)
-            others = [service.ref for service in choice.subject.behind if service.ref not in reasons]
-            reasons.update(dict.fromkeys(others, found))
-            waiting.extend(others)
 
 
 def _running(service: ServiceState, refs: Iterable[ObjectRef], choices: Mapping[ObjectRef, Choice]) -> Fact | None:

@@ -306,9 +306,7 @@ class _Observer:
             services=services,
             reading=self._readings.get(scale.ref) if scale.hpa is None else read_record(scale.written, self._fleets),
             autoscaler=self._pinned(scale),
-            rivals=self._autoscalers.rivals.get(key_of(scale.runs.ref), ()),
-            keda_rivals=self._keda_rivals(scale),
-            controller=self._controller(scale),
+            autoscalers=self._autoscalers,
             exclusions=self._exclusions(scale, services),
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
@@ -344,18 +342,6 @@ class _Observer:
         if scale.hpa is not None or key in self._autoscalers.keda or key not in self._autoscalers.horizontal:
             return None
         return pinned_autoscaler(self._autoscalers.horizontal[key], self._fleets)
-
-    def _keda_rivals(self, scale: Scale) -> tuple[Workload, ...]:
-        if not self._autoscalers.keda_rivals:
-            return ()
-        key = key_of(scale.runs.ref)
-        rivals = self._autoscalers.keda_rivals.get(key, ()) if scale.is_paused_kind else ()
-        everyone = (self._autoscalers.keda[key], *rivals) if rivals else ()
-        return tuple(one for one in everyone if one.ref != scale.ref)
-
-    def _controller(self, scale: Scale) -> str:
-        controller = self._autoscalers.keda.get(key_of(scale.ref)) if self._autoscalers.keda else None
-        return "" if controller is None else f"ScaledObject/{controller.ref.name}"
 
     def _missing(self, scale: Scale) -> str:
         if scale.is_paused_kind and scale.runs is scale.written:

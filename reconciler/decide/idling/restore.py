@@ -107,14 +107,12 @@ def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restorati
 
 def of_every_fleet(fleet: Fleet, state: ObservedState) -> Fleet:
     """Return `fleet` as one whose own records are those of every Fleet that wrote any in `state`."""
-    return replace(fleet, former_names=tuple(sorted({*fleet.former_names, *_marking(state)})))
-
-
-def _marking(state: ObservedState) -> Iterator[str]:
+    names = set(fleet.former_names)
     for cluster in state.clusters.values():
         for objects in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers):
             owners = (idling_owner(holder.annotations) for holder in objects)
-            yield from (owner[0] for owner in owners if owner is not None)
+            names.update(owner[0] for owner in owners if owner is not None)
+    return replace(fleet, former_names=tuple(sorted(names)))
 
 
 def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoration) -> Iterator[Notice]:

@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time
-from reconciler.decide.autoscalers import PinnedAutoscaler
+from reconciler.decide.autoscalers import ClusterAutoscalers, PinnedAutoscaler
 from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
 from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.service_targets import DiscoveredTargets
 from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.decide.selectors import Exclusion
-from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service, Workload
+from reconciler.decide.selectors import Exclusion, key_of
+from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service
 from reconciler.policy.types import FleetCluster
 
 
@@ -172,10 +172,9 @@ class Subject(Struct, frozen=True):
     """One scalable with everything that bears on it.
 
     `services` are the Services it is behind or that list it; `listed_only` those of them that list it and that it is
-    not behind. `rivals` are the HorizontalPodAutoscalers it has beside the one that is held, `keda_rivals` the other
-    ScaledObjects with the target that it has. `controller` names the autoscaler it is left to, "" for none. `unknown`
-    says what could not be read that idling it would need, `protected` why it is left alone where it is not ours, None
-    where it need not be. `direct` are the policies that select it themselves, not just a Service it is behind.
+    not behind. `autoscaler` is the one that is held, `autoscalers` all of its cluster. `unknown` says what could not be
+    read that idling it would need, `protected` why it is left alone where it is not ours, None where it need not be.
+    `direct` are the policies that select it themselves, not just a Service it is behind.
     `production` says what makes it production, "" for nothing. `lost` is our record where that is not on it any more.
     `on_target` is the record that a ScaledObject has on its target; with `target_is_idle` the target has one of its
     own. `record` is what it goes back to: of its own record and those of its Services the newest; None where it is not
@@ -185,12 +184,10 @@ class Subject(Struct, frozen=True):
     scale: Scale
     verdict: Verdict
     cluster: FleetCluster
+    autoscalers: ClusterAutoscalers
     services: tuple[ServiceState, ...] = ()
     reading: Reading[Record] | None = None
     autoscaler: PinnedAutoscaler | None = None
-    rivals: tuple[HorizontalPodAutoscaler, ...] = ()
-    keda_rivals: tuple[Workload, ...] = ()
-    controller: str = ""
     exclusions: tuple[Exclusion, ...] = ()
     request: WakeRequest | None = None
     unknown: str = ""
@@ -228,6 +225,11 @@ class Subject(Struct, frozen=True):
         """
         stopped = self.scale.lowers_minimum and self.scale.runs.spec_replicas == 0
         return stopped or self.scale.replicas <= self.idle_replicas
+
+    @property
+    def rivals(self) -> tuple[HorizontalPodAutoscaler, ...]:
+        """The HorizontalPodAutoscalers it has beside the one that is held."""
+        return self.autoscalers.rivals.get(key_of(self.scale.runs.ref), ())
 
     @property
     def is_held_by_rivals(self) -> bool:
