@@ -300,8 +300,8 @@ def name_check(restoration: Restoration, subject: str | None) -> Callable[[Fleet
         found = origins(fleet, state, run, restoration)
         placed = {decision.cause.policy for decision in _scales(fleet, state, restoration, ()).decisions}
         known = {
-            "policy": {origin.policy for origin in found} - {""} | placed,
-            "run": {origin.run for origin in found} - {""},
+            "policy": {policy for policy, _ in found} - {""} | placed,
+            "run": {run for _, run in found} - {""},
         }
         left["policy"] = {one for one in left["policy"] if not any(fnmatchcase(name, one) for name in known["policy"])}
         left["run"] -= known["run"]

@@ -100,16 +100,9 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
     done = {ref: choice for ref, choice in alone.items() if choice.action in _DONE_BLIND}
     choices = staggered(done, run.now, fleet)
     desired = explained(clusters, choices)
-    context = WriteContext(fleet, run, clusters, _others_kept(alone, choices), repairs=False)
+    listed = {ref: choices.get(ref, choice.unchanged) for ref, choice in alone.items()}  # Services list all of them
+    context = WriteContext(fleet, run, clusters, listed, repairs=False)
     return replace(desired, decisions=decisions_of(context), explanations=())
-
-
-def _others_kept(alone: Mapping[ObjectRef, Choice], done: Mapping[ObjectRef, Choice]) -> dict[ObjectRef, Choice]:
-    """Return `done`, and for everything else that it stays as it is: its Service's record still lists it."""
-    return {
-        ref: done.get(ref, choice if choice.subject.is_idle else choice.doing(IdleAction.LEAVE, choice.reasons))
-        for ref, choice in alone.items()
-    }
 
 
 def _if_done(instead_of: IdleAction, action: IdleAction, context: WriteContext) -> tuple[Decision, ...]:

@@ -247,15 +247,14 @@ def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
         for service in other.subject.behind:
             behind.setdefault(service.ref, []).append(other)
     found = {choice.ref: choice}
-    waiting = [choice]
-    while waiting:
-        current = waiting.pop()
+    reached = [choice]
+    for current in reached:  # which grows
         named = [choices[ref] for name in _OF_NEIGHBOURS for ref in _neighbours(name, current)]
         others = [choice for service in current.subject.behind for choice in behind[service.ref]]
         new = {choice.ref: choice for choice in (*named, *others) if choice.ref not in found}
         found |= new
-        waiting += new.values()
-    return list(found.values())
+        reached += new.values()
+    return reached
 
 
 def _neighbours(name: IdlingCondition, choice: Choice) -> tuple[ObjectRef, ...]:

@@ -49,7 +49,10 @@ def notices(choices: Iterable[Choice], services: Iterable[ServiceState]) -> tupl
     found += [notice for service in services for notice in _service_notices(service)]
     empty = [service for service in services if service.found.nothing and service.would_idle]
     behind = {service.ref for choice in (ordered if empty else ()) for service in choice.subject.behind}
-    found += [_nothing_behind(service) for service in empty if service.ref not in behind]
+    for service in empty:
+        if service.ref not in behind:
+            words = f": no workload behind it can be idled: {service.found.nothing}"
+            found.append(_about(service.ref, "nothingBehind", words, service.verdict.won[0].policy.name))
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
 
 
@@ -78,11 +81,6 @@ def _service_notices(service: ServiceState) -> Iterator[Notice]:
 
 def _foreign_record(ref: ObjectRef, record: Record | ServiceRecord | None) -> Notice:
     return _about(ref, "foreignRecord", f" was idled by {who_idled(record)}")
-
-
-def _nothing_behind(service: ServiceState) -> Notice:
-    words = f": no workload behind it can be idled: {service.found.nothing}"
-    return _about(service.ref, "nothingBehind", words, service.verdict.won[0].policy.name)
 
 
 def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:

@@ -118,6 +118,8 @@ class _Observer:
         self._inventory = inventory_of(cluster)
         self._groups = self._inventory.groups
         self._autoscalers: ClusterAutoscalers = autoscalers_of(cluster)
+        horizontal = self._autoscalers.horizontal.items()
+        self._held = {key: hpa for key, hpa in horizontal if PREVIOUS_BOUNDS in hpa.annotations}
         self._verdicts = ClusterVerdicts(inputs.policies, cluster, fleet_cluster, inputs.state.answers, now)
         readings = ((workload.ref, read_record(workload, self._fleets)) for workload in cluster.workloads)
         self._readings = {ref: reading for ref, reading in readings if reading is not None}
@@ -216,7 +218,9 @@ class _Observer:
         listed = {workload.ref for workload in recorded}
         scales = [self._selected_scale(workload, behind, listed) for workload in selected]
         scales += self._recorded_autoscalers()
-        recorded += [*(by_ref[ref] for ref in (*self._readings, *self._lost)), *self._pinned_scalables()]
+        recorded += [by_ref[ref] for ref in (*self._readings, *self._lost)]
+        by_name = self._inventory.owners.by_name
+        recorded += [by_name[key] for key in self._held if key in by_name]
         scales += [self._recorded_scale(w) for w in recorded if not is_owned_by_scalable(w, self._inventory)]
         return {scale.ref: scale for scale in scales}
 
@@ -265,20 +269,10 @@ class _Observer:
         )
         return self._scale(scaled if unfinished or scaled.ref in self._readings else workload)
 
-    def _pinned_scalables(self) -> Iterator[Workload]:
-        """Yield what has an autoscaler that is held idle."""
-        for key, hpa in self._autoscalers.horizontal.items():
-            found = self._inventory.owners.by_name.get(key)
-            if found is not None and PREVIOUS_BOUNDS in hpa.annotations:
-                yield found
-
     def _abandoned(self) -> Iterator[PinnedAutoscaler]:
-        for key, hpa in self._autoscalers.horizontal.items():
-            is_gone = key not in self._inventory.owners.by_name and self._is_listed(key[1])
-            if PREVIOUS_BOUNDS in hpa.annotations and is_gone:
-                pinned = pinned_autoscaler(hpa, self._fleets)
-                if not pinned.problem:
-                    yield pinned
+        gone = (key for key in self._held if key not in self._inventory.owners.by_name and self._is_listed(key[1]))
+        pinned = (pinned_autoscaler(self._held[key], self._fleets) for key in gone)
+        return (autoscaler for autoscaler in pinned if not autoscaler.problem)
 
     def _scale(self, workload: Workload) -> Scale:
         if workload.scale_target is None:

@@ -86,15 +86,8 @@ def _looked_at(
     return clusters, choices_of(subjects_of(clusters), run.now)
 
 
-class Origin(Struct, frozen=True):
-    """What idled something, by its record; "" for what the record does not say."""
-
-    policy: str
-    run: str
-
-
-def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[Origin]:
-    """Return the policies and runs that idled the objects which `restoration` names."""
+def origins(fleet: Fleet, state: ObservedState, run: Run, restoration: Restoration) -> frozenset[tuple[str, str]]:
+    """Return the policies and runs that idled the objects which `restoration` names; "" for what no record says."""
     fleet = of_every_fleet(fleet, state) if restoration.any_fleet else fleet
     _, choices = _looked_at(fleet, state, run, restoration.objects)
     named = (
@@ -151,7 +144,7 @@ def _idler(choice: Choice) -> str:
 
 def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:
     if not _is_chosen(choice, restoration):
-        return _unchanged(choice)
+        return choice.unchanged
     written = choice.subject.cluster.writes is not Writes.NOTHING
     if choice.subject.is_idle or _is_adopted(choice, restoration):
         action = IdleAction.WAKE if written else IdleAction.OVERDUE
@@ -165,7 +158,7 @@ def _restored(choice: Choice, restoration: Restoration, run: Run) -> Choice:
     if _is_pinned_for_nothing(choice) and written:
         why = reason(ReasonCode.HPA_PINNED_FOR_NOTHING)
         return choice.doing(IdleAction.RELEASE, (why,))
-    return _unchanged(choice)
+    return choice.unchanged
 
 
 def _is_pinned_for_nothing(choice: Choice) -> bool:
@@ -179,15 +172,9 @@ def _salvaged(choice: Choice, run: Run) -> Choice:
     """Return the wake to the number that can still be read in a broken record, where there is one."""
     record = readable_part(choice.subject.scale.written, run.now)
     if record is None or not choice.subject.scale.is_at_or_below(0):
-        return _unchanged(choice)
+        return choice.unchanged
     salvaged = replace(choice, subject=replace(choice.subject, record=record))
     return salvaged.doing(IdleAction.WAKE, (reason(ReasonCode.RESTORED_IN_PART),))
-
-
-def _unchanged(choice: Choice) -> Choice:
-    """Return the choice that leaves it as it is, idle or not."""
-    action = IdleAction.KEEP if choice.subject.is_idle else IdleAction.LEAVE
-    return choice.doing(action, choice.reasons)
 
 
 def _is_adopted(choice: Choice, restoration: Restoration) -> bool:
@@ -196,9 +183,9 @@ def _is_adopted(choice: Choice, restoration: Restoration) -> bool:
 
 
 def _is_chosen(choice: Choice, restoration: Restoration) -> bool:
-    origin = _origin(choice)
-    named = not restoration.policies or any(fnmatchcase(origin.policy, pattern) for pattern in restoration.policies)
-    of_run = not restoration.runs or origin.run in restoration.runs
+    policy, run = _origin(choice)
+    named = not restoration.policies or any(fnmatchcase(policy, pattern) for pattern in restoration.policies)
+    of_run = not restoration.runs or run in restoration.runs
     return named and of_run and _is_named(choice.subject, restoration.objects)
 
 
@@ -206,12 +193,10 @@ def _is_named(subject: Subject, objects: Callable[[ObjectRef], bool]) -> bool:
     return any(map(objects, (subject.ref, subject.scale.runs.ref, *(service.ref for service in subject.services))))
 
 
-def _origin(choice: Choice) -> Origin:
-    record = choice.record
-    if record is None:
-        return Origin("", "")
-    run = json_object(record.cause).get("run")
-    return Origin(record.policy, run if isinstance(run, str) else "")
+def _origin(choice: Choice) -> tuple[str, str]:
+    """Return the policy and the run that idled it, by its record."""
+    run = None if choice.record is None else json_object(choice.record.cause).get("run")
+    return ("" if choice.record is None else choice.record.policy), (run if isinstance(run, str) else "")
 
 
 # What placement took away before.

@@ -255,6 +255,11 @@ class Choice(Struct, frozen=True):
         """Return the choice where the condition `name` holds too."""
         return self if self.conditions.get(name) == because else _chosen(self.conditions.adding(name, because))
 
+    @property
+    def unchanged(self) -> Choice:
+        """The choice that leaves it as it is, idle or not."""
+        return self.doing(IdleAction.KEEP if self.subject.is_idle else IdleAction.LEAVE, self.reasons)
+
     def doing(self, action: IdleAction, reasons: Reasons) -> Choice:
         """Return the choice of another action, for `reasons` that no rule has."""
         return replace(self, action=action, own_reasons=reasons, because=None)

@@ -216,17 +216,9 @@ def _owners_of_pods(named: Mapping[str, str], pods: Iterable[Pod], inventory: In
         pod = by_uid.get(uid) or by_name.get(named[uid])
         if pod is None:
             raise _UnknownTargetError(f"Pod/{named[uid]}, which its endpoints name, is not there")
-        # A pod that is going may have outlived its owner; one that stays must have a known one.
-        if not pod.terminating or inventory.owners.of_pod(pod) is not None:
-            yield _owner_of_pod(pod, inventory)
-
-
-def _owner_of_pod(pod: Pod, inventory: Inventory) -> Workload:
-    if not pod.owner_uid and not pod.owner_name:
-        raise _UnknownTargetError(f"Pod/{pod.name} has no owner")
-    found = inventory.owners.of_pod(pod)
-    if found is None:
-        raise _UnknownTargetError(
-            f"Pod/{pod.name} is owned by {pod.owner_kind}/{pod.owner_name}, which is not a known scalable"
-        )
-    return found
+        found = inventory.owners.of_pod(pod)
+        if found is not None:
+            yield found
+        elif not pod.terminating:  # one that is going may have outlived its owner
+            by = f"is owned by {pod.owner_kind}/{pod.owner_name}, which is not a known scalable"
+            raise _UnknownTargetError(f"Pod/{pod.name} {by if pod.owner_uid or pod.owner_name else 'has no owner'}")

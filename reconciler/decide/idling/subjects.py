@@ -131,10 +131,7 @@ class ServiceState(Struct, frozen=True):
 
     @property
     def record(self) -> ServiceRecord | None:
-        for reading in (self.on_service, self.on_endpoints):
-            if reading is not None and reading.ours and reading.record is not None:
-                return reading.record
-        return None
+        return next((reading.record for reading in self.readings if reading.ours and reading.record is not None), None)
 
     @property
     def foreign(self) -> ServiceRecord | None:

@@ -140,11 +140,6 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
 
 
-def _calendar_name(calendar: Calendar) -> str:
-    """Return the name of the calendar as people use it: its own, or the hours that it states."""
-    return calendar.name or ", ".join(f'"{text}"' for text in calendar.texts)
-
-
 def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -> PolicyVerdict:
     is_uptime = calendar.field == "uptime"
     if is_open(calendar, now):
@@ -163,7 +158,7 @@ def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until:
     exception = exception_at(calendar, now)
     return reason(
         code,
-        calendar=_calendar_name(calendar),
+        calendar=calendar.name or ", ".join(f'"{text}"' for text in calendar.texts),
         until=until,
         timeZone=calendar.zone_name if until is not None else "",
         exception="" if exception is None else exception.reason,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Verb
-from reconciler.decide.idling.restore import Origin, Restoration, decide_restore, idle_workloads, origins
+from reconciler.decide.idling.restore import Restoration, decide_restore, idle_workloads, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa, an_idle_record
 from tests.decide.idling.idling_policies import (
@@ -145,13 +145,13 @@ def test_origins_are_those_of_the_objects_that_are_named():
     run_in(world, a_policy(selector=workloads_selector()))
     world.add(idle("api", STAGING))
 
-    def found(*names: str, **fields: Any) -> frozenset[Origin]:
+    def found(*names: str, **fields: Any) -> frozenset[tuple[str, str]]:
         restoration = Restoration(objects=lambda ref: ref.name in names, **fields)
         return origins(a_fleet(), world.state(), a_run(world.now), restoration)
 
-    assert found("web", "new") == {Origin("idle-dev", "0123456789ab")}
+    assert found("web", "new") == {("idle-dev", "0123456789ab")}
     assert found("new") == frozenset()
-    assert found("api") == found("api", any_fleet=True) == {Origin("night", "")}
+    assert found("api") == found("api", any_fleet=True) == {("night", "")}
 
 
 @pytest.mark.parametrize(("fields", "bounds"), [({}, (1, 1)), ({"adopt": True}, (2, 10))])
