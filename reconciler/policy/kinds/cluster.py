@@ -12,8 +12,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from reconciler.connection_settings import HEADER_NAME, RESERVED_HEADERS, ClusterConnection, PrometheusConnection
 from reconciler.messages import Path, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import ClusterName, Fields, HttpUrl, Labels, Text, expected, from_fields, given
+from reconciler.policy.kinds.fields import ClusterName, Fields, HttpUrl, Labels, Text, from_fields, given, matching
 
+_ProxyUrl = Annotated[
+    str,
+    matching(r"^(https?|socks5h?)://[^\s/?#]+/?\Z", "an http, https or socks5 URL without a path", min_length=1),
+]
 _NOT_OURS_TO_SET = (*RESERVED_HEADERS, "authorization", "accept-encoding")
 
 
@@ -31,10 +35,7 @@ class _ConnectionFields(Fields, frozen=True, kw_only=True):
 class _BasicAuthFields(Fields, frozen=True, kw_only=True):
     """A user and a password."""
 
-    username: Annotated[
-        str,
-        Meta(min_length=1, pattern=r"^[^:\x00-\x1f\x7f]+\Z", extra_json_schema=expected("a user name without a colon")),
-    ]
+    username: Annotated[str, matching(r"^[^:\x00-\x1f\x7f]+\Z", "a user name without a colon", min_length=1)]
     """username is the name of the user."""
     password_file: Text
     """passwordFile is the path of a file that holds the password."""
@@ -59,17 +60,7 @@ class PrometheusFields(Fields, frozen=True, kw_only=True):
     """certFile is the path of a file with the client certificate, and with its key if keyFile is null."""
     key_file: Text | None = None
     """keyFile is the path of a file with the key of the client certificate."""
-    proxy_url: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                pattern=r"^(https?|socks5h?)://[^\s/?#]+/?\Z",
-                extra_json_schema=expected("an http, https or socks5 URL without a path"),
-            ),
-        ]
-        | None
-    ) = None
+    proxy_url: _ProxyUrl | None = None
     """proxyUrl is the address of a proxy. null means no proxy, whatever the environment variables are."""
 
 

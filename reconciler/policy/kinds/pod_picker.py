@@ -16,7 +16,7 @@ from reconciler.connection_settings import (
 )
 from reconciler.messages import Path, alternatives, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import Fields, ObjectName, either, expected, from_fields, given
+from reconciler.policy.kinds.fields import Fields, ObjectName, either, from_fields, given, matching
 from reconciler.workload_kinds import BROUGHT_SWITCHES, SCALABLE_KINDS
 
 _HOST_NAME = r"(?i)(?:[a-z0-9_](?:[-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\.?"
@@ -31,14 +31,7 @@ class _SecretKeyFields(Fields, frozen=True, kw_only=True):
 
     name: ObjectName
     """name is the name of the Secret."""
-    key: Annotated[
-        str,
-        Meta(
-            max_length=253,
-            pattern=r"^[-._a-zA-Z0-9]+\Z",
-            extra_json_schema=expected("a key of letters, digits, -, _ and ."),
-        ),
-    ]
+    key: Annotated[str, matching(r"^[-._a-zA-Z0-9]+\Z", "a key of letters, digits, -, _ and .", max_length=253)]
     """key is the key in the Secret whose value is sent."""
 
 
@@ -72,11 +65,7 @@ class _PickerRequestFields(Fields, frozen=True, kw_only=True):
     scheme: Literal["https", "http"] = "https"
     """scheme is the protocol of the request."""
     path: Annotated[
-        str,
-        Meta(
-            pattern=r"^/[!-\"$-~]*\Z",
-            extra_json_schema=expected('a path that starts with "/", in ASCII without spaces and "#"'),
-        ),
+        str, matching(r"^/[!-\"$-~]*\Z", 'a path that starts with "/", in ASCII without spaces and "#"')
     ] = "/"
     """path is the path of the request."""
     http_headers: tuple[_HeaderFields, ...] = ()
