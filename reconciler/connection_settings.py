@@ -28,6 +28,10 @@ class PrometheusConnection(Struct, frozen=True):
     proxy_url: str | None = None
 
 
+DEFAULT_FOLDERS = ("/var/run/secrets", "~/.kube")
+"""Where Kubernetes mounts what a pod may know, and where kubectl keeps what a person may."""
+
+
 class CredentialSources(Struct, frozen=True):
     """Where credentials may come from, which is not the Fleet's to say.
 

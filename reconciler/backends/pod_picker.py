@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from reconciler.connection_settings import (
     CONTROL_CHARACTER,
@@ -182,6 +181,8 @@ def _check_address(address: str) -> None:
 def _url(picker: PodPicker) -> str:
     host = picker.host.strip("[]").rstrip(".")
     bracketed = f"[{host}]" if ":" in host else host
+    from urllib.parse import quote
+
     path = quote(picker.path, safe="%/:=&?~+!$,;'@()*[]")
     return f"{picker.scheme}://{bracketed}:{picker.port}{path if path.startswith('/') else f'/{path}'}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from reconciler.cli.run_options import STYLE, RunOptions
 from reconciler.errors import ExitCode, PlanFileError, UsageError
 from reconciler.plan.model import Plan
 from reconciler.untrusted_text import parse_json
-from reconciler.yaml.files import write_private
+from reconciler.yaml.files import plain_path, write_private
 
 
 class PlanOptions(RunOptions):
@@ -62,16 +61,17 @@ def check_out(file: str) -> None:
     Raises:
         UsageError: it is there and no regular file, its folder is not there, or one of them may not be written.
     """
-    path = Path(file)
-    if path.is_symlink():
+    path = plain_path(file)
+    folder = os.path.dirname(path) or "."
+    if os.path.islink(path):
         raise UsageError(f"--out: {file} is a symbolic link, expected a file")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(f"--out: {file} is a folder, expected a file")
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"--out: {file} is not a regular file, expected one")
-    if not path.parent.is_dir():
-        raise UsageError(f"--out: {path.parent} is not a directory, expected one that exists")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if not os.path.isdir(folder):
+        raise UsageError(f"--out: {folder} is not a directory, expected one that exists")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise UsageError(f"--out: {file} may not be written, expected a file that can be")
 
 
@@ -80,10 +80,10 @@ def check_out(file: str) -> None:
 
 def is_saved_plan(path: str) -> bool:
     """Return whether `path` is a file that holds JSON, as saved plans do; one that is named so need not be there."""
-    file = Path(path)
-    if file.suffix == ".json" or not file.is_file():
-        return file.suffix == ".json" and not file.is_dir()
-    with file.open("rb") as stream:
+    is_named_so = os.path.splitext(plain_path(path))[1] == ".json"
+    if is_named_so or not os.path.isfile(path):
+        return is_named_so and not os.path.isdir(path)
+    with open(path, "rb") as stream:
         return stream.read(64).lstrip().startswith(b"{")
 
 
@@ -94,7 +94,8 @@ def json_in_file(file: str) -> Any:
         PlanFileError: it cannot be read, or holds no JSON.
     """
     try:
-        return parse_json(Path(file).read_text(encoding="utf-8"))
+        with open(file, encoding="utf-8") as stream:
+            return parse_json(stream.read())
     except OSError as error:
         raise PlanFileError(f"{file}: {error.strerror}, expected a saved plan") from error
     except (ValueError, RecursionError) as error:

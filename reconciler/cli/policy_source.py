@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,6 +22,9 @@ from reconciler.policy.policy_files import PolicyDocuments, load
 from reconciler.policy.types import Fleet, PolicySet, Tenant
 from reconciler.workload_kinds import SWITCHES
 from reconciler.yaml.reader import read_documents
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def user_of_this_machine() -> str:
@@ -115,6 +118,8 @@ def commit_of(path: str | Path) -> str:
 
     What was changed since does not show: a run that must know is given --source-revision.
     """
+    from pathlib import Path
+
     try:
         here = Path(path).resolve()
         found = next((folder / ".git" for folder in (here, *here.parents) if (folder / ".git").exists()), None)

@@ -7,14 +7,12 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from itertools import chain
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from msgspec.structs import replace
 
 from reconciler.backends.backend import Backend
-from reconciler.backends.credentials.allowed_sources import DEFAULT_FOLDERS
 from reconciler.backends.protocols import DEFAULTS, LEASES, RequestSettings
 from reconciler.cli import policy_source
 from reconciler.cli.option_values import (
@@ -42,7 +40,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import FORMATS, failure_lines, say, say_each
 from reconciler.cli.run_time_limit import RunLimit
-from reconciler.connection_settings import CredentialSources
+from reconciler.connection_settings import DEFAULT_FOLDERS, CredentialSources
 from reconciler.errors import ClusterError, FailOn, PolicyError, Problem, UnreadPoliciesError, UsageError, reason_of
 from reconciler.labels import LabelSelector
 from reconciler.model import OUR_LABELS
@@ -236,7 +234,7 @@ class RunOptions(Options, shared=True):
         if self.context is None:
             return read_policies(path, partly=partly, check_deadline=self._deadline_check(path))
         found = policy_source.read_one_cluster(
-            self.context, None if path == DEFAULT_PATH and not Path(path).exists() else path
+            self.context, None if path == DEFAULT_PATH and not os.path.exists(path) else path
         )
         only = self.scope.namespace
         if not only:

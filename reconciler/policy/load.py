@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,10 +27,11 @@ from reconciler.policy.policy_kinds import OWN_KINDS, POLICY_KINDS, policy_docum
 from reconciler.policy.tenant_bounds import bounded, kind_problem
 from reconciler.policy.types import Calendar, Fleet, FleetCluster, PolicySet, Tenant
 from reconciler.yaml.documents import Document
+from reconciler.yaml.files import plain_path
 
 
 def read_policies(
-    path: str | Path, *, partly: bool = False, check_deadline: Callable[[], None] = lambda: None
+    path: str | os.PathLike[str], *, partly: bool = False, check_deadline: Callable[[], None] = lambda: None
 ) -> PolicySet:
     """Return the policies below `path`; with `partly` also where files of tenants have problems, without theirs.
 
@@ -50,7 +50,7 @@ def read_policies(
     return policies
 
 
-def check_policies(path: str | Path) -> tuple[PolicySet | None, tuple[Problem, ...]]:
+def check_policies(path: str | os.PathLike[str]) -> tuple[PolicySet | None, tuple[Problem, ...]]:
     """Return the policies below `path`, None where they cannot be used, and all problems, by file, line and column.
 
     Where only files of tenants have problems, the policies of all others can be used.
@@ -123,7 +123,7 @@ def _place(problem: Problem) -> tuple[str, int, int]:
     return (problem.file, problem.line, problem.column)
 
 
-def read_fleet(path: str | Path) -> Fleet:
+def read_fleet(path: str | os.PathLike[str]) -> Fleet:
     """Return the Fleet below `path`, also where other policies are broken.
 
     Raises:
@@ -136,7 +136,7 @@ def read_fleet(path: str | Path) -> Fleet:
     return fleet
 
 
-def read_fleet_for_wakes(path: str | Path) -> tuple[Fleet, tuple[Problem, ...]]:
+def read_fleet_for_wakes(path: str | os.PathLike[str]) -> tuple[Fleet, tuple[Problem, ...]]:
     """Return what of the Fleet below `path` a wake needs, and all that is wrong with it.
 
     What cannot be read is left out or at its default: limits, labels, and the clusters of which name, connection or
@@ -175,12 +175,12 @@ def _usable_clusters(document: PolicyDocument, problems: Sequence[Problem]) -> I
             yield cluster
 
 
-def _read_fleet(path: str | Path) -> tuple[PolicyDocument | None, tuple[Problem, ...]]:
+def _read_fleet(path: str | os.PathLike[str]) -> tuple[PolicyDocument | None, tuple[Problem, ...]]:
     """Return the one Fleet below `path`, None where there is not exactly one, and all that is wrong with it.
 
     Where `FLEET_FILE` has it no other file is read: whatever stands in these must not keep a wake waiting.
     """
-    if os.path.isdir(path) and (alone := fleet_document(str(Path(path)))) is not None:
+    if os.path.isdir(path) and (alone := fleet_document(plain_path(path))) is not None:
         document = policy_document(alone, "Fleet")
         return document, tuple(sorted(document.problems))
     loaded = load(path)

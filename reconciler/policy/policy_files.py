@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain, groupby
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below, owners_
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.policy.policy_kinds import POLICY_KINDS, policy_document
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, read_bytes, spelt
+from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_files, plain_path, read_bytes, spelt
 from reconciler.yaml.reader import Documents, read_documents
 
 _ENDINGS = (".yaml", ".yml")
@@ -60,7 +59,7 @@ class PolicyDocuments(Struct, frozen=True):
     check_deadline: Callable[[], None] = lambda: None
 
 
-def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) -> PolicyDocuments:
+def load(path: str | os.PathLike[str], check_deadline: Callable[[], None] = lambda: None) -> PolicyDocuments:
     """Return the documents of all policy files below `path`, or of the one file it names. `check_documents` judges
     them.
 
@@ -70,7 +69,7 @@ def load(path: str | Path, check_deadline: Callable[[], None] = lambda: None) ->
         PolicyError: there is no such directory, or no policy in it. An empty set of policies would wake everything.
         UsageError: it is a test of policies.
     """
-    root = str(Path(path))
+    root = plain_path(path)
     found = _found(root)
     folder = root if os.path.isdir(root) else os.path.dirname(root) or "."
     owners = cache(partial(_owners_in, folder))  # asked only where all together are too large, or too many
@@ -121,16 +120,16 @@ def fleet_document(folder: str) -> Document | None:
     return found[0] if len(found) == 1 and not read.problems else None
 
 
-def left_out(path: str | Path) -> tuple[str, ...]:
+def left_out(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the other files with policies beside or below `path`, sorted, where that is the one file with a Fleet.
 
     Who names that file alone has left them out: what they want idle would be woken. A directory leaves nothing out, and
     where other files have a Fleet too, nobody can say what belongs together.
     """
-    root = Path(path)
-    if not root.is_file():
+    root = plain_path(path)
+    if not os.path.isfile(root):
         return ()
-    folder = str(root.parent)
+    folder = os.path.dirname(root) or "."
     contents = {file: read_bytes(file, folder) for file in _found(folder).files if not os.path.samefile(file, root)}
     found = {file: data for file, data in contents.items() if isinstance(data, bytes) and _OURS in data}
     return () if any(re.search(_FLEET, text) for text in found.values()) else tuple(map(spelt, sorted(found)))
@@ -140,9 +139,9 @@ def _is_policy_name(name: str) -> bool:
     return name.endswith(_ENDINGS) and not name.endswith(TESTS)
 
 
-def overlooked(path: str | Path) -> tuple[Problem, ...]:
+def overlooked(path: str | os.PathLike[str]) -> tuple[Problem, ...]:
     """Return a warning for each file below `path` that holds a policy, and is not read because of its name."""
-    root = str(Path(path))
+    root = plain_path(path)
     if not os.path.isdir(root):
         return ()
     words = "holds a policy and is not read, expected a name that ends in .yaml or .yml, and not in _test"

@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _RELATIONS = ("oneOf", "anyOf", "dependentRequired")
 _COUNTS = ("minProperties", "maxProperties")
@@ -16,6 +18,8 @@ _COUNTS = ("minProperties", "maxProperties")
 @lru_cache(maxsize=1)
 def schema_folder() -> Path:
     """Return the folder with the schemas: inside the package when installed, beside it in a checkout."""
+    from pathlib import Path
+
     package = Path(__file__).resolve().parents[1]
     inside = package / "schemas"
     return inside if inside.is_dir() else package.parent / "schemas"

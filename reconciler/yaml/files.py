@@ -112,6 +112,17 @@ class _Walk:
         return False
 
 
+def plain_path(path: str | os.PathLike[str]) -> str:
+    """Return `path` without what names nothing: "." and empty parts. A ".." stays: what is before it may be a link."""
+    text = os.fspath(path)
+    return "/" * text.startswith("/") + "/".join(part for part in text.split("/") if part not in ("", ".")) or "."
+
+
+def path_in(folder: str, name: str) -> str:
+    """Return the path of what is called `name` in `folder`, which `plain_path` gave."""
+    return name if folder == "." else os.path.join(folder, name)
+
+
 def is_inside(path: str, home: str) -> bool:
     """Return whether what `path` leads to lies in the folder `home`, a path without links."""
     return os.path.join(os.path.realpath(path), "").startswith(os.path.join(home, ""))

@@ -16,9 +16,6 @@ from msgspec.structs import replace
 from reconciler.connection_settings import ClusterConnection, CredentialSources, PrometheusConnection
 from reconciler.errors import UnauthorisedError
 
-DEFAULT_FOLDERS = ("/var/run/secrets", "~/.kube")
-"""Where Kubernetes mounts what a pod may know, and where kubectl keeps what a person may."""
-
 SECRETS = "/var/run/secrets"
 """Where the folders of `OWN_TOKENS` are."""
 

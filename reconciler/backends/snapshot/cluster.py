@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backends.backend import Backend, Opened
@@ -23,7 +22,7 @@ from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, re
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.model import ServiceAccount, Write
 from reconciler.workload_kinds import WorkloadKind
-from reconciler.yaml.files import is_inside, leads_out, spelt
+from reconciler.yaml.files import is_inside, leads_out, path_in, plain_path, spelt
 
 T = TypeVar("T")
 
@@ -191,7 +190,7 @@ class SnapshotCluster:
 
 
 def open_snapshot(
-    directory: str | Path,
+    directory: str | os.PathLike[str],
     clusters: Sequence[str],
     victim_order: VictimOrder,
     now: datetime | None = None,
@@ -208,13 +207,13 @@ def open_snapshot(
     Raises:
         SnapshotError: no such directory, no folder in it, or malformed files, all of them.
     """
-    top = Path(directory)
+    top = plain_path(directory)
     folders = _folders(top)
     recorded, problems = read_metrics(top, None)
     backends: dict[str, Backend] = {}
     for name in clusters:
         if name not in folders:
-            backends[name] = Backend(name, error=f"no folder {top / name} in the snapshot")
+            backends[name] = Backend(name, error=f"no folder {path_in(top, name)} in the snapshot")
             continue
         recording, found = read_recording(folders[name], name, top)
         cluster = SnapshotCluster(Store(folders[name], name, top, switches), victim_order, recording, now)
@@ -239,30 +238,31 @@ def open_snapshot(
     return Opened(backends, lambda: warnings)
 
 
-def _folders(top: Path) -> dict[str, Path]:
+def _folders(top: str) -> dict[str, str]:
     try:
-        names = sorted(path.name for path in top.iterdir() if path.is_dir() and not path.name.startswith("."))
+        shown = (name for name in os.listdir(top) if not name.startswith("."))
+        names = sorted(name for name in shown if os.path.isdir(path_in(top, name)))
     except OSError as error:
         raise SnapshotError(f"{top}: {error.strerror}, expected a folder with a folder for each cluster") from error
     except ValueError as error:  # a NUL, or no Unicode
-        raise SnapshotError(f"{str(top)!r}: is no path, expected a folder with a folder for each cluster") from error
+        raise SnapshotError(f"{top!r}: is no path, expected a folder with a folder for each cluster") from error
     if not names:
         raise SnapshotError(f"{top}: holds no folder, expected one for each cluster, named like it")
     home = os.path.realpath(top)
-    outside = [name for name in names if not is_inside(str(top / name), home)]
+    outside = [name for name in names if not is_inside(path_in(top, name), home)]
     if outside:
-        raise SnapshotError.of(Problem(spelt(str(top / name)), 1, 1, "", leads_out(home)) for name in outside)
-    return {name: top / name for name in names}
+        raise SnapshotError.of(Problem(spelt(path_in(top, name)), 1, 1, "", leads_out(home)) for name in outside)
+    return {name: path_in(top, name) for name in names}
 
 
 def _warnings(
-    top: Path, folders: Mapping[str, Path], clusters: Sequence[str], recorded: RecordedAnswers
+    top: str, folders: Mapping[str, str], clusters: Sequence[str], recorded: RecordedAnswers
 ) -> Iterator[str]:
     for name in folders:
         if name not in clusters:
             yield f"{folders[name]}: no cluster of the Fleet is called {name}, the folder is ignored"
     for name in sorted({cluster for cluster, _ in recorded} - set(clusters)):
         yield f"{top}: metrics are recorded for {name}, which is no cluster of the Fleet; they are ignored"
-    for path in sorted(top.iterdir()):
-        if is_manifest_name(path.name) and path.name not in METRICS_FILES and path.is_file():
-            yield f"{path}: stands in no cluster's folder and is ignored"
+    for name in sorted(os.listdir(top)):
+        if is_manifest_name(name) and name not in METRICS_FILES and os.path.isfile(path_in(top, name)):
+            yield f"{path_in(top, name)}: stands in no cluster's folder and is ignored"

@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backends.decode.mismatches import problem_at, read_as
@@ -21,7 +20,16 @@ from reconciler.errors import ClusterError, LockHeldError, Problem, SnapshotErro
 from reconciler.messages import printable
 from reconciler.time_limit import TimeLimit
 from reconciler.yaml.documents import Document
-from reconciler.yaml.files import FoundFiles, decoded_text, find_files, is_inside, leads_out, read_bytes
+from reconciler.yaml.files import (
+    FoundFiles,
+    decoded_text,
+    find_files,
+    is_inside,
+    leads_out,
+    path_in,
+    plain_path,
+    read_bytes,
+)
 from reconciler.yaml.reader import read_documents
 
 METRICS_FILES = ("metrics.yaml", "metrics.yml", "metrics.json")
@@ -38,7 +46,7 @@ Signature = tuple[int, int, int]
 
 
 @contextmanager
-def locked(directory: Path, exclusive: bool) -> Iterator[None]:
+def locked(directory: str, exclusive: bool) -> Iterator[None]:
     """Hold the folder, alone or together with other readers; where the file system knows no locks, readers go on.
 
     Raises:
@@ -61,25 +69,25 @@ def locked(directory: Path, exclusive: bool) -> Iterator[None]:
         os.close(folder)
 
 
-def scan(directory: Path, root: str) -> FoundFiles:
+def scan(directory: str, root: str) -> FoundFiles:
     """Return the manifest files below `directory`: *.yaml, *.yml, *.json; none that is hidden, no recordings.
 
     Links may lead anywhere below `root`.
     """
-    found = find_files(str(directory), is_manifest_name, root)
+    found = find_files(directory, is_manifest_name, root)
     for name in (*METRICS_FILES, RECORDING_FILE):
-        found.files.pop(os.path.join(directory, name), None)
+        found.files.pop(path_in(directory, name), None)
     return found
 
 
-def read_side_file(directory: Path, name: str, root: str | Path, shape: type[W]) -> tuple[W, Document] | list[Problem]:
+def read_side_file(directory: str, name: str, root: str, shape: type[W]) -> tuple[W, Document] | list[Problem]:
     """Return what the file `name`, which stands beside the manifests, says as a `shape`, or all that is wrong with it;
     [] where it is not there. Links may lead anywhere below `root`, by default the directory.
     """
-    path = str(directory / name)
+    path = path_in(directory, name)
     if not os.path.lexists(path):
         return []
-    text = decoded_text(path, read_bytes(path, str(root or directory)))
+    text = decoded_text(path, read_bytes(path, root or directory))
     if isinstance(text, Problem):
         return [text]
     read = read_documents(path, text)
@@ -110,7 +118,7 @@ def signature_of(status: os.stat_result) -> Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def check_writable(directory: Path, paths: Iterable[str]) -> None:
+def check_writable(directory: str, paths: Iterable[str]) -> None:
     """Look at the places of `paths` before the first of them is written.
 
     Raises:
@@ -123,7 +131,7 @@ def check_writable(directory: Path, paths: Iterable[str]) -> None:
             raise ClusterError(f"{folder}: cannot be written: permission denied, expected a folder to write to")
 
 
-def replace_file(directory: Path, path: str, content: bytes) -> None:
+def replace_file(directory: str, path: str, content: bytes) -> None:
     """Give the file its new content; behind a link the file that it points to. It is whole, or nothing has changed.
 
     Raises:
@@ -137,7 +145,7 @@ def replace_file(directory: Path, path: str, content: bytes) -> None:
         os.replace(beside, target)
 
 
-def remove_file(directory: Path, path: str) -> None:
+def remove_file(directory: str, path: str) -> None:
     """Remove the file, or the one that the link there points to, once the new files of `directory` are on the disk.
 
     Raises:
@@ -151,7 +159,7 @@ def remove_file(directory: Path, path: str) -> None:
 
 
 @contextmanager
-def _words_of(directory: Path) -> Iterator[None]:
+def _words_of(directory: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -166,7 +174,7 @@ def _target(home: str, path: str) -> str:
     return target
 
 
-def remove_temporary_files(directory: Path, hidden: Iterable[str]) -> None:
+def remove_temporary_files(directory: str, hidden: Iterable[str]) -> None:
     """Remove what crashes left half written of the `hidden` files. The folder is held exclusively by the caller."""
     home = os.path.realpath(directory)
     for path in hidden:
@@ -188,7 +196,7 @@ def _write(path: str, content: bytes, like: str = "") -> None:
         os.close(descriptor)
 
 
-def _sync(folder: Path) -> None:
+def _sync(folder: str) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -211,8 +219,8 @@ class FileLock:
     that one who dies frees it. `holder` is what another one reads of it.
     """
 
-    def __init__(self, directory: str | Path, holder: str) -> None:
-        self._path = Path(directory) / LOCK_FILE
+    def __init__(self, directory: str | os.PathLike[str], holder: str) -> None:
+        self._path = path_in(plain_path(directory), LOCK_FILE)
         self._holder = holder
         self._descriptor: int | None = None
 
@@ -250,7 +258,7 @@ class FileLock:
             return
         with suppress(OSError):
             if self.held():
-                self._path.unlink()
+                os.unlink(self._path)
         os.close(self._descriptor)
         self._descriptor = None
 
@@ -275,12 +283,12 @@ class FileLock:
         return True
 
     def _words(self) -> str:
-        content = read_bytes(str(self._path), str(self._path.parent))
+        content = read_bytes(self._path, os.path.dirname(self._path) or ".")
         words = content[:_MAX_WORDS].decode(errors="replace") if isinstance(content, bytes) else ""
         return printable(words.strip()) or "somebody"
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def _is_at(descriptor: int, path: str) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except OSError:

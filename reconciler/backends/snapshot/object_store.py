@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Collection, Container, Iterable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from reconciler.backends.patched_values import equal
@@ -39,7 +38,7 @@ from reconciler.backends.snapshot.manifest_files import (
 )
 from reconciler.errors import ClusterError, Problem
 from reconciler.workload_kinds import WorkloadKind
-from reconciler.yaml.files import read_bytes
+from reconciler.yaml.files import path_in, plain_path, read_bytes
 
 _UNSAFE = r"[^a-z0-9.-]+"
 _LARGE = 2**20
@@ -66,21 +65,21 @@ class Store:
 
     def __init__(
         self,
-        directory: str | Path,
+        directory: str | os.PathLike[str],
         cluster: str,
-        root: str | Path | None = None,
+        root: str | None = None,
         switches: tuple[WorkloadKind, ...] = (),
     ) -> None:
         """`directory` is that of the cluster called `cluster`; links may lead anywhere below `root`, by default it.
 
         `switches` are the kinds that are switched off in place of being scaled.
         """
-        self.directory = Path(directory)
+        self.directory = plain_path(directory)
         self.cluster = cluster
         self.switches = switches
         self.index = Index(cluster, (), switches)
         self._half_split: list[ManifestFile] = []
-        self._root = str(root or directory)
+        self._root = root or self.directory
         self._files: dict[str, ManifestFile] = {}
         self._signatures: dict[str, Signature] = {}
         self._folders: dict[str, int] = {}  # when each was changed last, in nanoseconds
@@ -109,7 +108,7 @@ class Store:
         if not self._folders or files != self._signatures or found.problems or self._problems:
             self._problems = found.problems + self._read(files)
             self._signatures = files
-        self._folders = dict.fromkeys({str(self.directory), *map(os.path.dirname, files)}, 0)
+        self._folders = dict.fromkeys({self.directory, *map(os.path.dirname, files)}, 0)
         self._folders = self._changed_at()
         return self._problems
 
@@ -242,8 +241,8 @@ def _copied(files: Collection[ManifestFile]) -> set[int]:
     return {id(one) for one, twin in twins if equal(one.file.manifest_of(one), twin.file.manifest_of(twin))}
 
 
-def _file_of(directory: Path, key: Key) -> str:
+def _file_of(directory: str, key: Key) -> str:
     """Return the file of an object: NAMESPACE-KIND-NAME.yaml in lower case and safe characters."""
     words = "-".join(part for part in (key.namespace, key.kind, key.name) if part).lower()
     safe = re.sub(_UNSAFE, "-", words).strip(".-") or "object"
-    return str(directory / f"{safe[:200]}.yaml")
+    return path_in(directory, f"{safe[:200]}.yaml")

@@ -16,7 +16,6 @@ At the top each result has a field `cluster`, or `clusters` takes the place of `
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -109,7 +108,7 @@ class _OfAll(Wire, forbid_unknown_fields=True):
     clusters: dict[str, list[_RecordedResult] | None] | None = None
 
 
-def read_metrics(directory: Path, cluster: str | None, root: str | Path = "") -> tuple[RecordedAnswers, list[Problem]]:
+def read_metrics(directory: str, cluster: str | None, root: str = "") -> tuple[RecordedAnswers, list[Problem]]:
     """Return what is recorded in `directory`, and all that is wrong; `cluster` None: at the top of the snapshot.
 
     Links may lead anywhere below `root`, by default the directory.

@@ -14,7 +14,6 @@ With it the folder says what is unknown: what could not be read, and why, and wh
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -121,9 +120,7 @@ class _File(Wire, forbid_unknown_fields=True):
     at: Instant | None = None
 
 
-def read_recording(
-    directory: Path, cluster: str, root: str | Path = ""
-) -> tuple[SnapshotRecording | None, list[Problem]]:
+def read_recording(directory: str, cluster: str, root: str = "") -> tuple[SnapshotRecording | None, list[Problem]]:
     """Return what `directory` says of its recording, None where it is none, and all that is wrong.
 
     A link may lead anywhere below `root`, by default the directory.
