@@ -127,12 +127,11 @@ class _Observer:
         self._copied = most_by_owner(cluster.workloads, self._fleets)
         self._needed_pods = need_pods_requests(cluster.events)
         self._space_annotations = namespace_annotations(cluster)
-        self._space_labels = namespace_labels(cluster)
-        # What is the same in a whole namespace is worked out once.
-        self._production_of = cache(
-            lambda space: inputs.fleet.production.why(fleet_cluster, space, self._space_labels.get(space))
-        )
-        self._exclusions_around = cache(self._around)
+        self._space_labels = labels = namespace_labels(cluster)
+        # What is the same in a whole namespace is worked out once. Nothing kept here may name `self`: replays play
+        # thousands of runs without the collector, which alone would free such a circle.
+        self._production_of = cache(lambda space: inputs.fleet.production.why(fleet_cluster, space, labels.get(space)))
+        self._around: dict[str, tuple[Exclusion, ...]] = {}
         unread = first_unread(cluster, _NEEDED)
         self._unknown = f"{_NEEDED[unread]} cannot be read" if unread else ""
 
@@ -359,8 +358,10 @@ class _Observer:
             around += tuple(replace(found, on=f"{holder.ref.kind}/{holder.ref.name}") for found in stated)
         return around
 
-    def _around(self, namespace: str) -> tuple[Exclusion, ...]:
+    def _exclusions_around(self, namespace: str) -> tuple[Exclusion, ...]:
         """Return what excludes everything in `namespace`."""
+        if namespace in self._around:
+            return self._around[namespace]
         fleet, found = self._inputs.fleet, []
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
@@ -371,7 +372,9 @@ class _Observer:
             found.append(Exclusion((reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),), ends))
         texts, honors = self._space_annotations.get(namespace, NOTHING), fleet.honors_kube_downscaler
         stated = exclusions(texts, self._inputs.run.now, kube_downscaler=honors)
-        return (*found, *(replace(exclusion, on=f"Namespace/{namespace}") for exclusion in stated))
+        found += [replace(exclusion, on=f"Namespace/{namespace}") for exclusion in stated]
+        self._around[namespace] = tuple(found)
+        return self._around[namespace]
 
 
 def _field_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict) -> HpaField:
