@@ -126,7 +126,12 @@ OPTIONS_OF_OTHERS: Mapping[str, str] = {  # those of one verb only after its nam
     "--force": "--allow-exceed NAME lifts a limit once",
     **dict.fromkeys(("init --force", "snapshot --force"), "--overwrite replaces what is there"),
     **dict.fromkeys(("-w", "--watch"), "every run is one pass; call it again"),
-    "--refresh": "every plan reads the clusters anew",
+    **dict.fromkeys(("--refresh", "--refresh-only"), "every plan reads the clusters anew"),
+    **dict.fromkeys(("--lock", "--lock-timeout"), "`reconciler apply --lock-timeout SECONDS` says how long it waits"),
+    "--no-color": "--color never prints none",
+    "--json": "-o json prints it as JSON, where the verb has -o",
+    "--input": "--auto-approve asks nothing",
+    "--destroy": "`reconciler restore --all` restores everything",
     **dict.fromkeys(("--var", "--var-file"), "policies have no variables"),
 }
 VERBS_OF_OTHERS: Mapping[str, str] = {
@@ -162,7 +167,8 @@ def other_name(verb: str, name: str, options: Collection[str]) -> str:
 def one_dash(verb: str, arguments: Sequence[str], options: Collection[str]) -> str:
     """Return what to write in place of a long option with one dash, as Terraform takes it; "" where there is none.
 
-    `options` are those of `verb`. What is neither one of them nor known elsewhere may be a short one with its value.
+    `options` are those of `verb`. What is neither one of them nor known elsewhere may be a short one with its value:
+    -lapp=api, and not -lock=false.
     """
     for argument in arguments:
         if argument == "--":

@@ -211,6 +211,17 @@ PATH_IS = "the policy directory is PATH without a flag, `--policies PATH` where 
         ("snapshot out --force", "No such option '--force'; --overwrite replaces what is there"),
         ("wake dev -target=web", "No such option '-target'"),
         ("wake dev --target web", "No such option '--target'."),
+        (
+            "plan -lock-timeout=30s",
+            "No such option '-lock-timeout'; `reconciler apply --lock-timeout SECONDS` says how long it waits",
+        ),
+        (
+            "apply -lock=false",
+            "No such option '-lock'; `reconciler apply --lock-timeout SECONDS` says how long it waits",
+        ),
+        ("plan -no-color", "No such option '-no-color'; --color never prints none"),
+        ("apply -input=false", "No such option '-input'; --auto-approve asks nothing"),
+        ("show -json plan.json", "No such option '-json'; -o json prints it as JSON, where the verb has -o"),
         ("plan --all", "No such option '--all'."),
         (
             "wake --all",
