@@ -33,6 +33,7 @@ from reconciler.model import Run, ServiceAccount
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import isolated
 from reconciler.policy.types import PolicySet, Tenant
+from reconciler.report.groups import columns
 from reconciler.worker_pool import WorkerPool
 
 _CLUSTER_WIDE = frozenset({"namespaces", "nodes", "customresourcedefinitions"})
@@ -168,12 +169,12 @@ _VERBS = ("apply", "plan")
 
 
 def _lines(found: Sequence[ClusterFindings]) -> Iterator[str]:
-    clusters = max(len(checked.name) for checked in found)
-    checks = max(len(finding.check) for checked in found for finding in checked.findings)
-    for checked in found:
-        for finding in checked.findings:
-            words = "; ".join(filter(None, (finding.text, finding.todo)))
-            yield f"{finding.state:<4}  {checked.name:<{clusters}}  {finding.check:<{checks}}  {words}"
+    first, *rows = (
+        (one.state.ljust(4), checked.name, one.check, "; ".join(filter(None, (one.text, one.todo))))
+        for checked in found
+        for one in checked.findings
+    )
+    yield from columns(first, rows)
     for checked in found:
         yield from _roles(checked)
 

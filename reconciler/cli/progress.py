@@ -47,16 +47,23 @@ class _ClusterRead(Struct, frozen=True):
 
 
 class Progress:
-    """Counts the events of a run, from any thread, and shows them; this one shows nothing."""
+    """Counts the events of a run, from any thread, and shows them by `form`. json: a line for each cluster that is read
+    and for each action; plain: a line `every` so many seconds, for logs; bar: that in place of the one before, with a
+    bar where changes are written; none: nothing.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, form: str = "none", every: float = _EVERY) -> None:
+        self._form = form
         self._lock = threading.Lock()
+        self._over = threading.Event()
         self._since = 0.0
         self._read: dict[str, _ClusterRead] = {}
         self._written = self._applied = 0
         self._chosen = 0
         self._stage: Stage | None = None
         self._seconds: dict[str, float] = {}
+        if form in ("plain", "bar"):  # without a thread, a log has fewer lines
+            started(threading.Thread(target=self._tell, args=[every], daemon=True))
 
     def stage(self, stage: Stage) -> None:
         """Note that a stage begins, which ends the one before."""
@@ -81,7 +88,10 @@ class Progress:
             if step.what:
                 found = replace(found, lists=found.lists + 1, objects=found.objects + step.objects)
             self._read[step.cluster] = found
-            self.show_reading(found)
+            if self._form == "json" and found.over:
+                status = {"status": "unknown", "message": found.error} if found.error else {"status": "read"}
+                counts = {"lists": found.lists, "objects": found.objects, "seconds": round(found.seconds, 3)}
+                say_json({"cluster": found.cluster, **status, **counts})
 
     def counted(self, choose: Choose) -> Choose:
         """Return `choose`; how many actions it chooses is how many are to come."""
@@ -99,16 +109,30 @@ class Progress:
         with self._lock:
             self._written += 1
             self._applied += outcome.status is OutcomeStatus.APPLIED
-            self.show_writing(action, outcome)
+            if self._form == "json":
+                message = {"message": outcome.message} if outcome.message else {}
+                line = {"action": action.id, "verb": action.verb, "object": str(action.ref)}
+                say_json({**line, "status": str(outcome.status), **message})
 
-    def show_reading(self, cluster: _ClusterRead) -> None:
-        """Show what was read of one cluster."""
-
-    def show_writing(self, action: Action, outcome: Outcome) -> None:
-        """Show one action."""
+    def _tell(self, every: float) -> None:
+        seconds = 0.0
+        while not self._over.wait(every):
+            seconds += every
+            with self._lock:
+                if not self.words or self._over.is_set():
+                    continue
+                line = f"{self.words} ({seconds:.0f}s)"
+                if self._form == "plain":
+                    say(line)
+                    continue
+                full = _BAR * self._written // self._chosen if self._chosen else 0
+                draw(f"[{'#' * full}{'-' * (_BAR - full)}] {line}" if self._chosen else line)
 
     def close(self) -> None:
         """Show no more."""
+        with self._lock:
+            self._over.set()
+        draw("")
 
     @property
     def words(self) -> str:
@@ -121,56 +145,6 @@ class Progress:
         if self._stage is Stage.OBSERVE:
             return reading_words(tuple(self._read.values())) if self._read else "reading"
         return "waiting for locks" if self._stage is Stage.LOCK else "planning"
-
-
-class JsonLines(Progress):
-    """One line for each cluster that was read, one for each action."""
-
-    def show_reading(self, cluster: _ClusterRead) -> None:
-        if not cluster.over:
-            return
-        status = {"status": "unknown", "message": cluster.error} if cluster.error else {"status": "read"}
-        counts = {"lists": cluster.lists, "objects": cluster.objects, "seconds": round(cluster.seconds, 3)}
-        say_json({"cluster": cluster.cluster, **status, **counts})
-
-    def show_writing(self, action: Action, outcome: Outcome) -> None:
-        line = {"action": action.id, "verb": action.verb, "object": str(action.ref), "status": str(outcome.status)}
-        if outcome.message:
-            line["message"] = outcome.message
-        say_json(line)
-
-
-class PlainLines(Progress):
-    """One line every ten seconds, for logs; or `in_place` of the one before, with a bar where changes are written."""
-
-    def __init__(self, every: float = _EVERY, *, in_place: bool = False) -> None:
-        super().__init__()
-        self._every = every
-        self._in_place = in_place
-        self._over = threading.Event()
-        started(threading.Thread(target=self._tell, daemon=True))  # without one, a log has fewer lines
-
-    def _tell(self) -> None:
-        seconds = 0.0
-        while not self._over.wait(self._every):
-            seconds += self._every
-            with self._lock:
-                if not self.words or self._over.is_set():
-                    continue
-                if self._in_place:
-                    draw(f"{self._bar}{self.words} ({seconds:.0f}s)")
-                else:
-                    say(f"{self.words} ({seconds:.0f}s)")
-
-    @property
-    def _bar(self) -> str:
-        full = _BAR * self._written // self._chosen if self._chosen else 0
-        return f"[{'#' * full}{'-' * (_BAR - full)}] " if self._chosen else ""
-
-    def close(self) -> None:
-        with self._lock:
-            self._over.set()
-        draw("")
 
 
 def reading_words(read: Sequence[_ClusterRead]) -> str:
@@ -191,22 +165,16 @@ def run_progress(options: O) -> Iterator[tuple[O, Progress]]:
 
     The reading of a snapshot is not shown: it takes no time.
     """
-    shown = _chosen("none" if options.quiet else options.progress)
+    form = "none" if options.quiet else options.progress
+    if form == "auto":
+        only_lines = os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR") or os.environ.get("CI")
+        form = "bar" if sys.stderr.isatty() and not only_lines else "plain"
+    shown = Progress(form, _IN_PLACE if form == "bar" else _EVERY)
     callbacks = ProgressCallbacks(shown.stage, shown.reading if options.snapshot is None else no_progress)
     try:
         yield options.replace(callbacks=callbacks), shown
     finally:
         shown.close()
-
-
-def _chosen(form: str) -> Progress:
-    if form == "none":
-        return Progress()
-    if form == "json":
-        return JsonLines()
-    only_lines = os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR") or os.environ.get("CI")
-    in_place = form == "auto" and sys.stderr.isatty() and not only_lines
-    return PlainLines(_IN_PLACE if in_place else _EVERY, in_place=in_place)
 
 
 class TrackedRun(Generic[O]):

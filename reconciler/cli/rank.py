@@ -11,12 +11,13 @@ from reconciler.cli.object_names import ObjectArgument, known_cluster, object_na
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import Formats, document, show
 from reconciler.cli.run_options import READ_WORLD, RunOptions
-from reconciler.decide.downscale.scale_down_preview import PodRanking, RankedPod, pod_ranking_of, pods_to_rank
+from reconciler.decide.downscale.scale_down_preview import PodRanking, pod_ranking_of, pods_to_rank
 from reconciler.errors import UsageError
 from reconciler.messages import counted, first_of
 from reconciler.model import ObservedState, Run, Workload
 from reconciler.observe.clusters import observe
 from reconciler.observe.pods import answer
+from reconciler.report.groups import columns
 from reconciler.workload_kinds import workload_kind
 
 
@@ -35,20 +36,15 @@ def _lines(ranking: PodRanking) -> list[str]:
         f"{ranking.workload.ref}: scale down to {ranking.to} deletes {forecast.count} of "
         f"{counted(len(ranking.pods), 'active pod')} ({how})"
     ]
-    width = max((len(pod.name) for pod in ranking.pods), default=0)
-    domain = max((len(pod.domain) for pod in ranking.pods), default=0)
-    lines += [_line(position, pod, width, domain) for position, pod in enumerate(ranking.pods, start=1)]
-    if forecast.note:
-        lines.append(forecast.note)
-    return lines
+    domains = any(pod.domain for pod in ranking.pods)
+    first, *rows = (
+        (f"{position:>4}", _GOES[pod.goes].ljust(6), pod.name, *([pod.domain] if domains else []), pod.rule)
+        for position, pod in enumerate(ranking.pods, start=1)
+    )
+    return [*lines, *columns(first, rows), *filter(None, [forecast.note])]
 
 
 _GOES = {True: "delete", False: "keep", None: "?"}
-
-
-def _line(position: int, pod: RankedPod, width: int, domain: int) -> str:
-    place = f"{pod.domain:<{domain}}  " if domain else ""
-    return f"{position:>4}  {_GOES[pod.goes]:<6}  {pod.name:<{width}}  {place}{pod.rule}".rstrip()
 
 
 def _values(ranking: PodRanking) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 from msgspec.structs import replace
@@ -165,22 +164,20 @@ def write_snapshot(target: Path, clusters: Mapping[str, Mapping[str, str]]) -> N
         OSError: they cannot be written; `target` is as it was.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.parent / f".{target.name}.new-{os.getpid()}"
-    old = target.parent / f".{target.name}.old-{os.getpid()}"
-    try:
+    with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True) as beside:
+        new, old = Path(beside, "new"), Path(beside, "old")
         new.mkdir(mode=0o700)
         for cluster, files in clusters.items():
             (new / cluster).mkdir(mode=0o700)
             for name, text in files.items():
                 write_private(str(new / cluster / name), (text,))
-        if target.is_dir():
-            target.rename(old)
-        new.rename(target)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        if old.exists() and not target.exists():
-            old.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
+        try:
+            if target.is_dir():
+                target.rename(old)
+            new.rename(target)
+        finally:
+            if old.exists() and not target.exists():
+                old.rename(target)
 
 
 def _told(target: Path, recorders: Mapping[str, Recorder], at: str) -> Iterator[str]:

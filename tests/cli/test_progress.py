@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.snapshot.cluster import open_snapshot
-from reconciler.cli.progress import JsonLines, PlainLines, Progress, run_progress
+from reconciler.cli.progress import Progress, run_progress
 from reconciler.cli.run_options import RunOptions
 from reconciler.observe.clusters import ReadStep, observe
 from reconciler.pipeline import Stage
@@ -44,7 +44,7 @@ def write_two_objects(shown: Progress) -> None:
 
 
 def test_json_lines_one_for_each_cluster_and_each_action(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = JsonLines()
+    shown = Progress("json")
     read_two_clusters(shown)
     write_two_objects(shown)
     out, err = capsys.readouterr()
@@ -71,7 +71,7 @@ def test_json_lines_one_for_each_cluster_and_each_action(capsys: pytest.CaptureF
     ]
 
 
-def lines_of_plain(capsys: pytest.CaptureFixture[str], shown: PlainLines, enough: int) -> list[str]:
+def lines_of_plain(capsys: pytest.CaptureFixture[str], shown: Progress, enough: int) -> list[str]:
     """Return what it said once that are so many lines; its tests hang no longer than half a minute."""
     said, until = "", time.monotonic() + 30
     while said.count("\n") < enough and time.monotonic() < until:
@@ -82,25 +82,25 @@ def lines_of_plain(capsys: pytest.CaptureFixture[str], shown: PlainLines, enough
 
 
 def test_plain_lines_say_now_and_then_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    reading = PlainLines(every=0.05)
+    reading = Progress("plain", every=0.05)
     reading.stage(Stage.OBSERVE)
     reading.reading(ReadStep("east", "services", 3))
     reading.reading(ReadStep("west", error="no connection"))
     first, second, *_ = lines_of_plain(capsys, reading, 2)
     assert first == "0 clusters read, 3 objects in 1 list; reading east; unknown: west (0s)"
     assert second == first
-    writing = PlainLines(every=0.05)
+    writing = Progress("plain", every=0.05)
     write_two_objects(writing)
     writing.stage(Stage.APPLY)
     assert lines_of_plain(capsys, writing, 1)[0] == "1 of 2 changes applied, 1 not (0s)"
 
 
 def test_plain_lines_say_nothing_of_a_short_run_and_while_somebody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    short = PlainLines()
+    short = Progress("plain")
     read_two_clusters(short)
     write_two_objects(short)
     short.close()
-    asked = PlainLines(every=0.01)
+    asked = Progress("plain", every=0.01)
     asked.stage(Stage.APPROVE)
     time.sleep(0.1)
     asked.close()
@@ -108,7 +108,7 @@ def test_plain_lines_say_nothing_of_a_short_run_and_while_somebody_is_asked(caps
 
 
 def test_a_second_reading_counts_from_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = JsonLines()
+    shown = Progress("json")
     for _ in range(2):
         read_two_clusters(shown)
     objects = [json.loads(line)["objects"] for line in capsys.readouterr().err.splitlines()]
