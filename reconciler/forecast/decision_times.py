@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
-
-from msgspec import Struct
 
 from reconciler.decide.annotations import (
     AWAKE_SINCE,
@@ -41,40 +39,20 @@ from reconciler.model import (
 )
 from reconciler.policy.types import Calendar, Fleet, IdlingPolicy, PolicySet
 
-Durations = frozenset[timedelta]
+Durations = Set[timedelta]
 
 _AT, _AFTER = timedelta(), timedelta(seconds=1)
 _AT_ONCE: Durations = frozenset({_AT})
 _AND_AFTER: Durations = frozenset({_AT, _AFTER})
 """Of what counts at its very moment, and not after it: a request that nobody idle is waiting for."""
-_KNOWN = {
+_JOURNAL = _AT_ONCE | {LIFE}
+_KNOWN: Mapping[str, Durations] = {
     AWAKE_SINCE: frozenset(),  # only what may be idled waits for it
     WAKE_REQUESTED_AT: _AND_AFTER,
     ORPHANED_SINCE: frozenset({PATIENCE}),
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class _PolicyDelays(Struct, frozen=True):
-    """How long after which recorded time the policies let something happen."""
-
-    placement: Durations
-    journal: Durations
-    limits: Durations
-
-    @classmethod
-    def of(cls, policies: PolicySet, lifted: Collection[str]) -> _PolicyDelays:
-        placement = {
-            wait
-            for one in policies.federated
-            for wait in (one.unschedulable_after, one.progress_deadline, one.cluster_grace_period, ON_ITS_WAY)
-        }
-        return cls(
-            placement=frozenset(placement | {timedelta()}) if placement else frozenset(),
-            journal=_AT_ONCE | {LIFE},
-            limits=frozenset() if policy_names(policies) <= set(lifted) else _AT_ONCE | {DAY},
-        )
 
 
 def calendar_edges(policies: PolicySet, start: datetime, end: datetime) -> tuple[datetime, ...]:
@@ -93,9 +71,15 @@ def recorded_moments(
 
     No limit counts the policies that are called as in `lifted`.
     """
-    waits = _PolicyDelays.of(policies, lifted)
+    limits = frozenset() if policy_names(policies) <= set(lifted) else _AT_ONCE | {DAY}
+    waits = {
+        wait
+        for one in policies.federated
+        for wait in (_AT, one.unschedulable_after, one.progress_deadline, one.cluster_grace_period, ON_ITS_WAY)
+    }
     clusters = (*state.clusters.values(), *state.wakes_only.values())
-    found = {moment for cluster in clusters for moment in _of_cluster(cluster, waits, policies.fleet) if moment > after}
+    recorded = (_of_cluster(cluster, {**_KNOWN, LAST_IDLED: limits}, waits, policies.fleet) for cluster in clusters)
+    found = {moment for moments in recorded for moment in moments if moment > after}
     idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, after)}
     return frozenset(found | idles)
 
@@ -137,10 +121,14 @@ def is_kept_awake_by_schedule(policy: IdlingPolicy, at: datetime) -> bool:
     return blind("", None).result is CriterionResult.BUSY
 
 
-def _of_cluster(cluster: ObservedCluster, waits: _PolicyDelays, fleet: Fleet) -> Iterator[datetime]:
+def _of_cluster(
+    cluster: ObservedCluster, known: Mapping[str, Durations], placement: Durations, fleet: Fleet
+) -> Iterator[datetime]:
+    """Yield what times lead to that are recorded on a cluster: so long after those in the annotations that are `known`
+    something happens, and so long after others of `placement`.
+    """
     annotated: list[Workload | Service | Endpoints | HorizontalPodAutoscaler | Namespace]
     annotated = [*cluster.workloads, *cluster.services, *cluster.endpoints, *cluster.autoscalers, *cluster.namespaces]
-    known = {**_KNOWN, LAST_IDLED: waits.limits}  # only limits count it
     for key, text in ((key, text) for one in annotated for key, text in one.annotations.items()):
         if key in known:
             yield from _later(_times_in(text), known[key])
@@ -150,10 +138,10 @@ def _of_cluster(cluster: ObservedCluster, waits: _PolicyDelays, fleet: Fleet) ->
             yield from filter(None, (parse_kube_downscaler_time(text),))
     for config_map in cluster.config_maps:
         for text in (*config_map.data.values(), *config_map.annotations.values()):
-            yield from _later(_times_in(text), waits.journal | waits.placement)
+            yield from _later(_times_in(text), _JOURNAL | placement)
     yield from _later((event.at for event in cluster.events if event.at is not None), _AND_AFTER)
-    if waits.placement:
-        yield from _of_placement(cluster, waits.placement)
+    if placement:
+        yield from _of_placement(cluster, placement)
 
 
 def _of_placement(cluster: ObservedCluster, waits: Durations) -> Iterator[datetime]:
