@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 from msgspec.structs import replace
 
-from reconciler.cli.approval import Approval, SavedPlanDifferences
+from reconciler.cli.approval import Approval, approved_differences, tell_differences
 from reconciler.cli.exit_codes import exit_of_apply, exit_of_saved, tracked
 from reconciler.cli.option_values import duration, seconds, this_second
 from reconciler.cli.options import (
@@ -131,14 +131,16 @@ def _saved(run: TrackedRun[_ApplyOptions], control: Control, approval: Approval)
     world = run.noted(then.world(fleet), fleet)
     saved = SavedPlan(plan, file, fleet, policies, world, then.request())
     not_doable = saved.not_doable(live=options.live)
-    differences = SavedPlanDifferences(plan, file, everything=options.approve_differences)
 
     def compared() -> Compared:
         found = saved.compared()
         run.progress.stage(Stage.APPROVE)
         return found
 
-    differences.ask(compared, ask=not options.auto_approve, known=policies is not None)
+    approved: Set[int] = {action.id for action in plan.actions}
+    if not options.approve_differences:
+        known = policies is not None
+        approved = approved_differences(plan, file, compared, ask=not options.auto_approve, known=known)
     saved.check_policies()
     not_doable |= saved.ended(control.clock() if control.clock else options.now)
 
@@ -146,8 +148,13 @@ def _saved(run: TrackedRun[_ApplyOptions], control: Control, approval: Approval)
         approval.choose_all(plan)
         return still_allowed(plan, fleet)
 
+    def left(found: Compared) -> Compared:
+        if options.approve_differences:
+            tell_differences(plan, file, found)
+        return replace(found, differing={one: why for one, why in found.differing.items() if one not in approved})
+
     control = replace(control, choose=run.progress.counted(allowed))
-    applied = apply_saved(saved, control, differences.left, not_doable, options.callbacks)
+    applied = apply_saved(saved, control, left, not_doable, options.callbacks)
     _report(applied, approval, run)
     return exit_of_saved(applied, options.fail_on)
 

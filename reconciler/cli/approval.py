@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Set
 
 from msgspec.structs import replace
 
@@ -106,52 +105,33 @@ class Approval:
         show(FORMATS[self._output](applied.plan, applied.outcomes, style), self._output, color=self.options.color)
 
 
-@dataclass
-class SavedPlanDifferences:
-    """What of the saved `plan` in `file` a fresh plan would not do, and who said yes to it: `everything`, or at
-    the prompt.
+def approved_differences(plan: Plan, file: str, compare: Callable[[], Compared], *, ask: bool, known: bool) -> Set[int]:
+    """Return what of the saved `plan` in `file` is to be done although a fresh plan would not do it, as somebody says
+    on a terminal; `known`: there are policies.
+
+    Raises:
+        ReconcilerError: somebody said no. PlanFileError: there are no policies, and nobody can be asked.
     """
-
-    plan: Plan
-    file: str
-    everything: bool
-    _approved: frozenset[int] = field(default=frozenset(), init=False)
-
-    def ask(self, compare: Callable[[], Compared], *, ask: bool, known: bool) -> None:
-        """On a terminal, ask whether what differs is to be done all the same; `known`: there are policies.
-
-        Raises:
-            ReconcilerError: somebody said no. PlanFileError: there are no policies, and nobody can be asked.
-        """
-        if self.everything:
-            return
-        if not ask or not sys.stdin.isatty():
-            if not known:
-                raise PlanFileError(
-                    f"{self.file}: {NO_POLICIES}, expected --policies PATH; "
-                    "or --approve-differences, once somebody has read it"
-                )
-            return
-        found = compare()
-        if not found.differing:
-            return
-        self._tell(found)
+    if not ask or not sys.stdin.isatty():
+        if not known:
+            raise PlanFileError(
+                f"{file}: {NO_POLICIES}, expected --policies PATH; or --approve-differences, once somebody has read it"
+            )
+        return frozenset()
+    found = compare()
+    if found.differing:
+        tell_differences(plan, file, found)
         if not is_approved("Do these too?"):
             raise ReconcilerError(DECLINED)
-        self._approved = frozenset(found.differing)
+    return found.differing.keys()
 
-    def left(self, found: Compared) -> Compared:
-        """Return `found` without what was approved."""
-        if self.everything:
-            self._tell(found)
-            return replace(found, differing={})
-        return replace(found, differing={one: why for one, why in found.differing.items() if one not in self._approved})
 
-    def _tell(self, found: Compared) -> None:
-        for action in self.plan.actions:
-            if action.id in found.differing:
-                numbers = f" {what_of(action.decision)}"
-                where = f"warning: {self.file}: action {action.id}"
-                say(f"{where} ({action.ref}{numbers}): {found.differing[action.id]}")
-                for difference in found.fields.get(action.id, ()):
-                    say(f"{where}: {difference}")
+def tell_differences(plan: Plan, file: str, found: Compared) -> None:
+    """Say what of the saved `plan` in `file` a fresh plan would not do."""
+    for action in plan.actions:
+        if action.id in found.differing:
+            numbers = f" {what_of(action.decision)}"
+            where = f"warning: {file}: action {action.id}"
+            say(f"{where} ({action.ref}{numbers}): {found.differing[action.id]}")
+            for difference in found.fields.get(action.id, ()):
+                say(f"{where}: {difference}")
