@@ -119,7 +119,7 @@ def _unproven(choice: Choice) -> Iterator[Notice]:
     record, subject = choice.record, choice.subject
     if record is None:
         return
-    lists = [(listing.record.replicas, listing.service) for listing in subject.listings]
+    lists = [(said.replicas, service.name) for service, said in subject.listings]
     if choice.state is IdleState.UNPROVEN and choice.action is not IdleAction.WAKE:
         names = [f"Service/{service.ref.name}" for service in subject.services if service.has_record]
         listed = f"{' and '.join(names)} {'lists' if len(names) == 1 else 'list'} it"

@@ -89,9 +89,9 @@ def _newest_listed(subject: Subject, *, is_behind: bool = False) -> Record | Non
     """
     ends = [at for at in (subject.awake_since, subject.scale.written.created_at) if at is not None]
     live = (
-        listing.record
-        for listing in subject.listings
-        if (listing.is_behind or not is_behind) and all(at < listing.record.idled_at for at in ends)
+        record
+        for service, record in subject.listings
+        if not (is_behind and service in subject.listed_only) and all(at < record.idled_at for at in ends)
     )
     return max(live, key=lambda record: (record.idled_at, record.replicas), default=None)
 

@@ -154,17 +154,6 @@ class ServiceState(Struct, frozen=True):
         return any(not reading.ours for reading in self.readings)
 
 
-class Listing(Struct, frozen=True):
-    """That our record on the Service named `service` lists a scalable, with `record` as it stands there.
-
-    `is_behind`: it is behind that Service, as far as is known.
-    """
-
-    service: str
-    record: Record
-    is_behind: bool
-
-
 class Subject(Struct, frozen=True):
     """One scalable with everything that bears on it.
 
@@ -274,15 +263,12 @@ class Subject(Struct, frozen=True):
         )
 
     @property
-    def listings(self) -> tuple[Listing, ...]:
-        """What our annotations on its Services say of it."""
+    def listings(self) -> tuple[tuple[ObjectRef, Record], ...]:
+        """The Services that list it with our record, and what stands there of it."""
         if not self.services:
             return ()
-        return tuple(
-            Listing(service.ref.name, record_of(service.record, self.ref), service.ref not in self.listed_only)
-            for service in self.services
-            if service.record is not None and self.ref in service.record.targets
-        )
+        records = ((service.ref, service.record) for service in self.services)
+        return tuple((ref, record_of(said, self.ref)) for ref, said in records if said and self.ref in said.targets)
 
     @property
     def pinned(self) -> PinnedAutoscaler | None:
