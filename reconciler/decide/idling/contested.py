@@ -139,14 +139,9 @@ def undo_of(subject: Subject, now: datetime) -> Undo | None:
         writer, autoscaler = subject.autoscaler.hpa.bounds_writer, subject.autoscaler.hpa.ref.name
     by = writer.manager if writer is not None and writer.manager not in (FIELD_MANAGER, AUTOSCALER) else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
-    return Undo(by or "unknown", at, _undone_by(by, workload.annotations) + 1, autoscaler)
-
-
-def _undone_by(manager: str, annotations: Mapping[str, str]) -> int:
-    """Return how often in a row `manager` undid us already; 0 where it was another one, or nobody knows who."""
-    former = json_object(annotations.get(UNDONE))
-    count = former.get("count")
-    return count if manager and former.get("by") == manager and isinstance(count, int) else 0
+    former = json_object(workload.annotations.get(UNDONE))
+    count = former.get("count") if by and former.get("by") == by else 0
+    return Undo(by or "unknown", at, count + 1 if isinstance(count, int) else 1, autoscaler)
 
 
 def is_contested(subject: Subject, undo: Undo) -> bool:

@@ -14,7 +14,7 @@ Each decision goes one way; what a reader asks stands in the module named:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import chain
 
@@ -106,26 +106,22 @@ def decide_wakes_due(fleet: Fleet, state: ObservedState, run: Run) -> DesiredSta
 
 
 def _if_done(instead_of: IdleAction, action: IdleAction, context: WriteContext) -> tuple[Decision, ...]:
-    """Return the decisions there would be if `action` were done `instead_of` what is, and only those for it."""
+    """Return the decisions there would be if `action` were done `instead_of` what is: those on what is concerned, what
+    they need, and what needs them.
+    """
     concerned = {ref: choice for ref, choice in context.choices.items() if choice.action is instead_of}
     if not concerned:
         return ()
     assumed = {ref: choice.doing(action, choice.own_reasons) for ref, choice in concerned.items()}
-    return tuple(_bound_to(concerned.keys(), decisions_of(replace(context, choices={**context.choices, **assumed}))))
+    decisions = decisions_of(replace(context, choices={**context.choices, **assumed}))
+    own = {decision.key for decision in decisions if decision.ref in concerned}
+    needed = {need for decision in decisions if decision.key in own for need in decision.needs}
+    return tuple(one for one in decisions if one.key in own | needed or not own.isdisjoint(one.needs))
 
 
 def _observed(decision: Decision) -> Decision:
     needs = tuple(f"observed/{need}" for need in decision.needs)
     return replace(decision, key=f"observed/{decision.key}", needs=needs)
-
-
-def _bound_to(concerned: Set[ObjectRef], decisions: Sequence[Decision]) -> Iterator[Decision]:
-    """Yield the decisions on `concerned`, what they need, and what needs them."""
-    own = {decision.key for decision in decisions if decision.ref in concerned}
-    needed = {need for decision in decisions if decision.key in own for need in decision.needs}
-    for decision in decisions:
-        if decision.key in own | needed or own & set(decision.needs):
-            yield decision
 
 
 # The decisions that choices ask for, in the order of writes that leaves no moment without a way back. Of one scalable:

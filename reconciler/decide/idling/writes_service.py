@@ -145,7 +145,12 @@ def service_decisions(
 def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
     """Yield the writes of one Service's record: its list gets shorter after the wakes, longer before the idles."""
     if behind.up:
-        yield _shortened(behind)
+        new = {choice.ref for choice in behind.idled}
+        already = {ref: count for ref, count in behind.targets.items() if ref not in new}
+        decision = _cleared(behind, behind.up)
+        if any(choice.action is IdleAction.RELEASE for choice in behind.up):
+            decision = replace(decision, phase=Phase.REPAIR, order=(2,))
+        yield _ServiceWrite(decision, _record_after(behind, already), only_list=bool(behind.idled))
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
         service, cause = behind.service, behind.context.causes[behind.idled[0].ref]
@@ -154,15 +159,6 @@ def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
         yield _ServiceWrite(decision, _record_after(behind, behind.targets))
     elif not behind.up and behind.context.repairs:
         yield _repaired(behind)
-
-
-def _shortened(behind: _ServiceChoices) -> _ServiceWrite:
-    new = {choice.ref for choice in behind.idled}
-    already = {ref: count for ref, count in behind.targets.items() if ref not in new}
-    decision = _cleared(behind, behind.up)
-    if any(choice.action is IdleAction.RELEASE for choice in behind.up):
-        decision = replace(decision, phase=Phase.REPAIR, order=(2,))
-    return _ServiceWrite(decision, _record_after(behind, already), only_list=bool(behind.idled))
 
 
 def _cleared(behind: _ServiceChoices, up: Sequence[Choice]) -> Decision:

@@ -218,17 +218,11 @@ def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[st
     changed = reason(ReasonCode.SCALE_REASON_CLEARED)
     if found:
         changed = reason(ReasonCode.SCALE_REASON_CHANGED, scaleReason=quoted(found), expected=IDLED)
-    until = format_time(_awake_until(choice, record, now))
-    return {**wanted, AWAKE_UNTIL: until}, (changed, _handed_to(choice, record))
-
-
-def _handed_to(choice: Choice, record: Record) -> Reason:
-    """Return what happens to the replicas after the hand-over."""
-    autoscaler = choice.subject.pinned
-    if autoscaler is None or not choice.gets_bounds_back:
-        return reason(ReasonCode.STAYS, replicas=record.replicas)
-    name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
-    return reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
+    then, autoscaler = reason(ReasonCode.STAYS, replicas=record.replicas), choice.subject.pinned
+    if autoscaler is not None and choice.gets_bounds_back:
+        name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
+        then = reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
+    return {**wanted, AWAKE_UNTIL: format_time(_awake_until(choice, record, now))}, (changed, then)
 
 
 def _clear(choice: Choice, context: WriteContext) -> Decision | None:
