@@ -61,7 +61,7 @@ class WorkerPool:
     """
 
     def __init__(self, size: int = SIZE, share: int = SHARE) -> None:
-        self._size = size
+        self.size = size
         self.share = share if size else 0
         self._changed = threading.Condition()
         self._lanes: dict[_Lane, deque[Callable[[], None]]] = {}
@@ -76,13 +76,14 @@ class WorkerPool:
         Work must not wait for the future of other work: every thread may be taken by those who wait (see `each`).
         """
         future: Future[T] = Future()
-        run = partial(_fulfil, future, work)
+        run, key = partial(_fulfil, future, work), (urgent, lane)
         with self._changed:
-            if self._queued >= self._idle and self._threads < self._size:
+            under_way = self._busy[key] + len(self._lanes.get(key, ()))
+            if under_way < self.share and self._queued >= self._idle and self._threads < self.size:
                 self._threads += started(threading.Thread(target=self._serve, name="reconciler worker", daemon=True))
             alone = self._threads == 0
             if not alone:
-                self._lanes.setdefault((urgent, lane), deque()).append(run)
+                self._lanes.setdefault(key, deque()).append(run)
                 self._queued += 1
                 self._changed.notify()
         if alone:
@@ -113,7 +114,7 @@ class WorkerPool:
                         todo = iter(())
                     raise
 
-        helpers = [self.submit(lane, take_part) for _ in range(min(workers, len(things)) - 1 if self._size else 0)]
+        helpers = [self.submit(lane, take_part) for _ in range(min(workers, len(things)) - 1 if self.size else 0)]
         take_part()
         for helper in helpers:
             if not helper.cancel():
@@ -137,10 +138,15 @@ class WorkerPool:
         return self.each(lane, failure, things, workers)
 
     def _serve(self) -> None:
-        """Do what is queued, until there has been nothing for a while."""
+        """Do what is queued, until there has been nothing for a while. What ends lets one thing begin at most, which
+        this thread takes: no other one need be woken.
+        """
+        done: _Lane | None = None
         while True:
             with self._changed:
-                found = self._next()
+                if done is not None:
+                    self._busy[done] -= 1
+                found, done = self._next(), None
                 if found is None:
                     self._idle += 1
                     heard = self._changed.wait(_IDLE_SECONDS)
@@ -149,12 +155,8 @@ class WorkerPool:
                         self._threads -= 1
                         return
                     continue
-            lane, run = found
+            done, run = found
             run()
-            with self._changed:
-                self._busy[lane] -= 1
-                if self._queued:
-                    self._changed.notify()
 
     def _next(self) -> tuple[_Lane, Callable[[], None]] | None:
         """Take the work of the lane whose turn it is, None where none may begin more now."""
@@ -171,8 +173,8 @@ class WorkerPool:
     def _free(self, *, first: bool) -> list[_Lane]:
         """Return the lanes with work that may begin some, those that have no thread (`first`) or those that have."""
         ordinary = [busy for (urgent, _), busy in self._busy.items() if busy and not urgent]
-        is_full = sum(ordinary) >= self._size - self._size // 4
-        is_crowded = sum(ordinary) - len(ordinary) >= self._size // 4
+        is_full = sum(ordinary) >= self.size - self.size // 4
+        is_crowded = sum(ordinary) - len(ordinary) >= self.size // 4
         return [
             (urgent, name)
             for urgent, name in self._lanes

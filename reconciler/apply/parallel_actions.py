@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from queue import Empty, PriorityQueue, SimpleQueue
 
@@ -19,10 +19,10 @@ class ParallelActions:
     """The actions of a plan, carried out by `attempt`, which returns whether one is over: else it waits for something.
 
     They begin as their `PhaseOrder` says: what may at the same time, in the plan's order on each cluster, and without
-    threads in that of all actions. `pool` is asked for a thread for each: as many of a cluster are under way as it
-    lets have one. What waits has none; `sleep` waits for so many seconds where nothing else is to be done, by the clock
-    of a cluster. Only the thread that calls `carry_out` knows the order: the others take what is ready out of a queue,
-    and put what has ended into one.
+    threads in that of all actions. `pool` is asked for as many threads as a cluster may have, each for one turn: for
+    one action where clusters wait for each other's threads, else for all that is ready. What waits has none; `sleep`
+    waits for so many seconds where nothing else is to be done, by the clock of a cluster. Only the thread that calls
+    `carry_out` knows the order: the others take what is ready out of a queue, and put what has ended into one.
     """
 
     def __init__(
@@ -37,8 +37,9 @@ class ParallelActions:
         self._pool = pool
         self._sleep = sleep
         self._ready: defaultdict[str, PriorityQueue[tuple[int, Action]]] = defaultdict(PriorityQueue)  # by lane
-        self._lanes: deque[str] = deque()  # of what became ready, and the pool was not asked for a thread yet
-        self._ended: SimpleQueue[Future[tuple[Action, bool]]] = SimpleQueue()
+        self._lanes: dict[str, None] = {}  # where something is ready for which the pool was not asked for threads yet
+        self._turns: Counter[str] = Counter()  # that the pool was asked for, by lane
+        self._ended: SimpleQueue[tuple[Action, bool] | str] = SimpleQueue()  # actions, and turns by their lane
         self._under_way = 0  # actions that are ready, or have a thread
         self._waiting: list[Action] = []  # for others to be ready
         self._is_over = False
@@ -49,7 +50,7 @@ class ParallelActions:
         self._add(self._order.first())
         poll = TimeLimit(0)
         try:
-            while (self._under_way or self._waiting) and limit.left(GRACE_SECONDS) > 0:
+            while (self._under_way or (self._waiting and not self._is_over)) and limit.left(GRACE_SECONDS) > 0:
                 at_work = self._under_way > 0
                 if at_work:
                     self._begin()
@@ -70,24 +71,33 @@ class ParallelActions:
         for action in actions:
             lane = action.ref.cluster if self._pool.share else ""
             self._ready[lane].put((action.id, action))
-            self._lanes.append(lane)
+            self._lanes[lane] = None
             self._under_way += 1
 
     def _begin(self) -> None:
-        """Ask for a thread for each action that became ready; without threads the next one is carried out: what it lets
-        begin may come before the others.
+        """Ask for threads for what became ready. Without threads the next action is carried out: what it lets begin may
+        come before the others.
         """
-        while self._lanes:
-            lane = self._lanes.popleft()
-            begun = self._pool.submit(lane, partial(self._carry_out_next, lane), urgent=True)
-            begun.add_done_callback(self._ended.put)
-            if not self._pool.share:
-                return
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes:
+            free = max(1, self._pool.share) - self._turns[lane]
+            for _ in range(min(free, self._ready[lane].qsize())):
+                self._turns[lane] += 1
+                self._pool.submit(lane, partial(self._take_turn, lane), urgent=True)
 
-    def _carry_out_next(self, lane: str) -> tuple[Action, bool]:
-        """Carry out the first of what is ready in a lane; return it, and whether it is over."""
-        action = self._ready[lane].get_nowait()[1]
-        return action, not self._is_over and self._attempt(action)
+    def _take_turn(self, lane: str) -> None:
+        """Carry out what is ready in `lane`, the first of it where others wait for the thread; after a failure none."""
+        goes_on = True
+        while goes_on and not self._ready[lane].empty():
+            with suppress(Empty):  # another turn may have taken the last one
+                action, is_over = self._ready[lane].get_nowait()[1], False
+                try:
+                    is_over = not self._is_over and self._attempt(action)
+                except BaseException as error:  # noqa: BLE001 - handed on to whoever waits for all
+                    self._failure, self._is_over = error, True
+                self._ended.put((action, is_over))
+            goes_on = 0 < len(self._ready) * self._pool.share <= self._pool.size
+        self._ended.put(lane)
 
     def _hear(self) -> None:
         """Take in what has ended; wait for that where no other one is to begin. After a failure nothing more begins."""
@@ -95,12 +105,13 @@ class ParallelActions:
             ended = self._ended.get(timeout=0 if self._lanes else STEP_SECONDS)
         except Empty:
             return
-        self._under_way -= 1
-        if (error := ended.exception()) is not None:
-            self._failure, self._is_over = error, True
-            self._waiting.clear()
+        if isinstance(ended, str):
+            self._turns[ended] -= 1
+            if not self._ready[ended].empty():
+                self._lanes[ended] = None
             return
-        action, is_over = ended.result()
+        action, is_over = ended
+        self._under_way -= 1
         if is_over:
             self._add(self._order.over(action))
         elif not self._is_over:
