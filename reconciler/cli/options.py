@@ -270,6 +270,8 @@ class Verb(click.Command):
             if "extra argument" not in error.message or not any("--policies" in one.opts for one in self.params):
                 raise
             raise click.UsageError(f"{error.message}; the policies are named by --policies", ctx) from None
+        for one in self.params:
+            _check_path(one, ctx.params[str(one.name)])
         check_variables({str(parameter.envvar) for parameter in self.params})
         return left
 
@@ -290,6 +292,18 @@ class Verb(click.Command):
                 formatter.write(f"  {line}\n")
         formatter.write_paragraph()
         formatter.write_text(_VARIABLES)
+
+
+def _check_path(parameter: click.Parameter, value: Any) -> None:
+    """Refuse an empty path, which would be the working directory: where it is a variable, that is not set.
+
+    Raises:
+        UsageError: `value` is one, or has one.
+    """
+    is_path = isinstance(parameter.type, click.Path) or parameter.metavar in _PATHS
+    if is_path and "" in (value if isinstance(value, tuple) else (value,)):
+        where = parameter.metavar if isinstance(parameter, click.Argument) else parameter.opts[-1]
+        raise UsageError(f'{where}: is "", expected a path')
 
 
 def _argument_record(parameter: click.Parameter) -> tuple[str, str] | None:

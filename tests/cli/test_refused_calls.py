@@ -232,6 +232,23 @@ def test_a_flag_with_a_word_that_the_verb_does_not_know(quickstart, monkeypatch)
     assert quickstart.call("validate", "policies", "-o", "markdown").code == 64
 
 
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        pytest.param(("plan", ""), "[PATH]", id="the policies"),
+        pytest.param(("validate", "policies", "--snapshot", ""), "--snapshot", id="the snapshot"),
+        pytest.param(("history", "--from", ""), "--from", id="a folder"),
+        pytest.param(("show", ""), "FILE", id="a plan"),
+        pytest.param(("import", "kube-green", "a", ""), "[PATH]...", id="one of several"),
+        pytest.param(("plan", "policies", "--credentials-dir", ""), "--credentials-dir", id="an option with several"),
+    ],
+)
+def test_an_empty_path_is_not_the_working_directory(quickstart, call, where):
+    """As of a variable that is not set: `--snapshot "$SNAPSHOT"`."""
+    said = quickstart.call(*call)
+    assert (said.code, said.out, said.err) == (64, "", f'error: {where}: is "", expected a path\n')
+
+
 @pytest.mark.parametrize("flag", [("-o", "text"), ("-otext",), ("--output=text",)])
 def test_a_form_on_the_command_line_wins_where_the_call_fails_too(quickstart, monkeypatch, flag):
     monkeypatch.setenv("RECONCILER_OUTPUT", "json")
