@@ -97,9 +97,11 @@ class _MalformedError(ReconcilerError):
 
 
 class PromptInterruptedError(ReconcilerError):
-    """Ctrl-C in place of an answer."""
+    """A signal in place of an answer."""
 
-    exit_code = ExitCode.INTERRUPTED
+    def __init__(self, exit_code: ExitCode) -> None:
+        super().__init__(f"{exit_code.name.lower()}; nothing was done")
+        self.exit_code = exit_code
 
 
 class PolicyError(_MalformedError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from types import FrameType
@@ -40,26 +40,32 @@ def cut_by_signals(limit: RunLimit) -> Iterator[RunLimit]:
         limit.exit_code = _SIGNALS[signal.Signals(number)]
         limit.cut(f"stopped by {signal.Signals(number).name}")
 
-    former = {number: signal.signal(number, on_signal) for number in _SIGNALS}
-    try:
+    with _handled(on_signal):
         yield limit
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """While somebody is asked, Ctrl-C is an answer.
+    """While somebody is asked, a signal is an answer.
 
     Raises:
         PromptInterruptedError: that was the answer.
     """
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        say("")  # the question stands on a line that nobody ended
+        raise PromptInterruptedError(_SIGNALS[signal.Signals(number)])
+
+    with _handled(on_signal):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let `handler` have the signals meanwhile."""
+    former = {number: signal.signal(number, handler) for number in _SIGNALS}
     try:
         yield
-    except KeyboardInterrupt:
-        say("")  # the question stands on a line that nobody ended
-        raise PromptInterruptedError("interrupted; nothing was done") from None
     finally:
-        signal.signal(signal.SIGINT, former)
+        for number, before in former.items():
+            signal.signal(number, before)

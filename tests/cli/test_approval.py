@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -119,11 +120,11 @@ def test_what_did_not_go_as_planned_is_shown_alone(quickstart, monkeypatch):
     ]
 
 
-def test_an_interrupt_at_the_prompt_says_that_nothing_was_done(quickstart, monkeypatch):
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
+@pytest.mark.parametrize(
+    ("number", "code", "words"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_at_the_prompt_ends_it_with_nothing_done(quickstart, monkeypatch, number, code, words):
     before = quickstart.objects()
-    said = on_a_terminal(quickstart, monkeypatch, interrupt)
-    assert (said.code, said.err.splitlines()[-1]) == (130, "error: interrupted; nothing was done")
+    said = on_a_terminal(quickstart, monkeypatch, lambda: signal.raise_signal(number))
+    assert (said.code, said.err.splitlines()[-1]) == (code, f"error: {words}; nothing was done")
     assert quickstart.objects() == before
