@@ -9,6 +9,8 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +18,11 @@ import msgspec
 
 from reconciler.backends.credentials.config_node import ConfigNode, CredentialError
 from reconciler.backends.decode.values import Instant, Wire, decoded_json
-from reconciler.http.errors import step_of
+from reconciler.http.errors import alone, step_of
 from reconciler.time_limit import TimeLimit
 
 _LONGEST_WORDS = 300
+_SOON = 300  # seconds before it expires, a token is replaced
 _MOST_OUTPUT = 1 << 20  # bytes; a token or a certificate with its key has some kilobytes
 
 
@@ -50,7 +53,9 @@ class _ExecCredential(Wire):
 
 
 class ExecPlugin:
-    """The program that `config` names, a node of a kubeconfig; its folder is that of the file.
+    """The program that `config` names, a node of a kubeconfig; its folder is that of the file. Called it returns the
+    Authorization header, None where it gives a certificate alone. It is asked anew once the token is about to expire;
+    while that is valid, a program that fails changes nothing.
 
     `cluster` is what it is told of the cluster, None for nothing.
 
@@ -67,8 +72,40 @@ class ExecPlugin:
         self._cluster = cluster
         self._hint = " ".join(config.text("installHint").split())[:_LONGEST_WORDS]
         self._asks = config.text("interactiveMode") != "Never"
+        self._guard = threading.Lock()
+        self._known: Credential | None = None
+        self._failed: tuple[int, CredentialError | None] = (0, None)
+
+    def __call__(self, limit: TimeLimit) -> str | None:
+        token = self.credential(limit).token
+        return f"Bearer {token}" if token else None
 
     def credential(self, limit: TimeLimit) -> Credential:
+        """Return the credential; who waited while the program failed for another one gets that error."""
+        began = self._failed[0]
+        with alone(self._guard, limit, "no credentials in time"):
+            count, error = self._failed
+            if error is not None and count > began:
+                raise error
+            try:
+                self._known = self._fresh(limit)
+            except CredentialError as failed:
+                self._failed = (count + 1, failed)
+                raise
+            return self._known
+
+    def _fresh(self, limit: TimeLimit) -> Credential:
+        known, expires = self._known, None if self._known is None else self._known.expires
+        if known is not None and (not known.token or expires is None or time.time() < expires - _SOON):
+            return known
+        try:
+            return self._given(limit)
+        except CredentialError:
+            if known is None or expires is None or time.time() >= expires:
+                raise
+            return known
+
+    def _given(self, limit: TimeLimit) -> Credential:
         """Return what the program prints, an ExecCredential.
 
         Raises:

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -21,18 +20,16 @@ import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.backends.credentials.config_node import ConfigNode, CredentialError, KubeconfigError
-from reconciler.http.errors import alone
+from reconciler.backends.credentials.config_node import ConfigNode, KubeconfigError
 from reconciler.time_limit import TimeLimit
 from reconciler.yaml.reader import PARSER
 
 if TYPE_CHECKING:
-    from reconciler.backends.credentials.exec_plugin import Credential, ExecPlugin
+    from reconciler.backends.credentials.exec_plugin import ExecPlugin
 
 _LISTS = ("clusters", "contexts", "users")
 _DEFAULT = "~/.kube/config"
 _TOKEN = "!#$&'*+-.^_`|~"  # what names of headers may hold beside letters and digits
-_SOON = 300  # seconds before it expires, a token is replaced
 _CLUSTER_INFO = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
 _EXTENSION = "client.authentication.k8s.io/exec"
 
@@ -167,10 +164,9 @@ def _login(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> tuple[Aut
         return token, None
     if user.get("exec") is not None:
         config = user.node("exec")
-        given = _plugin_token(
-            config, user.folder, _cluster_info(cluster) if config.is_set("provideClusterInfo") else None
-        )
-        return given, given.credential(limit).certificate
+        told = _cluster_info(cluster) if config.is_set("provideClusterInfo") else None
+        plugin = _plugin(config, user.folder, told)
+        return plugin, plugin.credential(limit).certificate
     if user.get("username") is not None and user.get("password") is not None:
         both = base64.b64encode(f"{user.text('username')}:{user.text('password')}".encode()).decode()
         return _always(f"Basic {both}"), None
@@ -182,79 +178,31 @@ def _always(header: str | None) -> Authorization:
 
 
 def _token(user: ConfigNode) -> Authorization | None:
-    """Return what gives the token of `user`, None where it has none. A file wins over a token beside it."""
-    token, path = user.text("token"), _path(user, "tokenFile")
-    if path is None:
-        return _always(f"Bearer {token}") if token else None
-    known = token or Path(str(_file(user, "tokenFile"))).read_text(encoding="utf-8").strip()
-    return _FileToken(path, known) if known else None
-
-
-class _FileToken:
-    """What the file at `path` holds each time, as tokens rotate; while it cannot be read, the last one `known`.
+    """Return what gives the token of `user`, None where it has none. A file wins over a token beside it; it is read
+    each time, as tokens rotate, and while it cannot be read, the last one counts.
 
     Source: kubernetes/client-go transport/round_trippers.go, bearerAuthRoundTripper; token_source.go, fileTokenSource.
     """
+    known, path = user.text("token"), _path(user, "tokenFile")
+    if path is None:
+        return _always(f"Bearer {known}") if known else None
+    known = known or Path(str(_file(user, "tokenFile"))).read_text(encoding="utf-8").strip()
 
-    def __init__(self, path: str, known: str) -> None:
-        self._path = path
-        self._known = known
-
-    def __call__(self, _: TimeLimit) -> str:
+    def in_file(_: TimeLimit) -> str:
+        nonlocal known
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            self._known = Path(self._path).read_text(encoding="utf-8").strip() or self._known
-        return f"Bearer {self._known}"
+            known = Path(path).read_text(encoding="utf-8").strip() or known
+        return f"Bearer {known}"
+
+    return in_file if known else None
 
 
-class _PluginToken:
-    """The token that a program gives, None where it gives a certificate alone. It is asked anew once the token is about
-    to expire; while that is valid, a program that fails changes nothing.
-    """
-
-    def __init__(self, plugin: ExecPlugin) -> None:
-        self._plugin = plugin
-        self._guard = threading.Lock()
-        self._credential: Credential | None = None
-        self._failed: tuple[int, CredentialError | None] = (0, None)
-
-    def credential(self, limit: TimeLimit) -> Credential:
-        """Return the credential; who waited while the program failed for another one gets that error."""
-        began = self._failed[0]
-        with alone(self._guard, limit, "no credentials in time"):
-            count, error = self._failed
-            if error is not None and count > began:
-                raise error
-            try:
-                self._credential = self._fresh(limit)
-            except CredentialError as failed:
-                self._failed = (count + 1, failed)
-                raise
-            return self._credential
-
-    def _fresh(self, limit: TimeLimit) -> Credential:
-        known = self._credential
-        if known is None:
-            return self._plugin.credential(limit)
-        if not known.token or known.expires is None or time.time() < known.expires - _SOON:
-            return known
-        try:
-            return self._plugin.credential(limit)
-        except CredentialError:
-            if time.time() >= known.expires:
-                raise
-            return known
-
-    def __call__(self, limit: TimeLimit) -> str | None:
-        token = self.credential(limit).token
-        return f"Bearer {token}" if token else None
-
-
-_shared: dict[str, _PluginToken] = {}
+_shared: dict[str, ExecPlugin] = {}
 _sharing = threading.Lock()
 
 
-def _plugin_token(config: ConfigNode, folder: str, cluster: dict[str, Any] | None) -> _PluginToken:
-    """Return who gives the token; all clusters whose users name the same program, told the same, have one.
+def _plugin(config: ConfigNode, folder: str, cluster: dict[str, Any] | None) -> ExecPlugin:
+    """Return the program that gives the token; all clusters whose users name the same program, told the same, have one.
 
     Source: kubernetes/client-go plugin/pkg/client/auth/exec/exec.go, cacheKey.
     """
@@ -263,7 +211,7 @@ def _plugin_token(config: ConfigNode, folder: str, cluster: dict[str, Any] | Non
     key = repr((config.value, folder, cluster))
     with _sharing:
         if key not in _shared:
-            _shared[key] = _PluginToken(ExecPlugin(config, folder, cluster))
+            _shared[key] = ExecPlugin(config, folder, cluster)
         return _shared[key]
 
 
