@@ -67,13 +67,22 @@ class ApiClient:
         self.limit = settings.limit
         self.turns = RequestTurns(settings)
         self._connection = connection
-        self._traffic = _TrafficCount()
+        self._traffic = ApiTraffic()
+        self._counting = threading.Lock()
         self._agent = f"reconciler/{VERSION}"
         self.ahead = datetime.now(UTC) - self._clock()
         """How far the server's time is ahead of our clock, as of its last answer."""
 
     def traffic(self) -> ApiTraffic:
-        return self._traffic.so_far()
+        return self._traffic
+
+    def _count(self, received: int, seconds: float) -> None:
+        """Count one request that took `seconds` and brought `received` bytes."""
+        place = bisect_left(REQUEST_SECONDS, seconds)
+        with self._counting:
+            known = self._traffic
+            buckets = (*known.buckets[:place], known.buckets[place] + 1, *known.buckets[place + 1 :])
+            self._traffic = ApiTraffic(known.requests + 1, known.received + received, known.seconds + seconds, buckets)
 
     def now(self) -> datetime:
         """Return the server's time by its last answer; ours where that had none, or one that is a day off.
@@ -195,7 +204,7 @@ class ApiClient:
             self._connection.distrust(endpoint, limit)
             raise
         finally:
-            self._traffic.add(received, self.limit.now() - began)
+            self._count(received, self.limit.now() - began)
 
     def _outgoing(
         self, request: ApiRequest, endpoint: ApiServer, header: str | None, check: Callable[[], None] | None
@@ -211,24 +220,3 @@ class ApiClient:
             headers.append(("Content-Type", request.content_type))
         query = f"?{urlencode(request.query)}" if request.query else ""
         return HttpRequest(request.method, endpoint.access.server + request.path + query, headers, request.body, check)
-
-
-class _TrafficCount:
-    """Counts requests from any thread."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._received = 0
-        self._seconds = 0.0
-        self._buckets = [0] * (len(REQUEST_SECONDS) + 1)
-
-    def add(self, received: int, seconds: float) -> None:
-        """Count one request that took `seconds` and brought `received` bytes."""
-        with self._guard:
-            self._received += received
-            self._seconds += seconds
-            self._buckets[bisect_left(REQUEST_SECONDS, seconds)] += 1
-
-    def so_far(self) -> ApiTraffic:
-        with self._guard:
-            return ApiTraffic(sum(self._buckets), self._received, self._seconds, tuple(self._buckets))
