@@ -132,26 +132,19 @@ def _unproven(choice: Choice) -> Iterator[Notice]:
         yield _about(choice.ref, "unproven", f": {why}; that is what it wakes to")
 
 
-def _held_together(choice: Choice) -> Iterator[Notice]:
-    for service in choice.subject.behind if choice.because is IdlingCondition.SERVICE_RUNS else ():
-        words = f": no workload behind it is idled: {choice.why}"
-        yield _about(service.ref, "heldTogether", words, service.verdict.won[0].policy.name, choice.reasons)
-
-
-def _custom_kind(choice: Choice) -> Iterator[Notice]:
-    found = choice.fact if choice.because is IdlingCondition.CUSTOM_KIND else None
-    lift = None if found is None else found.change_if
-    if lift is not None:
+def _kept_up(choice: Choice) -> Iterator[Notice]:
+    """What keeps it up, where that is no matter of time: another workload, its kind, or its autoscaler."""
+    ref, autoscaler, because = choice.subject.scale.runs.ref, choice.subject.pinned, choice.because
+    if because is IdlingCondition.SERVICE_RUNS:
+        for service in choice.subject.behind:
+            words, policy = f": no workload behind it is idled: {choice.why}", service.verdict.won[0].policy.name
+            yield _about(service.ref, "heldTogether", words, policy, choice.reasons)
+    elif because is IdlingCondition.CUSTOM_KIND and choice.fact and (lift := choice.fact.change_if) is not None:
         selector, policies = lift.values["selector"], " and ".join(lift.values["policies"])
         words = f": {choice.why}; to idle it too, write {selector} in the selector of {policies}"
-        yield _about(choice.subject.scale.runs.ref, "customKind", words, owner_policy(choice), choice.reasons)
-
-
-def _autoscaled(choice: Choice) -> Iterator[Notice]:
-    autoscaler = choice.subject.pinned
-    if choice.because is IdlingCondition.AUTOSCALED and choice.reasons[0].code in _BY_AUTOSCALER:
-        ref, words = choice.subject.scale.runs.ref, f": {choice.why}"
-        yield _about(ref, "autoscaler", words, owner_policy(choice), choice.reasons)
+        yield _about(ref, "customKind", words, owner_policy(choice), choice.reasons)
+    elif because is IdlingCondition.AUTOSCALED and choice.reasons[0].code in _BY_AUTOSCALER:
+        yield _about(ref, "autoscaler", f": {choice.why}", owner_policy(choice), choice.reasons)
     if autoscaler is not None and autoscaler.problem:
         words = f": {autoscaler.problem}; its bounds are left unchanged"
         yield _about(autoscaler.hpa.ref, "setAside", words, owner_policy(choice))
@@ -180,20 +173,16 @@ def _contests(choice: Choice) -> Iterator[tuple[str, str, str, Reasons]]:
         yield f"is contested by {undo.by}, which reverted it {undo.count} times", undo.by, undo.autoscaler, ()
 
 
-def _missed_run(choice: Choice) -> Iterator[Notice]:
-    ref, written = choice.ref, choice.subject.scale.written
+def _lost(choice: Choice) -> Iterator[Notice]:
+    """What its idle may cost: a run of a CronJob, or the data of its pods."""
+    ref, written, runs = choice.ref, choice.subject.scale.written, choice.subject.scale.runs
     if written.kind.scheduled and choice.action in {*GOES_IDLE, IdleAction.WAKE} and written.starting_deadline is None:
         words = " has no startingDeadlineSeconds: a missed run may start at once when it wakes"
         yield _about(ref, "missedRun", words, owner_policy(choice))
-
-
-def _lost_volumes(choice: Choice) -> Iterator[Notice]:
-    if choice.action in GOES_IDLE and choice.subject.scale.runs.loses_volumes:
-        words = (
-            " loses the volumes of the pods that go, and their data: its "
-            "persistentVolumeClaimRetentionPolicy.whenScaled is Delete"
-        )
-        yield _about(choice.ref, "lostVolumes", words, owner_policy(choice))
+    if choice.action in GOES_IDLE and runs.loses_volumes:
+        which = "persistentVolumeClaimRetentionPolicy.whenScaled is Delete"
+        words = f" loses the volumes of the pods that go, and their data: its {which}"
+        yield _about(ref, "lostVolumes", words, owner_policy(choice))
 
 
 _EXPECTED = ("", FIELD_MANAGER, AUTOSCALER)
@@ -232,12 +221,9 @@ _NOTICES = (
     _overdue,
     _left_alone,
     _unproven,
-    _held_together,
-    _custom_kind,
-    _autoscaled,
+    _kept_up,
     _contested,
-    _missed_run,
-    _lost_volumes,
+    _lost,
     _writer,
 )
 

@@ -124,13 +124,9 @@ def discover_targets(service: Service, inventory: Inventory) -> DiscoveredTarget
             tops = _top_owners((*matching, *_owners_of_pods(named, pods, inventory)), inventory)
     except _UnknownTargetError as unknown:
         return DiscoveredTargets(tops, undecided=str(unknown), by_labels=bool(matching))
-    return DiscoveredTargets(tops, by_labels=bool(matching), nothing="" if tops else _nothing(service))
-
-
-def _nothing(service: Service) -> str:
-    if service.selector:
-        return "no workload has the labels that it selects, and its endpoints name no pods"
-    return "it has no selector, and its endpoints name no pods"
+    looked = "no workload has the labels that it selects" if service.selector else "it has no selector"
+    nothing = "" if tops else f"{looked}, and its endpoints name no pods"
+    return DiscoveredTargets(tops, by_labels=bool(matching), nothing=nothing)
 
 
 def _matching(service: Service, inventory: Inventory) -> list[Workload]:

@@ -94,14 +94,10 @@ def _in_turns(
     turns: list[tuple[int, tuple[datetime, int], str, int]] = []
     for position, choice in enumerate(ordered):
         name = owner(choice.ref)
-        turns.append((inside[name], last[name], _lot(name, now), position))
+        lot = hashlib.sha256(f"{now.isoformat()} {name}".encode()).hexdigest()  # so that no name is better
+        turns.append((inside[name], last[name], lot, position))
         inside[name] += 1
     return [ordered[position] for *_, position in sorted(turns)]
-
-
-def _lot(name: str, now: datetime) -> str:
-    """Return the sort key of owners whose last turn is the same; it differs in each run, so no name is better."""
-    return hashlib.sha256(f"{now.isoformat()} {name}".encode()).hexdigest()
 
 
 def _urgency(choice: Choice) -> tuple[bool, int, bool, ObjectRef]:
