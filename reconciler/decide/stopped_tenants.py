@@ -48,14 +48,9 @@ def with_stopped(desired: DesiredState, policies: PolicySet, state: ObservedStat
 def _stopping(federated: FederatedReplicaSet, policies: PolicySet) -> Tenant | None:
     """Return the tenant that stops `federated`: it has its namespace in one of the clusters that it is about."""
     clusters = [cluster.name for cluster in policies.fleet.clusters if federated.is_on(cluster.name)]
-    return next(
-        (
-            tenant
-            for tenant in policies.stopped
-            if any(tenant.has(cluster, federated.namespace) for cluster in clusters)
-        ),
-        None,
-    )
+    space = federated.namespace
+    found = (tenant for tenant in policies.stopped if any(tenant.has(cluster, space) for cluster in clusters))
+    return next(found, None)
 
 
 def _namespaces(state: ObservedState, stopped: Sequence[Tenant], *, inside: bool) -> ObservedState:

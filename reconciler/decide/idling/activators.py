@@ -99,23 +99,16 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
     asleep = {service.ref for service, _ in _records_at_zero(desired.wanted, state)}
     behind: dict[tuple[str, str, NoticeKind, str], set[ObjectRef]] = {}
     services = {service.ref: service for cluster in state.clusters.values() for service in cluster.services}
-    for policy, ref in sorted(_selected(desired, on_signal)):
-        found = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
-        if found is not None:
-            behind.setdefault((ref.cluster, policy, *found), set()).add(ref)
-    for (cluster, policy, kind, why), refs in sorted(behind.items()):
+    idling = (found for found in desired.explanations if found.job == "idling" and found.selected)
+    selected = {(found.policy, ref) for found in idling if found.policy in on_signal for ref in found.services}
+    for policy, ref in selected:
+        why = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
+        if why is not None:
+            behind.setdefault((ref.cluster, policy, *why), set()).add(ref)
+    for (cluster, policy, kind, words), refs in sorted(behind.items()):
         named = [f"{ref.namespace}/{ref.name}" for ref in sorted(refs)]
-        text = f"{cluster}: nothing signals {first_of(named, 3)} (wake: OnSignal): {why}"
+        text = f"{cluster}: nothing signals {first_of(named, 3)} (wake: OnSignal): {words}"
         yield Notice(kind, f"{cluster}/{policy}", text, policy)
-
-
-def _selected(desired: DesiredState, names: set[str]) -> set[tuple[str, ObjectRef]]:
-    return {
-        (explanation.policy, service)
-        for explanation in desired.explanations
-        if explanation.job == "idling" and explanation.selected and explanation.policy in names
-        for service in explanation.services
-    }
 
 
 def _why_unsignalled(service: Service, cluster: ObservedCluster, goes_idle: bool) -> tuple[NoticeKind, str] | None:

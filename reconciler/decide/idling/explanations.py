@@ -365,11 +365,8 @@ def _end(choice: Choice) -> datetime | None:
     verdict = choice.subject.verdict
     if verdict.result is CriterionResult.IDLE or choice.subject.is_idle:
         return verdict.until
-    calendars = [calendar for policy in verdict.policies for calendar in policy.calendars]
-    starts = [
-        opens
-        for calendar in calendars
-        if not is_open(calendar, choice.conditions.now) and (opens := opens_next(calendar, choice.conditions.now))
-    ]
-    ends = (open_until(calendar, max(starts, default=choice.conditions.now)) for calendar in calendars)
+    calendars, now = [calendar for policy in verdict.policies for calendar in policy.calendars], choice.conditions.now
+    opening = (opens_next(calendar, now) for calendar in calendars if not is_open(calendar, now))
+    start = max(filter(None, opening), default=now)
+    ends = (open_until(calendar, start) for calendar in calendars)
     return min((end for end in ends if end is not None), default=None)
