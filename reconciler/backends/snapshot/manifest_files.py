@@ -60,40 +60,33 @@ class Named(Wire):
     metadata: Identity
 
 
-class ManifestEntry:
+class ManifestEntry(Struct, eq=False):
     """One object. `decoded` has the fields that are read, `value` is kept only for kinds that are not read yet.
 
     It stands at `path` in `document`, one of those of `file`.
     """
 
-    __slots__ = (
-        "api_version",
-        "decoded",
-        "document",
-        "file",
-        "group",
-        "key",
-        "kind",
-        "model_object",
-        "name",
-        "namespace",
-        "path",
-        "value",
-    )
+    value: Any
+    api_version: str
+    kind: str
+    decoded: Any
+    group: str = ""
+    name: str = ""
+    namespace: str = ""
+    key: Key = Key("", "", "", "")
+    model_object: tuple[Any, Any, Any] | None = None
+    file: "ManifestFile" = None  # type: ignore[assignment]  # who reads it says where it stands
+    document: Document = None  # type: ignore[assignment]
+    path: FieldPath = ()
 
-    def __init__(self, value: Any, api_version: str, kind: str, decoded: Any) -> None:
+    def __post_init__(self) -> None:
         # Of many thousands of objects these are the same few texts: each is kept once.
-        self.api_version, self.kind = intern(api_version), intern(kind)
-        self.group = intern(api_group(api_version, kind))
-        self.name: str = decoded.metadata.name
-        self.namespace = intern(str(decoded.metadata.namespace or ""))
-        self.decoded = decoded
-        self.value: Any = value if isinstance(decoded, Named) else None
+        self.api_version, self.kind = intern(self.api_version), intern(self.kind)
+        self.group = intern(api_group(self.api_version, self.kind))
+        self.name = self.decoded.metadata.name
+        self.namespace = intern(str(self.decoded.metadata.namespace or ""))
+        self.value = self.value if isinstance(self.decoded, Named) else None
         self.key = self.stated_key
-        self.model_object: tuple[Any, Any, Any] | None = None
-        self.file: ManifestFile
-        self.document: Document
-        self.path: FieldPath = ()
 
     @property
     def stated_key(self) -> Key:
