@@ -46,7 +46,7 @@ _ENDING = "Error"
 class ReadKey(Struct, frozen=True, order=True):
     """What was asked for: a list, or with `name` one object."""
 
-    resource: str
+    resource: NonEmptyText
     namespace: str = ""
     name: str = ""
     labels: str = ""
@@ -105,11 +105,7 @@ class _Failure(Wire):
     message: str
 
 
-class _Read(Wire, forbid_unknown_fields=True):
-    resource: NonEmptyText
-    namespace: str = ""
-    name: str = ""
-    labels: str = ""
+class _Read(ReadKey, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     error: str = ""
     message: str = ""
 
