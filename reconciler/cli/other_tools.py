@@ -216,7 +216,7 @@ def adopt_command(options: _AdoptOptions) -> int:
     terminal_or(options.auto_approve, "adopt")
     tool = options.tool
     options = options.replace(title="Adopt in Fleet", nothing=f"Nothing to adopt: {tool} has nothing idle.")
-    found = options.policies()
+    found = replace(options.policies(), downscale=())  # they idle nothing, so what they select is not decided here
     if options.snapshot is not None and tool == "kube-green":
         raise UsageError("--snapshot: has no Secrets, in which kube-green remembers replicas; expected live clusters")
     approval = Approval(options.output, options, ask=not options.auto_approve)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.pipeline.calls import Folder
-from tests.pipeline.manifests import an_object, autoscaler, documents, fleet, policy, service, workload
+from tests.pipeline.manifests import an_object, autoscaler, documents, downscale, fleet, policy, service, workload
 
 NIGHT, MORNING = "2026-11-20T22:00:00Z", "2026-11-23T07:30:00Z"
 POLICIES = documents(
@@ -124,6 +124,14 @@ def test_what_was_woken_here_is_no_longer_what_the_tool_remembers(folder):
     call(folder, "apply", MORNING, "--auto-approve")
     said = call(folder, "adopt", "2026-11-23T22:00:00Z", "kube-downscaler", "--auto-approve")
     assert said.out.endswith("Nothing to adopt: kube-downscaler has nothing idle.\n")
+
+
+def test_of_policies_that_idle_nothing_nothing_is_said(folder):
+    """What they select is not looked for: it was said that they select no workload."""
+    folder.write("policies/less.yaml", downscale("namespaces: {include: [dev]}, workloads: {}", 1))
+    folder.write("snapshot/east/dev.yaml", workload("api", "dev"))
+    said = call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve")
+    assert "less" not in said.out
 
 
 def test_the_secrets_of_kube_green_are_in_no_snapshot(folder):
