@@ -74,6 +74,7 @@ def wake_command(options: _WakeOptions) -> int:
     subject = options.subject
     name = object_name(subject)
     asks = not name.namespace and not options.auto_approve
+    options = options.replace(nothing="Nothing is woken: no policy was compared.")
     found = options.fleet()
     check_cluster(found, name, subject)
     terminal_or(not asks, "wake")

@@ -229,6 +229,12 @@ def test_a_wake_of_a_service_without_marks_keeps_what_is_behind_it_awake(tmp_pat
     assert service["metadata"]["annotations"]["reconciler/exclude-until"] == "2026-11-21T02:20:00Z"
 
 
+def test_what_is_only_kept_awake_is_not_said_to_match_policies_that_nobody_read(tmp_path):
+    folder = a_folder(tmp_path, a_deployment())
+    said = folder.call("wake", "east/shop/deploy/web", "--for", "4h", "--snapshot", "snapshot", "--now", NOW)
+    assert (said.code, said.out.splitlines()[-1]) == (0, "Nothing is woken: no policy was compared.")
+
+
 def test_of_a_namespace_only_what_sleeps_is_asked(tmp_path):
     folder = a_folder(tmp_path, a_deployment(**RECORD), a_service())
     assert wake(folder, "east/shop").code == 0
