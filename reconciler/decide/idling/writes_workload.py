@@ -114,38 +114,39 @@ def pauses_flux(choice: Choice) -> bool:
     return any(policy.git_ops.flux == "Pause" for policy in choice.subject.verdict.policies)
 
 
-def _wake(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
-    count, undo = wake_count(choice, record), choice.subject.undo
+def _awake(choice: Choice, record: Record, context: WriteContext) -> Decision:
+    """Return the wake to `record`, or the release of what somebody else scaled up, or keeps scaled down.
+
+    An autoscaler that was held gets its bounds back also where it stays down, and raises it to them.
+    """
+    scale, now, undo = choice.subject.scale, context.run.now, choice.subject.undo
+    annotations, wakes = scale.written.annotations, choice.action is IdleAction.WAKE
+    scaled, replicas, reasons = scale.unchanged(), None, choice.reasons
+    changed: dict[str, str | None] = {}
+    if undo is not None:
+        changed, reasons = _undone(choice, record, undo, context), (_undo_reason(choice, undo),)
+    elif not wakes:
+        changed, reasons = _handed_over(choice, record, now)
+    if wakes:
+        count = wake_count(choice, record)
+        scaled, replicas = (scale.change_back(count, record),), count if scale.counts and scale.kind.counts else None
+        # A scale that sets no reason clears it; the time is of the last scale (seed idling-and-unidling.md).
+        unset = dict.fromkeys((SCALE_REASON, SCALE_PREVIOUS, UNDONE))
+        changed = {**unset, SCALE_TIME: format_time(now), **changed}
+        if count not in (record.replicas, scale.replicas):
+            reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations, foreign=choice.state in NOT_OURS),
-        **_SCALE_WITHOUT_REASON,
-        SCALE_TIME: format_time(context.run.now),
-        AWAKE_SINCE: format_time(context.run.now),
-        UNDONE: None,
-        **({} if undo is None else _undone(choice, record, undo, context)),
-        **_held_until(context.hold_until),
+        AWAKE_SINCE: format_time(now),
+        **changed,
+        **({} if context.hold_until is None else {EXCLUDE_UNTIL: format_time(context.hold_until)}),
     }
-    reasons = choice.reasons if undo is None else (_undo_reason(choice, undo),)
-    if count not in (record.replicas, scale.replicas):
-        reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
-    changes = (scale.change_back(count, record), *annotation_changes(annotations, wanted))
-    replicas = count if scale.counts and scale.kind.counts else None
-    event = "IdlingContested" if undo is not None and is_contested(choice.subject, undo) else "Woken"
-    wake = _decision(choice, cause_of(choice, context, reasons), changes, context, replicas)
-    return replace(wake, order=(tier(choice), 1), event=event)
-
-
-_SCALE_WITHOUT_REASON = {SCALE_REASON: None, SCALE_PREVIOUS: None}
-"""What a wake takes off, which is a scale without a reason.
-
-Source: seed idling-and-unidling.md: a scale that does not set the reason clears it; the time is of the last scale.
-"""
-
-
-def _held_until(until: datetime | None) -> dict[str, str | None]:
-    return {} if until is None else {EXCLUDE_UNTIL: format_time(until)}
+    changes = (*scaled, *annotation_changes(annotations, wanted))
+    awake = _decision(choice, cause_of(choice, context, reasons), changes, context, replicas)
+    contested = undo is not None and is_contested(choice.subject, undo)
+    event = "IdlingContested" if contested else "Woken" if wakes else ""
+    return replace(awake, order=(tier(choice), 1) if wakes else (1,), event=event)
 
 
 def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
@@ -180,28 +181,6 @@ def _undo_reason(choice: Choice, undo: Undo) -> Reason:
     if choice.subject.scale.kind.is_switch:
         return reason(ReasonCode.SWITCHED_ON_BY, by=by)
     return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.replicas, by=by)
-
-
-def _release(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    """Return the release of what somebody else scaled up, or keeps scaled down.
-
-    An autoscaler that was held gets its bounds back also where it stays down, and raises it to them.
-    """
-    subject, now = choice.subject, context.run.now
-    annotations, undo = subject.scale.written.annotations, subject.undo
-    if undo is None:
-        changed, reasons = _handed_over(choice, record, now)
-    else:
-        changed, reasons = _undone(choice, record, undo, context), (_undo_reason(choice, undo),)
-    wanted: dict[str, str | None] = {
-        **cleared_annotations(annotations),
-        AWAKE_SINCE: format_time(now),
-        **changed,
-        **_held_until(context.hold_until),
-    }
-    changes, cause = annotation_changes(annotations, wanted), cause_of(choice, context, reasons)
-    released = _decision(choice, cause, (*subject.scale.unchanged(), *changes), context)
-    return replace(released, event="IdlingContested" if undo is not None and is_contested(subject, undo) else "")
 
 
 def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[str, str | None], Reasons]:
@@ -320,8 +299,8 @@ def _owner_change(choice: Choice, own: Record) -> ReasonCode:
 
 _WRITES: Mapping[IdleAction, Callable[[Choice, Record, WriteContext], Decision | None]] = {
     IdleAction.IDLE: _idle,
-    IdleAction.WAKE: _wake,
-    IdleAction.RELEASE: _release,
+    IdleAction.WAKE: _awake,
+    IdleAction.RELEASE: _awake,
     IdleAction.KEEP: _repair,
     IdleAction.HOLD_BACK: _repair,
 }
