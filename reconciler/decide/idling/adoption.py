@@ -25,8 +25,11 @@ def decide_adoption(
     """
     seen = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
     asleep = {ref: count for ref, count in before.items() if ref in seen and is_asleep(seen[ref], count)}
-    awake = {name: _as_before(cluster, asleep) for name, cluster in state.clusters.items()}
-    desired = decide_idling(policies, replace(state, clusters=awake), run).desired
+    before_it: dict[str, ObservedCluster] = {}
+    for name, cluster in state.clusters.items():
+        workloads = (_awake(one, asleep[one.ref]) if one.ref in asleep else one for one in cluster.workloads)
+        before_it[name] = replace(cluster, workloads=tuple(workloads))
+    desired = decide_idling(policies, replace(state, clusters=before_it), run).desired
     running = {
         decision.group: decision.ref for decision in desired.decisions if decision.idles and decision.ref not in asleep
     }
@@ -51,13 +54,6 @@ def is_asleep(workload: Workload, before: int) -> bool:
     """Return whether another tool has idled `workload`, which had so many replicas `before`."""
     known = (IDLED_AT, LAST_IDLED, AWAKE_SINCE)
     return workload.spec_replicas < before and not any(key in workload.annotations for key in known)
-
-
-def _as_before(cluster: ObservedCluster, asleep: Mapping[ObjectRef, int]) -> ObservedCluster:
-    workloads = tuple(
-        _awake(workload, asleep[workload.ref]) if workload.ref in asleep else workload for workload in cluster.workloads
-    )
-    return replace(cluster, workloads=workloads)
 
 
 def _awake(workload: Workload, replicas: int) -> Workload:

@@ -29,7 +29,6 @@ from reconciler.decide.idling.notices import (
     nothing_to_idle,
     notices,
     overridden,
-    query_notices,
     undecided,
 )
 from reconciler.decide.idling.observed import IdlingCluster
@@ -65,13 +64,12 @@ def explained(clusters: Sequence[IdlingCluster], choices: Choices, change: FindC
     services = [service for cluster in clusters for service in cluster.services]
     ordered = list(choices.values())
     equals = ((choice.subject.verdict.equal_policies, choice.ref) for choice in ordered)
-    unusable = (query_notices(cluster.name, cluster.problems) for cluster in clusters)
     return DesiredState(
         undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),
         notices=(
             *notices(ordered, services),
-            *chain.from_iterable(unusable),
+            *chain.from_iterable(cluster.problems for cluster in clusters),
             *first_idles(ordered),
             *equal_priorities(equals, "newly idled"),
         ),

@@ -56,13 +56,6 @@ def notices(choices: Iterable[Choice], services: Iterable[ServiceState]) -> tupl
     return tuple(sorted(set(found), key=lambda notice: (notice.subject, notice.kind, notice.text)))
 
 
-def query_notices(cluster: str, problems: Iterable[tuple[str, str, Reason]]) -> Iterator[Notice]:
-    """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
-    for policy, query, why in problems:
-        text = f"{cluster}: a query is unknown: {query}: {why}"
-        yield Notice("unknownQuery", f"{cluster}/{policy}", text, policy, reasons=(why,))
-
-
 def _about(ref: ObjectRef, kind: NoticeKind, words: str, policy: str = "", reasons: Reasons = ()) -> Notice:
     """Return the notice that says `words` of `ref`."""
     return Notice(kind, str(ref), f"{ref}{words}", policy, reasons=reasons)

@@ -17,6 +17,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     pinned_autoscaler,
 )
+from reconciler.decide.decisions import Notice
 from reconciler.decide.facts import ChangeIfCode, change_if
 from reconciler.decide.idling.contested import undo_of
 from reconciler.decide.idling.records import (
@@ -79,7 +80,7 @@ class IdlingCluster(Struct, frozen=True):
     services: tuple[ServiceState, ...]
     subjects: tuple[Subject, ...]
     abandoned: tuple[PinnedAutoscaler, ...] = ()  # held idle for a workload that is gone
-    problems: tuple[tuple[str, str, Reason], ...] = ()  # (policy, query, why), of whole queries
+    problems: tuple[Notice, ...] = ()  # of whole queries
 
     @property
     def name(self) -> str:

@@ -342,7 +342,7 @@ def owner_policy(choice: Choice) -> str:
     """
     selecting = choice.subject.verdict.policy
     recorded = _recorded_policy(choice)
-    if selecting is None or (recorded and any(policy.name == recorded for policy in choice.subject.verdict.policies)):
+    if selecting is None or (recorded and recorded in choice.subject.verdict.names):
         return recorded
     return selecting.name
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 
+from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.idling.verdicts import Evaluator, Exclusions, PolicyVerdict, Verdict, evaluator_of
@@ -70,11 +71,13 @@ class ClusterVerdicts:
             for policy in self._reaching
         }
 
-    def problems(self) -> Iterator[tuple[str, str, Reason]]:
-        """Yield (policy, query, why) for every query that cannot be used as a whole."""
+    def problems(self) -> Iterator[Notice]:
+        """Yield, for each query that cannot be used as a whole, that what it would decide is unknown."""
+        cluster = self._cluster.name
         for policy in self._reaching:
             for query, why in self._answers[policy.name].problems(policy):
-                yield policy.name, query, why
+                text = f"{cluster}: a query is unknown: {query}: {why}"
+                yield Notice("unknownQuery", f"{cluster}/{policy.name}", text, policy.name, reasons=(why,))
 
     def exclusions(self, *found: Workload | Service) -> Exclusions:
         """Return which policies exclude one of `found`, all in one namespace, whether they select it or not."""

@@ -226,7 +226,6 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
     if verdict.result is not CriterionResult.IDLE or verdict.policy is None or subject.left_out_by:
         kept = None if verdict.wakes_on_requests_only else record.wake_due
         return replace(record, orphaned_since=None, wake_due=kept)
-    names = {policy.name for policy in verdict.policies}
     is_restricted = restriction(subject.cluster, subject.ref.namespace) is not None
     decided = not (verdict.is_observed or verdict.equal_policies or is_restricted or subject.lacks_zero)
     if subject.scale.hpa is not None or subject.autoscaler is not None:  # in another way it is idled once it was woken
@@ -235,7 +234,7 @@ def _kept_record(record: Record, subject: Subject, context: WriteContext) -> Rec
         record,
         idled_to=subject.idle_replicas if decided else record.idled_to,
         fleet=context.fleet.name,
-        policy=record.policy if record.policy in names else verdict.policy.name,
+        policy=record.policy if record.policy in verdict.names else verdict.policy.name,
         wake_due=verdict.wake_deadline(record.wake_due),
         orphaned_since=None,
     )
