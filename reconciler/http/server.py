@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
@@ -51,11 +50,10 @@ async def serve(answers: Mapping[str, Answer], address: str | None, port: int, f
         return await asyncio.start_server(handle, address or None, port, limit=_MOST_BYTES)
     except OSError as error:
         # from Python 3.13 on an address of another machine has neither errno nor strerror
-        is_foreign = isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, None)
         where, wanted = (
-            (f"{flag}: {address}", "an address of this machine")
-            if is_foreign
-            else (f"--http-port: {port}", "a free port")
+            (f"--http-port: {port}", "a free port")
+            if error.errno in (errno.EADDRINUSE, errno.EACCES)
+            else (f"{flag}: {address}", "an address of this machine")
         )
         raise UsageError(f"{where}: {error.strerror or error}, expected {wanted}") from error
 

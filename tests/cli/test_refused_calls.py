@@ -272,6 +272,7 @@ def test_nothing_is_asked_of_a_read_only_cluster(quickstart, verb):
     ("address", "is_foreign"),
     [
         pytest.param("198.51.100.1", True, id="of another machine"),
+        pytest.param("::ffff:198.51.100.1", True, id="that nobody listens on"),
         pytest.param("127.0.0.1", False, id="its own, and the port is taken"),
     ],
 )
