@@ -16,7 +16,7 @@ from msgspec import Struct
 from reconciler.labels import LabelSelector
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.untrusted_text import whole_number_in
-from reconciler.workload_kinds import Scalar, WorkloadKind, same_scalar, workload_kind
+from reconciler.workload_kinds import BY_KIND, OTHER_KIND, Scalar, WorkloadKind, same_scalar
 
 
 class _NoEntries(dict[Any, Any]):
@@ -157,7 +157,7 @@ class Workload(Struct, frozen=True, gc=False):
     @property
     def kind(self) -> WorkloadKind:
         """What is known of its kind."""
-        return workload_kind(self.ref.kind) if self.switch is None else self.switch.kind
+        return BY_KIND.get(self.ref.kind, OTHER_KIND) if self.switch is None else self.switch.kind
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type, None where there is none."""

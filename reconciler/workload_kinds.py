@@ -205,7 +205,8 @@ SCALABLE_KINDS: Mapping[GroupKind, WorkloadKind] = {
 }
 """What can be scaled without looking at CustomResourceDefinitions."""
 
-_CUSTOM = WorkloadKind("", "", "", "")
+OTHER_KIND = WorkloadKind("", "", "", "")
+"""The row of a custom kind that has none, without names."""
 
 SCALE_UP = switch_kind(
     "autoscaling/v2",
@@ -220,7 +221,7 @@ SCALE_UP = switch_kind(
 
 def workload_kind(kind: str) -> WorkloadKind:
     """Return the row of `kind`, by its name alone; for any other that of a custom kind, without names."""
-    return BY_KIND.get(kind, _CUSTOM)
+    return BY_KIND.get(kind, OTHER_KIND)
 
 
 # Kinds as people write them: in any case, as a plural, or by kubectl's short name.

@@ -261,9 +261,8 @@ class Decision(Struct, frozen=True):
     @property
     def removed(self) -> int:
         """How many replicas this takes away; 0 for anything but a decrease."""
-        if self.replicas_before is None or self.replicas_after is None:
-            return 0
-        return max(0, self.replicas_before - self.replicas_after)
+        before, after = self.replicas_before, self.replicas_after
+        return 0 if before is None or after is None or before <= after else before - after
 
 
 class Undecided(_Reasoned, Struct, frozen=True):

@@ -29,7 +29,8 @@ _VERB_WORDS = {
 
 def name_of(ref: ObjectRef) -> str:
     """Return cluster, namespace, kind and name, as `reconciler explain` takes them."""
-    return one_line("/".join(filter(None, str(ref).split("/"))))
+    text = str(ref)
+    return one_line("/".join(filter(None, text.split("/"))) if "//" in f"/{text}/" else text)
 
 
 def sign_of(decision: Decision) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -122,7 +123,9 @@ def grouped(
     for action in actions:
         members.setdefault(_owner(action.decision, plan), []).append(action)
     views = {(KIND_OF_JOB["placement"], one_line(view.key)): view for view in plan.placements}
-    owners = sorted(members, key=lambda owner: (_sort_key(members[owner], urgent), owner))
+    owners = list(members)
+    if len(owners) > 1:
+        owners.sort(key=lambda owner: (_sort_key(members[owner], urgent), owner))
     ordered = {owner: sorted(members[owner], key=lambda one: _position(one, urgent)) for owner in owners}
     words = reasons_in(plan)
     return tuple(_group(owner, ordered[owner], views.get(owner), words, urgent) for owner in owners)
@@ -165,7 +168,8 @@ def _group(
     )
     if moves:  # pairs: what comes in stands above what goes out
         shown.sort(key=lambda action: (not urgent(action), action.decision.removed > 0))
-    reasons = {action.id: phrase_parts(action.decision.cause.reasons) for action in shown}
+    parts = lru_cache(16)(phrase_parts)  # most that goes idle at once does for the same reasons
+    reasons = {action.id: parts(action.decision.cause.reasons) for action in shown}
     common = _common([action for action in shown if action.id not in metadata], reasons, owner[0])
     shared = [
         *([_placement_words(view, moves), *_later(view, shown)] if view is not None and shown else []),

@@ -79,8 +79,8 @@ class IdlingConditions:
         for name in names:
             if name in known:
                 return False
-            found = None if name.check is None else name.check(self)
-            if found is not None:  # what is not met is not kept: most of all that is asked for
+            check = name.check
+            if check is not None and (found := check(self)) is not None:  # most is not met, and not kept
                 self._known = {**known, name: found}
                 return False
         return True

@@ -251,7 +251,7 @@ def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:
     found: dict[str, list[Workload]] = {}
     for workload in workloads:
         by = "" if workload.replicas_writer is None else workload.replicas_writer.manager
-        if any(by.startswith(name) for name in _TOOLS) and _is_tool(by):
+        if by.startswith(_TOOLS) and _is_tool(by):
             found.setdefault(by, []).append(workload)
     return {by: tuple(sorted(found[by], key=lambda workload: workload.ref)) for by in sorted(found)}
 

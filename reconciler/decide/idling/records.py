@@ -109,9 +109,9 @@ def read_record(workload: Workload, fleets: frozenset[str]) -> Reading[Record] |
         return None
     owner = idling_owner(annotations)
     ours = owner is not None and owner[0] in fleets
-    if owner is not None or any(key in annotations for key in _RECORD):
+    if owner is not None or not annotations.keys().isdisjoint(_RECORD):
         return reading_of(ours, lambda: _own(workload, owner or ("", "")))
-    if any(key in annotations for key in _OPENSHIFT):
+    if not annotations.keys().isdisjoint(_OPENSHIFT):
         return reading_of(False, lambda: _openshift(annotations))
     return None
 

@@ -124,7 +124,7 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
             continue
         for workload in placement.observed.workloads:
             annotations = workload.annotations
-            if not annotations or not any(key in annotations for key in (OWNER, OBSERVED_CAPACITY, PLACED)):
+            if annotations.keys().isdisjoint((OWNER, OBSERVED_CAPACITY, PLACED)):
                 continue
             owner = owner_of(workload)
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
