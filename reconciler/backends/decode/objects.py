@@ -15,7 +15,7 @@ from reconciler.backends.decode.metadata import Metadata, Object, controller_of
 from reconciler.backends.decode.shapes import SHAPES, CustomResourceDefinition, Subresources
 from reconciler.backends.decode.values import Wire, datetime_of
 from reconciler.backends.decode.workloads import STATUS_COUNTS, workload_of, writer_of
-from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, COST, SCALED_OBJECT, Resource
+from reconciler.backends.protocols import BOUNDS, COST, Resource
 from reconciler.errors import MalformedAnswerError, NotFoundError
 from reconciler.model import (
     ACTIVATOR_MANAGER,
@@ -27,12 +27,9 @@ from reconciler.model import (
     SERVICE_LABEL,
     ObjectRef,
 )
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
 T = TypeVar("T")
-
-
-_KNOWN_SCALES = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
 
 
 def shape_of(resource: Resource[Any]) -> type[Wire]:
@@ -48,7 +45,7 @@ def model_object(resource: Resource[T], decoded: Wire, cluster: str, scale: Work
     metadata: Metadata = cast(Any, decoded).metadata
     ref = ObjectRef(cluster, metadata.namespace or "", resource.kind, metadata.name, resource.group)
     if resource.model_type is model.Workload:
-        known = scale or _KNOWN_SCALES.get((resource.group, resource.kind))
+        known = scale or SCALABLE_KINDS.get((resource.group, resource.kind))
         return cast(T, workload_of(ref, decoded, resource.api_version, known))
     return cast(T, _READERS[resource.model_type](ref, metadata, decoded))
 

@@ -30,11 +30,10 @@ from reconciler.backends.protocols import (
     RESOURCES,
     SCALED_OBJECT,
     Resource,
-    workloads_of,
 )
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
 from reconciler.model import NEED_PODS, ServiceAccount, Write
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 
 T = TypeVar("T")
 
@@ -42,8 +41,9 @@ T = TypeVar("T")
 OnRead = Callable[[Resource[Any], Sequence[Wire]], None]
 """Gets objects that were read of a resource, as they were decoded."""
 
-_SCALES = (*BUILT_IN_SCALES, SCALED_OBJECT)
-_PLURALS = {(found.group, found.kind): found.plural for found in (*RESOURCES, *map(workloads_of, _SCALES))}
+_PLURALS = {(found.group, found.kind): found.plural for found in RESOURCES} | {
+    key: kind.plural for key, kind in SCALABLE_KINDS.items()
+}
 _BUILT_IN = _PLURALS.keys() - {(SCALED_OBJECT.group, SCALED_OBJECT.kind)}
 _CLUSTER_WIDE = frozenset((found.group, found.kind) for found in (NAMESPACES, NODES))
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.decode.objects import secret_value
-from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource, VictimOrder
+from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
 from reconciler.backends.snapshot.folder import METRICS_FILES, FileLock, is_manifest_name
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
@@ -21,7 +21,7 @@ from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, Snaps
 from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
 from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.model import ServiceAccount, Write
-from reconciler.workload_kinds import WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind
 from reconciler.yaml.files import is_inside, leads_out, path_in, plain_path, spelt
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class SnapshotCluster:
         if self.recording is not None and self.recording.kinds is not None:
             raise self.recording.kinds
         with self._read() as index:
-            custom = [scale for scale in index.scales.values() if scale not in (*BUILT_IN_SCALES, SCALED_OBJECT)]
+            custom = [scale for key, scale in index.scales.items() if key not in SCALABLE_KINDS]
             return (*BUILT_IN_SCALES, *sorted(custom, key=lambda scale: (scale.group, scale.kind)))
 
     def list(self, resource: Resource[T], *, namespace: str = "", labels: str = "") -> tuple[T, ...]:

@@ -12,13 +12,13 @@ from reconciler.backends.decode.mismatches import FieldPath, json_words, problem
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, Custom
 from reconciler.backends.patched_values import value_below
-from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SCALED_OBJECT, Resource
+from reconciler.backends.protocols import NAMESPACES, Resource
 from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, Named, api_group
 from reconciler.backends.snapshot.manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.labels import parse_label_selector
 from reconciler.model import ObjectRef
-from reconciler.workload_kinds import GroupKind, WorkloadKind
+from reconciler.workload_kinds import SCALABLE_KINDS, GroupKind, WorkloadKind
 
 T = TypeVar("T")
 
@@ -178,8 +178,7 @@ class Index:
                 self._scopes[kind] = spec.scope != "Cluster"
                 if scale is not None:
                     self.scales[kind] = scale
-        known = (*BUILT_IN_SCALES, SCALED_OBJECT, *self._switches)
-        self.scales |= {(scale.group, scale.kind): scale for scale in known}
+        self.scales |= {**SCALABLE_KINDS, **{(switch.group, switch.kind): switch for switch in self._switches}}
 
     def _take(self, entry: ManifestEntry) -> None:
         """Enter an object under its name, with its uid, namespace and settled status filled in."""

@@ -12,10 +12,10 @@ from reconciler.backends.decode.shapes import Custom, CustomTemplate, PodTemplat
 from reconciler.backends.decode.values import Wire
 from reconciler.backends.decode.workloads import EVERY, custom_selector, if_shaped, number_at, paths_read
 from reconciler.backends.patched_values import value_below
-from reconciler.backends.protocols import BOUNDS, BUILT_IN_SCALES, COST, SCALED_OBJECT, Resource
+from reconciler.backends.protocols import BOUNDS, COST, Resource
 from reconciler.backends.snapshot.manifests import plain, put_at, without_at
 from reconciler.model import HorizontalPodAutoscaler, Workload
-from reconciler.workload_kinds import WorkloadKind, workload_kind
+from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind, workload_kind
 
 _NOWHERE_KNOWN = workload_kind("")
 _SAYS_NOTHING: Mapping[str, Any] = {"conditions": []}
@@ -39,8 +39,8 @@ def recorded_manifest(
     elif "status" in decoded.__struct_fields__ and not found.get("status"):
         found["status"] = dict(_SAYS_NOTHING)
     if resource.model_type is Workload:
-        kinds = {(scale.group, scale.kind): scale for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)} | dict(custom)
-        path = kinds[key].replicas_path if key in kinds else ("spec", "replicas")
+        kind = custom.get(key) or SCALABLE_KINDS.get(key)
+        path = ("spec", "replicas") if kind is None else kind.replicas_path
         found["metadata"] = _with_owners_of(found["metadata"], path)
     if isinstance(decoded, shapes.Pod):
         found["metadata"] = _with_owners_of(found["metadata"], COST)
