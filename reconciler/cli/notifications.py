@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from reconciler.apply.access import Access
 from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.credentials.allowed_sources import allowed_file, secret_in
 from reconciler.backends.protocols import HISTORY_LABEL
@@ -60,7 +59,7 @@ def _sent(run: TrackedRun[Any], applied: Applied, problem: str) -> Iterator[str]
     plan, limit = applied.plan, options.limit.within(SECONDS, grace=GRACE_SECONDS)
     wrong = (Fact("Failed", f"Fleet {fleet.name}", problem),) if problem else ()
     facts = (*wrong, *facts_of(plan, applied.outcomes, fleet))
-    read = partial(_notified, plan, fleet, world)
+    read = partial(_Notified.before, plan, fleet, world)
     reading: Future[_Notified | None] = world.readers.pool.submit(fleet.home, read, urgent=True)
     before, unread = _answer(reading, limit.within(SECONDS / 4))
     if before is None:
@@ -108,18 +107,6 @@ def _answer(future: Future[T], limit: TimeLimit) -> tuple[T | None, str]:
         return None, "no answer in time"
     error = future.exception()
     return (future.result(), "") if error is None else (None, reason_of(error))
-
-
-def _notified(plan: Plan, fleet: Fleet, world: World) -> _Notified | None:
-    """Return what was sent before, as the cluster knows it that keeps the history.
-
-    Raises:
-        ClusterError: it cannot be read, or there is none.
-    """
-    home = keeper(plan, world.accesses, fleet)
-    if home is None:
-        raise UnreachableError("no cluster that may be written to answers, expected one that keeps it")
-    return _Notified.of(home, fleet.namespace, plan.shard)
 
 
 def _request(receiver: Notification, message: Message, sources: CredentialSources) -> HttpRequest:
@@ -176,14 +163,17 @@ class _Notified(Struct, frozen=True):
     times: Mapping[str, str]
 
     @classmethod
-    def of(cls, home: Access, namespace: str, shard: str = "") -> _Notified:
-        """Return what `home` has; each `shard` has an entry of its own.
+    def before(cls, plan: Plan, fleet: Fleet, world: World) -> _Notified:
+        """Return what the cluster knows that keeps the history; each shard has an entry of its own.
 
         Raises:
-            ClusterError: it cannot be read.
+            ClusterError: it cannot be read, or there is none.
         """
-        entry = f"{_KEY}-{shard.replace('/', '-')}" if shard else _KEY
-        store = ConfigMapStore(home.cluster, namespace, _NAME, {**OUR_LABELS, HISTORY_LABEL: "notified"})
+        home = keeper(plan, world.accesses, fleet)
+        if home is None:
+            raise UnreachableError("no cluster that may be written to answers, expected one that keeps it")
+        entry = f"{_KEY}-{plan.shard.replace('/', '-')}" if plan.shard else _KEY
+        store = ConfigMapStore(home.cluster, fleet.namespace, _NAME, {**OUR_LABELS, HISTORY_LABEL: "notified"})
         text = store.read(entry)
         return cls(store, entry, text, json_object(text))
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from msgspec import Struct
-
 from reconciler.apply.outcomes import Outcome
-from reconciler.decide.decisions import Decision, PlacementRow
+from reconciler.decide.decisions import PlacementRow
 from reconciler.errors import UsageError
 from reconciler.messages import counted
 from reconciler.plan.effects import added, effect_of
@@ -35,57 +33,45 @@ OBJECT, LENGTH, AWAKE_FOR = "{object}", "{for}", "3h"
 """What of the address of a form stands for the object and for how long it is kept awake, and that length."""
 
 
-class ReplicaDistribution(Struct, frozen=True):
-    """A row of bars under a title, one for each cluster; all bars have the same scale, `top` is its end."""
-
-    title: str
-    bars: tuple[PlacementRow, ...]
-
-    @property
-    def top(self) -> int:
-        numbers = (number for bar in self.bars for number in (bar.current, bar.spec_replicas, bar.capacity))
-        return max((number for number in numbers if number is not None), default=0)
-
-    @property
-    def changes(self) -> bool:
-        """Whether any cluster has another number afterwards."""
-        return any(bar.current != bar.spec_replicas for bar in self.bars)
-
-    def percent(self, number: int | None) -> float:
-        """Return how long the bar of `number` is, in percent of the whole width."""
-        return round(100 * (number or 0) / max(1, self.top), 2)
+ReplicaBars = tuple[str, Sequence[PlacementRow], int]
+"""A row of bars under a title, one for each cluster; all bars have the same scale, whose end is last."""
 
 
-def distributions_of(plan: Plan) -> tuple[ReplicaDistribution, ...]:
-    """Return all workloads that the plan changes taken together, then each federated ReplicaSet over its clusters."""
-    changed = _changed([action.decision for action in plan.actions])
-    placed = [
-        ReplicaDistribution(f"{view.key}, {counted(view.total, 'replica')} desired", view.rows)
-        for view in plan.placements
-    ]
-    return (*([changed] if changed.bars else []), *placed)
-
-
-def _changed(decisions: Iterable[Decision]) -> ReplicaDistribution:
+def distributions_of(plan: Plan) -> Iterator[ReplicaBars]:
+    """Yield all workloads that the plan changes taken together, then each federated ReplicaSet over its clusters."""
     before, after = Counter[str](), Counter[str]()
-    for decision in decisions:
+    for decision in (action.decision for action in plan.actions):
         if decision.removed or added(decision):
             before[decision.ref.cluster] += decision.replicas_before or 0
             after[decision.ref.cluster] += decision.replicas_after or 0
-    bars = (PlacementRow(name, after[name], after[name], before[name], running=None) for name in sorted(before))
-    return ReplicaDistribution("All workloads this plan changes", tuple(bars))
+    changed = [PlacementRow(name, after[name], after[name], before[name], running=None) for name in sorted(before)]
+    placed = ((f"{view.key}, {counted(view.total, 'replica')} desired", view.rows) for view in plan.placements)
+    for title, bars in (*([("All workloads this plan changes", changed)] if changed else []), *placed):
+        numbers = (number for bar in bars for number in (bar.current, bar.spec_replicas, bar.capacity))
+        yield title, bars, max((number for number in numbers if number is not None), default=0)
+
+
+def percent(number: int | None, top: int) -> float:
+    """Return how long the bar of `number` is, in percent of the whole width."""
+    return round(100 * (number or 0) / max(1, top), 2)
 
 
 def render_html(plan: Plan, outcomes: Sequence[Outcome] | None = None) -> str:
     """Return `plan`, or with `outcomes` the report of its apply, as a page: no scripts, nothing from elsewhere."""
     shown, held = report_of(plan, outcomes), held_of(plan)
+    changing: list[ReplicaBars] = []
+    same: list[ReplicaBars] = []
+    for found in distributions_of(plan):
+        (changing if any(bar.current != bar.spec_replicas for bar in found[1]) else same).append(found)
     return page_template("report", "report.html.j2").render(
         title=f"{shown.title} {one_line(plan.fleet)} {shown.source}",
         plan=plan,
         made_at=made_at(plan),
         summary=shown.last,
         tiles=_plan_tiles(plan) if outcomes is None else _apply_tiles(plan, outcomes),
-        distributions=distributions_of(plan),
+        changing=changing,
+        same=same,
+        percent=percent,
         reason=reasons_in(plan).reason,
         groups=shown.groups,
         held_title=held_title(held),

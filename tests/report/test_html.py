@@ -12,7 +12,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, HeldBack, PlacementRow, PlacementView, Undecided
 from reconciler.plan.json import plan_from_dict, plan_to_dict
 from reconciler.report.change_words import name_of, what_of
-from reconciler.report.html import distributions_of, render_html
+from reconciler.report.html import distributions_of, percent, render_html
 from reconciler.report.text import render_text
 from tests.builders import a_ref, said
 from tests.laws import tries
@@ -102,25 +102,26 @@ def test_an_apply_shows_what_went_wrong_first():
 
 def test_the_distribution_of_everything_the_plan_changes():
     plan = a_plan(a_scale(6, 2), an_idle(replicas=3), a_scale(2, 5, "db", cluster="us-east"), a_create(4), a_record())
-    changed = distributions_of(plan)[0]
-    assert [(bar.cluster, bar.current, bar.spec_replicas) for bar in changed.bars] == [
+    _, bars, top = next(distributions_of(plan))
+    assert [(bar.cluster, bar.current, bar.spec_replicas) for bar in bars] == [
         ("ap-south", 0, 4),
         ("eu-west", 9, 2),
         ("us-east", 2, 5),
     ]
-    assert (changed.top, changed.percent(9), changed.percent(2)) == (9, 100.0, 22.22)
+    assert (top, percent(9, top), percent(2, top)) == (9, 100.0, 22.22)
 
 
 def test_the_distribution_of_a_federated_replica_set():
     rows = (PlacementRow("a", 2, 4, 6, 6, 3, 2, said("full")), PlacementRow("b", None, None, None, None))
     plan = a_plan(placements=(PlacementView("shop/web", 8, rows), PlacementView("shop/api", 0, ())))
-    web, api = distributions_of(plan)
-    assert (web.title, web.top, web.changes) == ("shop/web, 8 replicas desired", 6, True)
-    assert [(bar.cluster, bar.current, bar.spec_replicas, bar.capacity) for bar in web.bars] == [
+    (title, bars, top), (_, _, nothing) = distributions_of(plan)
+    assert (title, top) == ("shop/web, 8 replicas desired", 6)
+    assert [(bar.cluster, bar.current, bar.spec_replicas, bar.capacity) for bar in bars] == [
         ("a", 6, 4, 3),
         ("b", None, None, None),
     ]
-    assert (api.top, api.percent(0), api.changes) == (0, 0.0, False)
+    assert (nothing, percent(0, nothing)) == (0, 0.0)
+    assert "1 federated ReplicaSet this plan leaves alone" in page_of_html(render_html(plan)).text
 
 
 def test_what_stays_as_it_is_is_folded_away():
