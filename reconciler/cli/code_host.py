@@ -221,25 +221,6 @@ class _PullRequest(msgspec.Struct):
     head: _PullRequestHead
 
 
-def pull_request_of(api: RestApi, repository: str, branch: str, sha: str) -> int:
-    """Return the number of the open pull request of `repository` from `branch` (OWNER:NAME) that is at commit `sha`.
-
-    Raises:
-        CommentError: there is not exactly one.
-
-    Source: GitHub REST API, "List pull requests".
-    """
-    path = f"/repos/{quote(repository)}/pulls?state=open&per_page={_PER_PAGE}&head={quote(branch, safe='')}"
-    found = [
-        pull_request.number
-        for pull_request in api.asked("GET", path, list[_PullRequest])
-        if pull_request.head.sha == sha
-    ]
-    if len(found) != 1:
-        raise CommentError(f"{repository}: has {len(found)} open pull requests from {branch} at {sha}, expected one")
-    return found[0]
-
-
 _LARGEST_EVENT = 64 << 20
 _REPOSITORY = re.compile(r"[A-Za-z0-9_.-]+/(?!\.{1,2}\Z)[A-Za-z0-9_.-]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -335,10 +316,21 @@ def _no_comment(event: _WorkflowEvent, repository: str) -> str:
 
 
 def _number(event: _WorkflowEvent, api: RestApi, repository: str) -> int:
+    """Return the number of the pull request: of the run before, that of the open one from its branch at its commit.
+
+    Raises:
+        CommentError: there is not exactly one.
+
+    Source: GitHub REST API, "List pull requests".
+    """
     if event.pull_request is not None:
         return event.pull_request.number
     found = event.workflow_run
     assert found is not None
     assert found.head_repository is not None
-    branch = f"{found.head_repository.owner.login}:{found.head_branch or ''}"
-    return pull_request_of(api, repository, branch, found.head_sha)
+    branch, sha = f"{found.head_repository.owner.login}:{found.head_branch or ''}", found.head_sha
+    path = f"/repos/{quote(repository)}/pulls?state=open&per_page={_PER_PAGE}&head={quote(branch, safe='')}"
+    numbers = [one.number for one in api.asked("GET", path, list[_PullRequest]) if one.head.sha == sha]
+    if len(numbers) != 1:
+        raise CommentError(f"{repository}: has {len(numbers)} open pull requests from {branch} at {sha}, expected one")
+    return numbers[0]

@@ -122,7 +122,12 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
             words = f"no namespace of tenant {tenant.name}, expected one of {', '.join(tenant.namespaces)}"
             raise UsageError(f"{subject}: {name.namespace} is {words}")
     state, plan = plan_and_state(policies, options.world(policies.fleet), options.request(whole=True))
-    found = list(_placed(plan, state, federated) if federated else _named(plan, state, policies, name))
+    workloads = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
+    found = [
+        ObjectExplanation(one.ref, workloads.get(one.ref))
+        for one in plan.explanations
+        if federated and (one.job, one.policy) == ("placement", federated)
+    ] or list(_named(plan, state, policies, name))
     if not found:
         check_known(plan, name, subject)
         check_there(state, name, subject)
@@ -135,14 +140,6 @@ def _federated(policies: PolicySet, subject: str) -> str:
     kind, _, rest = subject.partition("/")
     key = rest if kind.lower() == "federatedreplicaset" else "" if policies.fleet.cluster(kind) else subject
     return key if any(policy.key == key for policy in policies.federated) else ""
-
-
-def _placed(plan: Plan, state: ObservedState, key: str) -> Iterator[ObjectExplanation]:
-    """Yield the local workload of the FederatedReplicaSet `key` on each of its clusters."""
-    workloads = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
-    for explanation in plan.explanations:
-        if explanation.job == "placement" and explanation.policy == key:
-            yield ObjectExplanation(explanation.ref, workloads.get(explanation.ref))
 
 
 def _named(plan: Plan, state: ObservedState, policies: PolicySet, name: ObjectArgument) -> Iterator[ObjectExplanation]:
