@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from reconciler.errors import UsageError
 from reconciler.messages import nearest
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState
+from reconciler.model import ObjectRef, ObservedState
 from reconciler.policy.types import Fleet, FleetCluster, Writes
 from reconciler.workload_kinds import KNOWN, kind_of, names_kind
 
@@ -80,8 +80,11 @@ def check_there(state: ObservedState, name: ObjectArgument, subject: str) -> Non
         UsageError: with the nearest name.
     """
     cluster = state.clusters.get(name.cluster)
-    refs = set() if cluster is None else set(_refs(cluster))
-    if cluster is None or cluster.unreadable or any(map(name.matches, refs)):
+    if cluster is None:
+        return
+    found = (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers, cluster.namespaces)
+    refs = {annotated.ref for objects in found for annotated in objects}
+    if cluster.unreadable or any(map(name.matches, refs)):
         return
     meant = _meant(refs, subject)
     if meant:
@@ -105,8 +108,3 @@ def _meant(refs: Iterable[ObjectRef], subject: str) -> str:
             found.add("/".join((ref.cluster, ref.namespace, ref.kind, ref.name)))
     scaled = sorted(path for path in found if path.split("/")[2] not in ("Service", "Endpoints")) or sorted(found)
     return scaled[0] if len(scaled) == 1 else ""
-
-
-def _refs(cluster: ObservedCluster) -> Iterator[ObjectRef]:
-    for found in (cluster.workloads, cluster.services, cluster.endpoints, cluster.autoscalers, cluster.namespaces):
-        yield from (annotated.ref for annotated in found)

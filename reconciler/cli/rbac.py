@@ -145,23 +145,16 @@ def _bound(
 def _secrets_by_namespace(policies: PolicySet) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = {}
     for secret in picker_secrets(policies):
-        named = _named(secret)
-        if named is None:
+        include = secret.namespaces.include
+        patterns = any(map(is_pattern, include))
+        if patterns:
             say(
                 f"warning: DownscalePolicy {secret.policy}: its pod picker wants Secret {secret.name} in namespaces "
                 "that are selected by patterns; bind a Role in each, as deploy/components/picker-secrets does"
             )
-        for namespace in named or ():
+        for namespace in () if patterns else filter(secret.namespaces.names, include):
             found.setdefault(namespace, set()).add(secret.name)
     return {namespace: found[namespace] for namespace in sorted(found)}
-
-
-def _named(secret: PickerSecret) -> list[str] | None:
-    """Return the namespaces with a Secret, None where the policy does not name each."""
-    include = secret.namespaces.include
-    if any(map(is_pattern, include)):
-        return None
-    return [name for name in include if secret.namespaces.names(name)]
 
 
 # What is needed, and its manifests.

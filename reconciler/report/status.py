@@ -343,7 +343,25 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
             {"object": str(idle.ref), "by": idle.by, "since": _time(idle.since), "previousScale": idle.previous}
             for idle in status.foreign
         ],
-        "placements": [_placement(view) for view in plan.placements],
+        "placements": [
+            {
+                "name": view.key,
+                "replicas": view.total,
+                "clusters": [
+                    {
+                        "cluster": row.cluster,
+                        "current": row.current,
+                        "desired": row.desired,
+                        "specReplicas": row.spec_replicas,
+                        "available": row.running,
+                        "capacity": row.capacity,
+                        "reason": row.why,
+                    }
+                    for row in view.rows
+                ],
+            }
+            for view in plan.placements
+        ],
         **{
             title.lower(): [{"object": notice.subject, "text": notice.text} for notice in _notices(plan, kind)]
             for kind, title in _URGENT.items()
@@ -354,25 +372,6 @@ def status_values(status: FleetStatus) -> dict[str, Any]:
         "unknown": dict(plan.unknown),
         "undecided": [{"object": undecided.subject, "why": undecided.why} for undecided in plan.undecided],
         "runs": [{"run": run.run, "at": format_time(run.at), "changes": dict(run.changes)} for run in status.runs],
-    }
-
-
-def _placement(view: PlacementView) -> dict[str, Any]:
-    return {
-        "name": view.key,
-        "replicas": view.total,
-        "clusters": [
-            {
-                "cluster": row.cluster,
-                "current": row.current,
-                "desired": row.desired,
-                "specReplicas": row.spec_replicas,
-                "available": row.running,
-                "capacity": row.capacity,
-                "reason": row.why,
-            }
-            for row in view.rows
-        ],
     }
 
 
