@@ -5,11 +5,11 @@ Times are timezone-aware UTC `datetime` values, except in `Pod`, where they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -32,6 +32,17 @@ class _NoEntries(dict[Any, Any]):
 
 
 NOTHING: Mapping[Any, Any] = _NoEntries()
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return the values in `pairs` by their keys, both in their order."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 class ObjectRef(Struct, frozen=True, order=True, gc=False, cache_hash=True):

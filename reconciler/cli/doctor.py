@@ -29,7 +29,7 @@ from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.decide import decide
 from reconciler.errors import ClusterError, ExitCode, ForbiddenError, UsageError
 from reconciler.messages import counted, first_of
-from reconciler.model import Run, ServiceAccount
+from reconciler.model import Run, ServiceAccount, by_key
 from reconciler.observe.clusters import observe
 from reconciler.pipeline import isolated
 from reconciler.policy.types import PolicySet, Tenant
@@ -157,9 +157,7 @@ def rights_findings(case: ClusterCheck) -> Iterator[Finding | MissingRules]:
 def missing_rules(
     missing: Iterable[tuple[Right, str]], account: ServiceAccount | None = None
 ) -> Iterator[MissingRules]:
-    by_namespace: dict[str, list[Right]] = {}
-    for right, namespace in missing:
-        by_namespace.setdefault(namespace, []).append(right)
+    by_namespace = by_key((namespace, right) for right, namespace in missing)
     for namespace in sorted(by_namespace):
         yield MissingRules(namespace, tuple(role_rules(by_namespace[namespace])), account)
 

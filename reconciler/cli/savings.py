@@ -22,6 +22,7 @@ from reconciler.forecast.json import hours_values
 from reconciler.history.changes import IdlePeriod, ended_periods, lasting_periods
 from reconciler.history.config_maps import KEPT
 from reconciler.messages import counted
+from reconciler.model import by_key
 from reconciler.pipeline import plan
 from reconciler.plan.model import Plan
 from reconciler.pod_requests import Hours
@@ -41,7 +42,7 @@ class _RealisedSavings(Struct, frozen=True):
     plan: Plan
     start: datetime
     known_from: datetime | None
-    groups: Mapping[str, tuple[IdlePeriod, ...]]
+    groups: Mapping[str, list[IdlePeriod]]
     prices: Prices
     complete: bool
 
@@ -86,7 +87,7 @@ class _RealisedSavings(Struct, frozen=True):
     def _all(self) -> tuple[IdlePeriod, ...]:
         return tuple(period for periods in self.groups.values() for period in periods)
 
-    def _ordered(self) -> list[tuple[str, tuple[IdlePeriod, ...]]]:
+    def _ordered(self) -> list[tuple[str, list[IdlePeriod]]]:
         return sorted(self.groups.items(), key=lambda pair: (-self._hours(pair[1]).replicas, pair[0]))
 
     def _hours(self, periods: Iterable[IdlePeriod]) -> Hours:
@@ -142,12 +143,13 @@ def savings_command(options: _SavingsOptions) -> int:
     say_each("error", map(one_line, failures))
     changes = [change for day in days for change in day.changes]
     ended = tuple(one for one in ended_periods(changes) if one.until > start and one.since <= current_plan.made_at)
+    group = _group(by, read.fleet)
     lasting = (one for one in lasting_periods(current_plan, ended) if one.since <= one.until)
     found = _RealisedSavings(
         current_plan,
         start,
         min((scaled.time for scaled in changes), default=None),
-        _grouped((*ended, *lasting), _group(by, read.fleet)),
+        by_key((group(period), period) for period in (*ended, *lasting)),
         stated.over(read.fleet.prices),
         complete=not failures,
     )
@@ -155,13 +157,6 @@ def savings_command(options: _SavingsOptions) -> int:
     if no_cluster_read(current_plan):
         return ExitCode.NOTHING_DONE
     return ExitCode.DONE if found.complete else ExitCode.PARTIAL
-
-
-def _grouped(periods: Iterable[IdlePeriod], group: Callable[[IdlePeriod], str]) -> Mapping[str, tuple[IdlePeriod, ...]]:
-    found: dict[str, list[IdlePeriod]] = {}
-    for period in periods:
-        found.setdefault(group(period), []).append(period)
-    return {name: tuple(some) for name, some in found.items()}
 
 
 def _group(by: str, fleet: Fleet) -> Callable[[IdlePeriod], str]:

@@ -16,7 +16,7 @@ from reconciler.forecast.decision_times import calendar_edges, is_kept_awake_by_
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.query_history import QueryHistory
 from reconciler.messages import counted, first_of
-from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample
+from reconciler.model import QueryAnswer, QueryKey, RangeSeries, Sample, by_key
 from reconciler.policy.kinds.fields import parse_duration, render_query, spelt_duration
 from reconciler.policy.types import IdlingPolicy, MetricCriterion, PolicySet, ScheduleCriterion, WakeMetric
 from reconciler.report.times import common_zone, weekday_and_time
@@ -302,8 +302,6 @@ def _states(values: Iterable[float | None], bound: float) -> list[bool | str | N
 
 def joined_notes(notes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield `notes`, what each is about and its words, as text; the same about many objects is said once."""
-    by_words: dict[str, list[str]] = {}
-    for about, words in notes:
-        by_words.setdefault(words, []).append(about)
+    by_words = by_key((words, about) for about, words in notes)
     for words, names in sorted(by_words.items()):
         yield words.replace("{}", first_of(sorted(set(names)), _NAMED), 1)

@@ -47,7 +47,7 @@ from reconciler.forecast.measurements import (
 from reconciler.forecast.query_history import QueryHistory
 from reconciler.forecast.simulation import EVERYTHING, Simulation, Step
 from reconciler.forecast.timelines import Forecast, Recording, Wake, WorkloadTimeline
-from reconciler.model import NOTHING, ObjectRef, ObservedState
+from reconciler.model import NOTHING, ObjectRef, ObservedState, by_key
 from reconciler.pipeline import RunRequest, carry_out, plan_and_state
 from reconciler.policy.types import FleetCluster, IdlingPolicy, PolicySet
 from reconciler.report.times import common_zone
@@ -229,9 +229,7 @@ def parts_of(policies: PolicySet, opened: Opened, histories: Mapping[str, QueryH
         if not isinstance(source, SnapshotCluster) or known.name not in histories:
             rest[known.name] = backend
             continue
-        spaces: dict[str, list[ManifestEntry]] = {}
-        for entry in source.entries():
-            spaces.setdefault(entry.namespace, []).append(entry)
+        spaces = by_key((entry.namespace, entry) for entry in source.entries())
         services = frozenset((one.ref.namespace, one.ref.name) for one in source.list(SERVICES))
         labels = {one.ref.name: one.labels for one in source.list(NAMESPACES)}
         idling = policies.on(known).idling

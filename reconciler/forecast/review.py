@@ -17,7 +17,7 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
 from reconciler.forecast.replay_words import compared_replays
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, WorkloadTimeline, held_back_in
-from reconciler.model import NOTHING, ObjectRef, ObservedState
+from reconciler.model import NOTHING, ObjectRef, ObservedState, by_key
 from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.compiled import PolicyChanges, policy_changes
@@ -365,10 +365,8 @@ def next_run_differs(review: Review) -> tuple[list[Action], list[Action]] | None
 
 def _owned_by(policies: Iterable[str], base: Forecast, head: Forecast) -> Iterator[Owned]:
     """Yield what each of `policies`, by kind and name, keeps idle at the start, and what becomes of that."""
-    owners: dict[str, list[ObjectRef]] = {}
-    for explanation in base.first.explanations:
-        if explanation.idled is not None:
-            owners.setdefault(f"IdlingPolicy {explanation.idled[1]}", []).append(explanation.ref)
+    idle = ((one.idled[1], one.ref) for one in base.first.explanations if one.idled is not None)
+    owners = by_key((f"IdlingPolicy {name}", ref) for name, ref in idle)
     before, after = ({timeline.ref: timeline for timeline in forecast.timelines} for forecast in (base, head))
     for policy in policies:
         refs = sorted(set(owners.get(policy, ())))

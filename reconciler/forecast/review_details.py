@@ -20,7 +20,7 @@ from reconciler.forecast.review import (
 )
 from reconciler.forecast.text import MOST_CLUSTERS, LineList, undecided_words, wake_lines
 from reconciler.messages import counted
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, by_key
 from reconciler.plan.model import Plan
 from reconciler.report.change_words import name_of, what_of
 from reconciler.report.groups import Line, PolicyGroup, blocks_of, grouped
@@ -103,10 +103,7 @@ def by_place(found: Sequence[T], ref_of: Callable[[T], ObjectRef], kind_of: Call
 
 
 def _together(found: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    groups: dict[Hashable, list[T]] = {}
-    for item in found:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
+    return list(by_key((key(item), item) for item in found).values())
 
 
 def _fields(review: Review) -> ReviewPart:
@@ -123,9 +120,8 @@ def _fields(review: Review) -> ReviewPart:
     ]
     listings += [LineList(f"{name} is removed", tuple(_owned(owned.get(name), zone))) for name in changes.removed]
     listings += [LineList(f"{name} is new") for name in changes.added]
-    by_policy: dict[str, list[str]] = {}
-    for change in changes.fields:
-        by_policy.setdefault(change.policy, []).append(f"{change.field}: {_cut(change.before)} -> {_cut(change.after)}")
+    fields = ((one.policy, f"{one.field}: {_cut(one.before)} -> {_cut(one.after)}") for one in changes.fields)
+    by_policy = by_key(fields)
     if left := [*_left_idle(review)]:
         by_policy.setdefault("Fleet", []).extend(left)
     listings += [LineList(name, tuple(lines)) for name, lines in by_policy.items()]

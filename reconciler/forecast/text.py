@@ -12,7 +12,7 @@ from reconciler.forecast.replay_words import not_known_in_all, replay_lines
 from reconciler.forecast.savings import Savings, grouped_savings, grouping, savings_of
 from reconciler.forecast.timelines import LOWER_MINIMUM, Forecast, HeldBackPeriod, Wake, WorkloadTimeline, total
 from reconciler.messages import counted
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, by_key
 from reconciler.pod_requests import Hours
 from reconciler.policy.types import Prices
 from reconciler.report.calendar import Span, recurring
@@ -205,9 +205,7 @@ def when(spans: Iterable[Span], forecast: Forecast) -> str:
 
 def held_lines(periods: Iterable[HeldBackPeriod], forecast: Forecast) -> Iterator[tuple[str, ...]]:
     """Yield for each policy, or guard, how much limits hold back and when, and below it what would let it through."""
-    by_name: dict[str, list[HeldBackPeriod]] = {}
-    for period in periods:
-        by_name.setdefault(period.policy, []).append(period)
+    by_name = by_key((period.policy, period) for period in periods)
     for name, some in by_name.items():
         objects = objects_words([ref for period in some for ref in period.refs])
         spans = when({(period.start, period.end) for period in some}, forecast)
@@ -234,9 +232,7 @@ def objects_words(refs: Collection[ObjectRef]) -> str:
 
 def wake_lines(forecast: Forecast) -> list[str]:
     """Return the moments at which most pods wake, the largest first; those that are alike are one."""
-    moments: dict[str, list[Span]] = {}
-    for wake in total(forecast.wakes, WITHIN):
-        moments.setdefault(_wake_words(wake), []).append((wake.at, wake.at))
+    moments = by_key((_wake_words(wake), (wake.at, wake.at)) for wake in total(forecast.wakes, WITHIN))
     return [f"{when(spans, forecast)}: {words}" for words, spans in list(moments.items())[:WAKES]]
 
 

@@ -15,7 +15,7 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import SelectingPolicies, local_key, names_kind, namespace_labels
 from reconciler.labels import LabelSelector
 from reconciler.messages import counted
-from reconciler.model import ObjectRef, ObservedCluster, Service, Workload
+from reconciler.model import ObjectRef, ObservedCluster, Service, Workload, by_key
 from reconciler.plan.model import Plan, json_value
 from reconciler.policy.types import (
     DownscalePolicy,
@@ -70,9 +70,7 @@ class ClosestSelectors:
         self._policies = policies
         self._member = member = policies.fleet.cluster(cluster.name)
         self._labels = namespace_labels(cluster)
-        self._services: dict[str, list[Service]] = {}
-        for service in cluster.services:
-            self._services.setdefault(service.ref.namespace, []).append(service)
+        self._services = by_key((service.ref.namespace, service) for service in cluster.services)
         selecting: tuple[IdlingPolicy | DownscalePolicy, ...] = (*policies.idling, *policies.downscale)
         self._selecting = selecting
         anywhere = [replace(policy, selector=Selector()) for policy in selecting]
@@ -234,10 +232,7 @@ def _parts(plan: Plan, found: Iterable[ObjectExplanation]) -> Iterator[tuple[Obj
 
 def _about(items: Sequence[T], refs_of: Callable[[T], Iterable[ObjectRef]]) -> Callable[[Iterable[ObjectRef]], list[T]]:
     """Return what finds those of `items` that are about some objects, in their order."""
-    places: dict[ObjectRef, list[int]] = {}
-    for place, item in enumerate(items):
-        for ref in refs_of(item):
-            places.setdefault(ref, []).append(place)
+    places = by_key((ref, place) for place, item in enumerate(items) for ref in refs_of(item))
     return lambda refs: [items[place] for place in sorted({one for ref in refs for one in places.get(ref, ())})]
 
 

@@ -13,6 +13,7 @@ from reconciler.decide.decisions import KIND_OF_JOB, Decision, Notice, Overridde
 from reconciler.decide.facts import ChangeIfCode
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.messages import counted
+from reconciler.model import by_key
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.order import numbered_actions
@@ -119,9 +120,7 @@ def grouped(
     """Return `actions` of `plan` by policy: what has anything `urgent` first, then what takes most away; inside a group
     what is urgent, then by cluster and namespace. A metadata update that is urgent is a line like the others.
     """
-    members: dict[tuple[str, str], list[Action]] = {}
-    for action in actions:
-        members.setdefault(_owner(action.decision, plan), []).append(action)
+    members = by_key((_owner(action.decision, plan), action) for action in actions)
     views = {(KIND_OF_JOB["placement"], one_line(view.key)): view for view in plan.placements}
     owners = list(members)
     if len(owners) > 1:
