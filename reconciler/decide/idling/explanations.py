@@ -128,8 +128,7 @@ def _considered(choice: Choice, change: FindChange | None) -> Iterator[PolicyExp
 
 def _outranked(verdict: Verdict) -> tuple[str, ...]:
     """Return the policies that select it, and count nowhere: where several won, it is not said over which."""
-    won = {own.policy.name for own in verdict.won}
-    return tuple(sorted({own.policy.name for own in verdict.lost} - won))
+    return tuple(sorted({own.policy.name for own in verdict.lost} - verdict.names))
 
 
 def _asleep(choice: Choice) -> int:
@@ -168,9 +167,7 @@ def _reasons_under(choice: Choice, policy: str) -> Reasons:
 
 def _selected_by(subject: Subject, policy: str) -> tuple[str, ...]:
     """Return which parts of the selector of `policy` select `subject`."""
-    services = [
-        service for service in subject.behind if any(verdict.policy.name == policy for verdict in service.verdict.won)
-    ]
+    services = (service for service in subject.behind if policy in service.verdict.names)
     names = ", ".join(f"Service/{service.ref.name}" for service in services)
     directly = ("workloads",) if policy in subject.direct else ()
     return (f"services ({names})", *directly) if names else directly

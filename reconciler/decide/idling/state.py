@@ -140,9 +140,7 @@ def _would_list(service: ServiceState, subject: Subject, record: Record) -> bool
 
     It is recorded, or that policy selects it, and nothing else behind it runs: else nothing is added to its list.
     """
-    is_recorded = service.record is not None or any(
-        verdict.policy.name == record.policy for verdict in service.verdict.won
-    )
+    is_recorded = service.record is not None or record.policy in service.verdict.names
     own = (subject.ref, subject.scale.runs.ref)
     return is_recorded and not any(other.spec_replicas > 0 for other in service.found.workloads if other.ref not in own)
 

@@ -231,8 +231,7 @@ def _owner(behind: _ServiceChoices, records: Sequence[Record]) -> str:
     names = {record.policy for record in records}
     if before is not None and before.policy in names:
         return before.policy
-    bidding = [verdict.policy.name for verdict in behind.service.verdict.won if verdict.policy.name in names]
-    return min(bidding or names)
+    return min(names & behind.service.verdict.names or names)
 
 
 def _on_holder(
