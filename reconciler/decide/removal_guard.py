@@ -94,12 +94,15 @@ def removal_guards(
         else:
             gone.setdefault(namespace, set()).add(policy)
     elsewhere = _one_each(gone)
-    guards = {
-        namespace: _guard_in(gone[namespace], _others(namespace, gone[namespace], elsewhere)[left_out:], len(there))
-        for namespace in sorted(gone)
-    }
-    if allow_removed:
-        guards = {namespace: replace(guard, tripped=False) for namespace, guard in guards.items()}
+    guards: dict[str, _FleetGuard] = {}
+    for namespace in sorted(gone):
+        others = sorted(policy for policy, where in elsewhere.items() if where != namespace)
+        counted = [policy for policy in others if policy not in gone[namespace]][left_out:]
+        found = frozenset((*gone[namespace], *counted))
+        owners = len(there) + len(found)
+        # One policy may always be removed, however few there are.
+        tripped = not allow_removed and len(found) > max(1, owners // 4)
+        guards[namespace] = _FleetGuard(found, owners, tripped)
     return _guards(guards)
 
 
@@ -111,17 +114,6 @@ def _one_each(gone: Mapping[str, set[str]]) -> dict[str, str]:
         if new:
             found[new[0]] = namespace
     return found
-
-
-def _others(namespace: str, inside: set[str], elsewhere: Mapping[str, str]) -> list[str]:
-    return sorted(policy for policy, where in elsewhere.items() if where != namespace and policy not in inside)
-
-
-def _guard_in(inside: set[str], others: Iterable[str], there: int) -> _FleetGuard:
-    gone = frozenset((*inside, *others))
-    owners = there + len(gone)
-    # One policy may always be removed, however few there are.
-    return _FleetGuard(gone, owners, len(gone) > max(1, owners // 4))
 
 
 def _first(names: Iterable[str]) -> str:
