@@ -300,6 +300,8 @@ class _DownscalerImport:
         idle, wakes = self._times(merged)
         idle = any_of([during(self._forced(forced, "force-downtime")), idle])
         up = self._forced(forced, "force-uptime")
+        if up.windows and not wakes:
+            raise PeriodError("force-uptime wakes, expected an upscale-period too, without which only requests wake")
         return idle if up.never else all_of([outside(up), idle]), wakes
 
     def _check(self, scope: Scope) -> None:

@@ -205,6 +205,16 @@ def test_periods_to_scale_in_that_never_come_leave_everything_as_it_is(tmp_path)
     assert specs["dev"]["exclude"][0]["workloads"]["include"] == ["web"]
 
 
+def test_a_forced_uptime_of_what_only_requests_wake_is_lost(tmp_path):
+    forced = space(downscale_period="Mon-Sun 22:00-23:00 UTC", force_uptime="Sat-Sun 08:00-18:00 UTC")
+    specs, said = imported(tmp_path, "kube-downscaler", forced + space("test", uptime=UP))
+    assert set(specs) == {"imported", "test"}
+    assert lost(said) == [
+        "Namespace dev: annotations: force-uptime wakes, expected an upscale-period too, without which only requests "
+        "wake; it is left out"
+    ]
+
+
 def test_in_a_pattern_a_dot_is_any_character(tmp_path):
     flags = ("--default-uptime=" + UP, "--exclude-deployments=web.prod,.*", "--exclude-namespaces=team.x")
     specs, said = imported(tmp_path, "kube-downscaler", controller(*flags))
