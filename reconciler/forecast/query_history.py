@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
+from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR
 from reconciler.errors import Problem, SnapshotError
 from reconciler.model import RangeAnswer, RangeSeries
 from reconciler.yaml.files import read_bytes
@@ -187,7 +188,6 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 _SHAPES = ("start, stepSeconds and count", "query with labels and values, or with error")
 _MOST_TIMES = 100_000
 _YEAR = 366 * 86_400
-_LAST_YEAR = 9000  # as of --now
 _MOST_VALUES = 20_000_000  # in one file; pairs make much of little text
 
 
@@ -207,8 +207,8 @@ def read_history(directory: Path, root: Path) -> QueryHistory | None:
     try:
         head = msgspec.json.decode(lines[0], type=_Head)
         years = head.count * head.step_seconds / _YEAR
-        has_times = 0 < head.count <= _MOST_TIMES and years > 0 and head.start.year + years < _LAST_YEAR
-        if not (head.start.tzinfo and has_times):
+        is_near = head.start.year > FIRST_YEAR and head.start.year + years < LAST_YEAR
+        if not (head.start.tzinfo and is_near and 0 < head.count <= _MOST_TIMES and years > 0):
             raise ValueError("has no times, expected a start with a zone, stepSeconds and count")
         answers = _ReadAnswers(head.count)
         for number, text in enumerate(lines[1:], start=2):  # noqa: B007 - also where a line is malformed

@@ -133,6 +133,7 @@ HEAD = '{"start":"2026-10-21T00:00:00Z","stepSeconds":600,"count":3}\n'
         pytest.param(HEAD.replace("600", "0"), "jsonl:1:1: has no times", id="no step"),
         pytest.param(HEAD.replace("3}", "1000000000}"), "jsonl:1:1: has no times", id="too many times"),
         pytest.param(HEAD.replace("600", "1000000000000"), "jsonl:1:1: has no times", id="an end in no year"),
+        pytest.param(HEAD.replace("2026", "0001"), "jsonl:1:1: has no times", id="a start before all time zones"),
         pytest.param(HEAD.replace("Z", ""), "jsonl:1:1: ", id="no zone"),
         pytest.param(HEAD + "nonsense\n", "jsonl:2:1: ", id="no JSON"),
         pytest.param(HEAD + '{"query":"q","values":[1]}\n', "has no values for 3 times", id="too few values"),
