@@ -147,7 +147,7 @@ class _RequestedWake(Struct, frozen=True):
 
     def decide_once_asked(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `decide` will, once everything is asked."""
-        refs = {idle.asked.ref for idle in self.found if not idle.problem}
+        refs = {idle.asked.ref for idle in self.found if not idle.in_vain}
         clusters = {name: once_asked(cluster, refs, self.wanted) for name, cluster in state.clusters.items()}
         return self.decide(policies, replace(state, clusters=clusters), run)
 
@@ -176,7 +176,7 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
     """Write the requests on everything found, without a lock; report what could not be written, or is in vain, and
     return the exit codes that this leads to.
     """
-    asked = [idle.asked for idle in waking.found if not idle.problem]
+    asked = [idle.asked for idle in waking.found if not idle.in_vain]
     if asked and not quiet:
         where = str(asked[0].ref) if len(asked) == 1 else f"{len(asked)} objects"
         say(f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}")

@@ -239,11 +239,15 @@ def _workloads(count: int) -> str:
 
 
 class IdleWorkload(Struct, frozen=True):
-    """Something to ask. `wakes` are the scalables that wake then; `problem` set: it would be in vain, and why."""
+    """Something to ask. `wakes` are the scalables that wake then; `problem` says why another one does not."""
 
     asked: Service | Workload
     wakes: frozenset[ObjectRef] = frozenset()
     problem: str = ""
+
+    @property
+    def in_vain(self) -> bool:
+        return bool(self.problem) and not self.wakes
 
 
 def once_asked(cluster: ObservedCluster, refs: Collection[ObjectRef], wanted: Mapping[str, str]) -> ObservedCluster:
@@ -272,8 +276,9 @@ def idle_workloads(
     _, choices = _looked_at(fleet, state, run, named)
     for choice in choices.values():
         for asked in _asked(choice, named):
-            known = found.get(asked.ref, IdleWorkload(asked))
-            found[asked.ref] = IdleWorkload(asked, known.wakes | {choice.ref}, known.problem or _problem(choice, asked))
+            known, problem = found.get(asked.ref, IdleWorkload(asked)), _problem(choice, asked)
+            wakes = known.wakes if problem else known.wakes | {choice.ref}
+            found[asked.ref] = IdleWorkload(asked, wakes, known.problem or problem)
     # The target of a ScaledObject has its record too, and wakes with it.
     with_another = {choice.subject.scale.runs.ref for choice in choices.values() if choice.subject.scale.has_target}
     for cluster in state.clusters.values():
@@ -306,7 +311,8 @@ def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
 def _problem(choice: Choice, asked: Service | Workload) -> str:
     reading, pinned = choice.subject.reading, choice.conditions.get(IdlingCondition.BOUNDS)
     if choice.state is IdleState.UNPROVEN:
-        return f"{choice.why}; `restore --adopt` takes its word"
+        which = "" if asked.ref == choice.ref else f"{choice.ref.kind}/{choice.ref.name} behind it: "
+        return f"{which}{choice.why}; `restore --adopt` takes its word"
     if choice.state is IdleState.FOREIGN and choice.subject.protected:
         return f"{choice.why}, and this Fleet did not idle it; scale it"
     if choice.state is IdleState.FOREIGN and pinned is not None:

@@ -119,7 +119,7 @@ class TestInVain:
     def test_whose_word_is_not_ours(self, service, workload, fleet, expected):
         world = a_world(a_service(annotations=service), a_workload(replicas=0, annotations=workload), now=NIGHT)
         assert asked(world, of_kinds("Deployment"), a_fleet(**fleet)) == {
-            "Deployment/web": (["Deployment/web"], expected)
+            "Deployment/web": ([] if expected else ["Deployment/web"], expected)
         }
 
     @pytest.mark.parametrize("holder", ["test", "staging"])
@@ -148,18 +148,21 @@ class TestInVain:
             'idling.kubernetes.io/previous-scale is "many", expected a whole number of at least 1; '
             "`restore` gives back what can be read"
         )
-        assert asked(world) == {"Deployment/web": (["Deployment/web"], problem)}
+        assert asked(world) == {"Deployment/web": ([], problem)}
         assert asked(world, of_kinds("Service")) == {"Service/web": (["Deployment/web"], "")}
 
     @pytest.mark.parametrize("name", ["api", "web"])
-    def test_of_all_behind_a_service_it_is_told_whichever_it_concerns(self, name):
+    def test_of_all_behind_a_service_it_is_told_whichever_it_concerns_and_the_others_wake(self, name):
         listed = '[{"kind":"Deployment","name":"api","replicas":4},{"kind":"Deployment","name":"web","replicas":4}]'
         service = a_service(selector={"tier": "app"}, annotations=SEED | {LISTED: listed})
         objects = [
             replace(of_tier(one), replicas=0, annotations={} if one == name else RECORD) for one in ("api", "web")
         ]
-        wakes, problem = asked(a_world(service, *objects, now=NIGHT), of_kinds("Service"))["Service/web"]
-        assert (wakes, problem.endswith("; `restore --adopt` takes its word")) == (
-            ["Deployment/api", "Deployment/web"],
-            True,
+        state = a_world(service, *objects, now=NIGHT).state()
+        (request,) = idle_workloads(a_fleet(), state, a_run(NIGHT), of_kinds("Service"))
+        assert {ref.name for ref in request.wakes} == {"api", "web"} - {name}
+        assert (request.problem, request.in_vain) == (
+            f"Deployment/{name} behind it: a Service lists it as idle, but it has no record of its own; "
+            "`restore --adopt` takes its word",
+            False,
         )
