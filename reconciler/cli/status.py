@@ -24,7 +24,7 @@ from reconciler.errors import ExitCode, PolicyError, reason_of, reason_on
 from reconciler.history.changes import Change
 from reconciler.history.config_maps import Day, History
 from reconciler.history.files import read_changes
-from reconciler.model import ObjectRef, ObservedState, Run
+from reconciler.model import ObjectRef, ObservedState, Run, by_key
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import Scope
 from reconciler.pipeline import Decide, plan_and_state
@@ -151,11 +151,9 @@ def _last_changes(fleet: Fleet, world: World, options: RunOptions) -> list[Chang
 
 
 def _runs(changes: Sequence[Change]) -> list[RunSummary]:
-    verbs: dict[str, Counter[str]] = {}
-    for change in changes:
-        verbs.setdefault(change.run, Counter())[change.verb] += 1
-    last = {change.run: change.time for change in changes}
-    return sorted((RunSummary(run, last[run], found) for run, found in verbs.items()), key=lambda one: one.at)[::-1]
+    runs = by_key((change.run, change) for change in changes)
+    found = (RunSummary(run, some[-1].time, Counter(one.verb for one in some)) for run, some in runs.items())
+    return sorted(found, key=lambda one: one.at)[::-1]
 
 
 # History.

@@ -66,10 +66,9 @@ class ReplayedMetrics:
         """Return the series of a query of the policy of that name, by Service."""
         text = one_spaced(render_query(QueryKey(self.cluster, policy, query, window)))
         if text not in self._by_service:
-            found = self._by_service[text] = {}
-            for one in self._series.get(text, ()):
-                name = (one.labels.get("namespace", ""), one.labels.get("service", ""))
-                found.setdefault(name, []).append(one)
+            series = self._series.get(text, ())
+            named = (((one.labels.get("namespace", ""), one.labels.get("service", "")), one) for one in series)
+            self._by_service[text] = by_key(named)
         return self._by_service[text]
 
     def is_busy(self, policy: IdlingPolicy, service: ServiceName) -> bool:

@@ -203,10 +203,8 @@ def replay(
 def _by_policy(
     policies: PolicySet, opened: Opened, played: Iterable[Played], histories: Mapping[str, QueryHistory]
 ) -> Iterator[PolicyReplay]:
-    periods: dict[str, list[ReplayedIdlePeriod]] = {policy.name: [] for policy in policies.idling}
-    for some in played:
-        for one in some.periods:
-            periods[one.policy].append(one)
+    found = by_key((one.policy, one) for some in played for one in some.periods)
+    periods = {policy.name: found.get(policy.name, []) for policy in policies.idling}
     starts: dict[ObjectRef, timedelta] = {}
     for name, backend in opened.backends.items():
         if backend.cluster is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from reconciler.errors import UsageError
 from reconciler.forecast.timelines import Forecast, WorkloadTimeline
 from reconciler.messages import nearest
+from reconciler.model import by_key
 from reconciler.pod_requests import Amounts, Hours, PodRequests
 
 
@@ -96,7 +97,6 @@ def check_grouping(forecast: Forecast, by: str) -> None:
 def grouped_savings(forecast: Forecast, by: str) -> tuple[tuple[str, Savings], ...]:
     """Return the savings of each group of the selected workloads, those that save most first."""
     group = grouping(by)
-    found: dict[str, Savings] = {}
-    for timeline in forecast.selected:
-        found[group(timeline)] = found.get(group(timeline), Savings()) + _of_one(timeline)
-    return tuple(sorted(found.items(), key=lambda pair: (-pair[1].possible.replicas, pair[0])))
+    groups = by_key((group(timeline), timeline) for timeline in forecast.selected)
+    found = ((name, savings_of(some)) for name, some in groups.items())
+    return tuple(sorted(found, key=lambda pair: (-pair[1].possible.replicas, pair[0])))
