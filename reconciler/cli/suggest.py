@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec.structs import replace
 
-from reconciler.backends.backend import Opened
-from reconciler.backends.protocols import NAMESPACES, SERVICES
+from reconciler.backends.protocols import NAMESPACES, SERVICES, Cluster
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration, utf8
 from reconciler.cli.options import is_on_command_line, option, verb
@@ -94,20 +93,20 @@ def suggest_command(options: _SuggestOptions) -> int:
     if options.query is None and is_on_command_line("window"):
         raise UsageError("--window: is that of --query, expected --query beside it; a metric has a window of its own")
     known = options.policies()
-    zone = _zone(options.time_zone, known)
-    metric = _metric(known, options.query, options.window)
+    zone, metric = _zone(options.time_zone, known), _metric(known, options.query, options.window)
     draft = _policies_with(path, [_draft(metric)])
     with past_snapshot(options, past, draft) as with_history:
         played = SimulatedSnapshot(with_history, draft)
         opened, histories = played.opened, played.recorded(past)
         _check_recorded(draft, histories, played.top)
         nights = {name: _nights(history, past, zone) for name, history in histories.items()}
-        _check_namespaces(options.namespace, opened, histories)
+        sources = {name: source for name in histories if (source := opened.backends[name].cluster) is not None}
+        _check_namespaces(options.namespace, sources.values())
         windows = {
             ref: found
             for cluster in draft.fleet.clusters
-            if cluster.name in histories
-            for ref, found in _windows(draft, cluster, opened, histories[cluster.name], nights[cluster.name])
+            if (name := cluster.name) in sources
+            for ref, found in _windows(draft, cluster, sources[name], histories[name], nights[name])
             if not options.namespace or any(fnmatchcase(ref.namespace, pattern) for pattern in options.namespace)
         }
         suggestion = suggestion_of(windows)
@@ -116,7 +115,9 @@ def suggest_command(options: _SuggestOptions) -> int:
             has_more = options.snapshot is None or any(one.end - one.start > past for one in histories.values())
             show(_without_window(len(windows), most, options.namespace, has_more))
             return ExitCode.DONE
-        documents = documents_of(suggestion, _services(opened, suggestion), str(zone), metric)
+        clusters = sorted({ref.cluster for ref in suggestion.services})  # others may not be readable
+        services = (service.ref for name in clusters for service in sources[name].list(SERVICES))
+        documents = documents_of(suggestion, services, str(zone), metric)
         found = played.replay(_policies_with(path, documents), past)
     show("\n".join(_comment(suggestion, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
     return ExitCode.DONE
@@ -169,9 +170,8 @@ def _policies_with(path: str, documents: list[Any]) -> PolicySet:
     return found
 
 
-def _check_namespaces(patterns: Sequence[str], opened: Opened, names: Iterable[str]) -> None:
+def _check_namespaces(patterns: Sequence[str], clusters: Iterable[Cluster]) -> None:
     """Refuse a pattern that no namespace with a Service has: a typo must not pass for "no window"."""
-    clusters = [found for name in names if (found := opened.backends[name].cluster) is not None]
     known = {service.ref.namespace for cluster in clusters for service in cluster.list(SERVICES)}
     for pattern in patterns:
         if not any(fnmatchcase(space, pattern) for space in known):
@@ -197,11 +197,9 @@ def _check_recorded(draft: PolicySet, histories: Mapping[str, QueryHistory], top
 
 
 def _windows(
-    draft: PolicySet, cluster: FleetCluster, opened: Opened, history: QueryHistory, nights: _Nights
+    draft: PolicySet, cluster: FleetCluster, source: Cluster, history: QueryHistory, nights: _Nights
 ) -> Iterator[tuple[ObjectRef, Window | None]]:
     """Yield the Services of a cluster that are measured and may be idled, each with its window."""
-    source = opened.backends[cluster.name].cluster
-    assert source is not None
     services = source.list(SERVICES)
     names = frozenset((service.ref.namespace, service.ref.name) for service in services)
     metrics = ReplayedMetrics(cluster.name, history, frozenset(space for space, _ in names), names)
@@ -218,14 +216,6 @@ def _nights(history: QueryHistory, past: timedelta, zone: tzinfo) -> _Nights:
     """Return what finds the nights of traffic in so much of the `past`."""
     places = range(max(0, history.count - past // history.step), history.count)
     return partial(nights_of, gaps=history.gaps, times=(history.start, places, history.step), zone=zone)
-
-
-def _services(opened: Opened, suggestion: Suggestion) -> Iterator[ObjectRef]:
-    """Yield the Services of the clusters of a suggestion; others may not be readable."""
-    for name in sorted({ref.cluster for ref in suggestion.services}):
-        source = opened.backends[name].cluster
-        assert source is not None
-        yield from (service.ref for service in source.list(SERVICES))
 
 
 def _without_window(number: int, nights: int, namespaces: Sequence[str], has_more: bool) -> str:
