@@ -22,12 +22,11 @@ from reconciler.decide.idling.contested import (
 )
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.rules import GOES_IDLE, GOES_UP, Choice, IdleAction, owner_policy
-from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import counted
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
-from reconciler.policy.types import IdlingPolicy
 
 _BY_AUTOSCALER = (
     ReasonCode.LEFT_TO_AUTOSCALER,
@@ -226,21 +225,17 @@ _NOTICES = (
 
 def overridden(choices: Iterable[Choice]) -> Iterator[Overridden]:
     """Yield what policies of lower priority want of a workload, where that is not what the deciding ones say."""
-    for choice in choices:
-        winner = choice.subject.verdict.policy
-        if winner is not None and choice.subject.verdict.lost:
-            yield from _overridden_by(winner, choice.subject)
-
-
-def _overridden_by(winner: IdlingPolicy, subject: Subject) -> Iterator[Overridden]:
-    same = (subject.verdict.result, CriterionResult.UNKNOWN)
-    differ = {verdict.policy.name: verdict for verdict in subject.verdict.lost if verdict.result not in same}
-    for name in sorted(differ):
-        desired = "idle" if differ[name].result is CriterionResult.IDLE else "awake"
-        why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
-        if differ[name].policy.mode == "Observe":
-            why = reason(ReasonCode.OBSERVES)
-        yield Overridden(subject.scale.runs.ref, "idling", name, desired, winner.name, (why,))
+    for subject in (choice.subject for choice in choices if choice.subject.verdict.lost):
+        winner, same = subject.verdict.policy, (subject.verdict.result, CriterionResult.UNKNOWN)
+        if winner is None:
+            continue
+        differ = {verdict.policy.name: verdict for verdict in subject.verdict.lost if verdict.result not in same}
+        for name in sorted(differ):
+            desired = "idle" if differ[name].result is CriterionResult.IDLE else "awake"
+            why = reason(ReasonCode.HIGHER_PRIORITY, priority=winner.priority)
+            if differ[name].policy.mode == "Observe":
+                why = reason(ReasonCode.OBSERVES)
+            yield Overridden(subject.scale.runs.ref, "idling", name, desired, winner.name, (why,))
 
 
 def nothing_to_idle(service: ServiceState) -> Reason:

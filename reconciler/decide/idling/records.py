@@ -158,12 +158,6 @@ def _previous(workload: Workload) -> tuple[int, Scalar, bool]:
     return 1, None if same_scalar(value, kind.absent) else value, True
 
 
-def _previous_text(record: Record, kind: WorkloadKind) -> str:
-    if not record.has_map:
-        return _NO_MAP
-    return compact(kind.absent if record.value is None else record.value)
-
-
 def _switch_text(kind: WorkloadKind) -> str | None:
     """Return which switch was switched off and by which value, None for one that is always the same."""
     return f"{'.'.join(kind.replicas_path)}={compact(kind.off)}" if kind.record == PREVIOUS_VALUE else None
@@ -195,7 +189,9 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
     """
     kind = workload.kind
     previous: dict[str, str | None] = dict.fromkeys(PREVIOUS_VALUES)
-    previous |= {kind.record: _previous_text(record, kind)} if kind.is_switch else {}
+    if kind.is_switch:
+        value = kind.absent if record.value is None else record.value
+        previous[kind.record] = compact(value) if record.has_map else _NO_MAP
     has_scale = kind.counts and workload.ref.kind != SCALE_UP.kind  # the minimum of an autoscaler is none
     return {
         IDLING_OWNER: None,

@@ -36,7 +36,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, flux_resumed
 from reconciler.decide.idling.rules import UNTOUCHED, Choice, IdleAction
-from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import (
     WriteContext,
@@ -197,16 +197,12 @@ def _target_decision(choice: Choice, own: Decision | None, context: WriteContext
         return None
     if (own is None and not context.repairs) or (reading is not None and not reading.ours):
         return None
-    if record is not None and not _is_recorded(record, subject):
+    found = None if reading is None else reading.record
+    if record is not None and (found is None or replace(found, cause=record.cause) != record):
         return _recorded(choice, record, own, context)
     if record is None and reading is not None and (own is not None or choice.action is not IdleAction.WAKE):
         return _cleared(choice, own, context)
     return None
-
-
-def _is_recorded(record: Record, subject: Subject) -> bool:
-    found = None if subject.on_target is None else subject.on_target.record
-    return found is not None and replace(found, cause=record.cause) == record
 
 
 def _recorded(choice: Choice, record: Record, own: Decision | None, context: WriteContext) -> Decision:
