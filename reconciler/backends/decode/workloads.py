@@ -114,17 +114,21 @@ def _remembered_requests(spec: bytes) -> PodRequests:
 
 
 def _apps(decoded: shapes.AppsWorkload, _: WorkloadKind | None) -> dict[str, Any]:
-    spec = decoded.spec or shapes.WorkloadSpec()
-    update = spec.update_strategy or shapes.UpdateStrategy()
-    partition = (update.rolling_update or shapes.RollingUpdate()).partition or 0
-    first = (spec.ordinals or shapes.Ordinals()).start or 0  # a partition is an ordinal
-    status = _status(decoded.status, rolls=True)
-    claims = spec.persistent_volume_claim_retention_policy or shapes.ClaimRetention()
-    return _scaled(decoded, spec.template, decoded_selector(spec.selector), status) | {
-        "partition": None if update.type == "OnDelete" else max(0, partition - first),
-        "first_ordinal": first,
-        "loses_volumes": claims.when_scaled == "Delete" and bool(spec.volume_claim_templates),
-    }
+    spec = decoded.spec or _NO_SPEC
+    update, claims = spec.update_strategy, spec.persistent_volume_claim_retention_policy
+    first = (0 if spec.ordinals is None else spec.ordinals.start) or 0
+    found = _scaled(decoded, spec.template, decoded_selector(spec.selector), _status(decoded.status, rolls=True))
+    if update is not None:  # a partition is an ordinal
+        partition = (0 if update.rolling_update is None else update.rolling_update.partition) or 0
+        found["partition"] = None if update.type == "OnDelete" else max(0, partition - first)
+    if first:
+        found["first_ordinal"] = first
+    if claims is not None:
+        found["loses_volumes"] = claims.when_scaled == "Delete" and bool(spec.volume_claim_templates)
+    return found
+
+
+_NO_SPEC = shapes.WorkloadSpec()
 
 
 def _replica_set(decoded: shapes.ReplicaSet, _: WorkloadKind | None) -> dict[str, Any]:
@@ -390,7 +394,9 @@ def writer_of(entries: Sequence[ManagedFields | CustomManagedFields], *paths: tu
     owners = [entry for entry in entries if any(path and _owns(entry.fields_v1, path) for path in paths)]
     if not owners:
         return None
-    last = max(owners, key=lambda entry: (_BEFORE_ALL if entry.time is None else entry.time, entry.manager or ""))
+    last = owners[0]
+    if len(owners) > 1:
+        last = max(owners, key=lambda entry: (_BEFORE_ALL if entry.time is None else entry.time, entry.manager or ""))
     at = None if last.time is None else last.time.as_datetime()
     return FieldWriter(last.manager or "", at, last.subresource or "")
 
