@@ -172,7 +172,7 @@ class Workload(Struct, frozen=True, gc=False):
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type, None where there is none."""
-        return next((found for found in self.conditions if found.type == kind), None)
+        return next((found for found in self.conditions if found.type == kind), None) if self.conditions else None
 
 
 class Service(Struct, frozen=True, gc=False):

@@ -266,16 +266,14 @@ def _itself(case: IdlingConditions) -> Fact | None:
 def _autoscaled(case: IdlingConditions) -> Fact | None:
     subject, policies = case.subject, case.subject.verdict.policies
     everyone, is_paused_kind = subject.autoscalers, subject.scale.is_paused_kind
-    controller = everyone.keda.get(key_of(subject.ref))
-    if controller is not None:
+    if everyone.keda and (controller := everyone.keda.get(key_of(subject.ref))) is not None:
         return fact(ReasonCode.LEFT_TO_AUTOSCALER, autoscaler=f"ScaledObject/{controller.ref.name}")
     if is_paused_kind and any(policy.autoscalers.keda == "Leave" for policy in policies):
         return fact(ReasonCode.KEDA_LEFT, field_is("autoscalers.keda", "Pause"))
     if is_paused_kind and subject.scale.paused_by:
         lift = change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=subject.scale.paused_by)
         return fact(ReasonCode.SET_BY_OTHERS, lift, annotation=subject.scale.paused_by)
-    key = key_of(subject.scale.runs.ref)
-    if is_paused_kind and key in everyone.keda_rivals:
+    if is_paused_kind and (key := key_of(subject.scale.runs.ref)) in everyone.keda_rivals:
         names = _names((everyone.keda[key], *everyone.keda_rivals[key]))
         return fact(ReasonCode.SEVERAL_SCALED_OBJECTS, autoscalers=names)
     if subject.is_held_by_rivals and not _leaves_horizontal(subject):

@@ -63,7 +63,7 @@ def explained(clusters: Sequence[IdlingCluster], choices: Choices, change: FindC
     """
     services = [service for cluster in clusters for service in cluster.services]
     ordered = list(choices.values())
-    equals = ((choice.subject.verdict.equal_policies, choice.ref) for choice in ordered)
+    equals = ((equal, choice.ref) for choice in ordered if (equal := choice.subject.verdict.equal_policies))
     return DesiredState(
         undecided=tuple(undecided(ordered, services)),
         overridden=tuple(overridden(ordered)),

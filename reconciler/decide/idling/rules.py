@@ -82,7 +82,7 @@ class Rule(Struct, frozen=True):
 
     def because(self, conditions: IdlingConditions | Set[IdlingCondition]) -> IdlingCondition | None:
         """Return the condition that is the reason, None where it is another one."""
-        return next(filter(conditions.__contains__, self.conditions), None)
+        return next(filter(conditions.__contains__, self.conditions), None) if self.conditions else None
 
     def why(self, state: IdleState) -> ReasonCode | None:
         """Return the reason where it is the state, None where it is a condition, or what the criteria say."""

@@ -215,16 +215,17 @@ class Subject(Struct, frozen=True):
     @property
     def rivals(self) -> tuple[HorizontalPodAutoscaler, ...]:
         """The HorizontalPodAutoscalers it has beside the one that is held."""
-        return self.autoscalers.rivals.get(key_of(self.scale.runs.ref), ())
+        rivals = self.autoscalers.rivals
+        return rivals.get(key_of(self.scale.runs.ref), ()) if rivals else ()
 
     @property
     def is_held_by_rivals(self) -> bool:
         """Whether it has several autoscalers, and more than one would scale up what is idle."""
-        autoscaler, at = self.autoscaler, self.idle_replicas
-        if not self.rivals or self.scale.hpa is not None:
-            return bool(self.rivals)
-        everyone = (*self.rivals, *(() if autoscaler is None else (autoscaler.hpa,)))
-        return at > 0 or any(hpa.minimum == 0 for hpa in everyone)
+        autoscaler, rivals = self.autoscaler, self.rivals
+        if not rivals or self.scale.hpa is not None:
+            return bool(rivals)
+        everyone = (*rivals, *(() if autoscaler is None else (autoscaler.hpa,)))
+        return self.idle_replicas > 0 or any(hpa.minimum == 0 for hpa in everyone)
 
     @property
     def lacks_zero(self) -> bool:
