@@ -63,7 +63,7 @@ class _KubeFedImport(PlacementImport):
     def _add(self, manifest: Manifest, preference: Manifest | None) -> None:
         lost = list(self._without_counterpart(manifest, preference))
         clusters = self._clusters_of(manifest) if preference is None else self._scheduled(manifest, preference, lost)
-        for name in clusters:
+        for name in (*clusters, *self._placed(manifest)):  # where it is: a preference has "*" for the others
             if name != "*":
                 self.gathering.clusters.setdefault(name, {})
         if not clusters:
@@ -135,6 +135,9 @@ class _KubeFedImport(PlacementImport):
                 words = "is above maxReplicas, which counts"
                 lost.append(self.gathering.lose(preference, f"spec.clusters.{name}.minReplicas", words))
         if not preference.at("spec", "intersectWithClusterSelector"):
+            if "*" in clusters and not self.known:
+                words = "no KubeFedCluster is among the manifests, so those that it stands for are not all known; "
+                lost.append(self.gathering.lose(preference, "spec.clusters.*", f"{words}name them in the Fleet"))
             return clusters
         selector = manifest.at("spec", "placement", "clusterSelector")
         if selector is None or not self.known:

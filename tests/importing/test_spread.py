@@ -217,6 +217,18 @@ def test_kubefed_preferences_are_the_same_here(tmp_path):
     }
 
 
+@pytest.mark.parametrize("registered", [(), ("east", "west", "north")])
+def test_kubefed_clusters_that_only_a_star_stands_for_are_in_the_fleet(tmp_path, registered):
+    known = [an_object("core.kubefed.io/v1beta1", "KubeFedCluster", name) for name in registered]
+    both = preference(totalReplicas=9, clusters={"east": {"weight": 2}, "*": {"weight": 1}})
+    specs, said = imported(tmp_path, "kubefed", yaml_of(*known, federated(), both))
+    assert {one["name"] for one in specs["imported"]["clusters"]} == {"east", "west", *registered}
+    assert lost(said) == [
+        "ReplicaSchedulingPreference web: spec.clusters.*: no KubeFedCluster is among the manifests, so those that it "
+        "stands for are not all known; name them in the Fleet"
+    ] * (not registered)
+
+
 def test_kubefed_of_a_minimum_above_the_maximum_the_maximum_counts(tmp_path):
     clusters = {"east": {"minReplicas": 5, "maxReplicas": 3, "weight": 1}, "west": {"weight": 1}}
     specs, said = imported(tmp_path, "kubefed", yaml_of(federated(), preference(totalReplicas=9, clusters=clusters)))
