@@ -15,7 +15,6 @@ from enum import StrEnum
 from heapq import nlargest
 from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -51,7 +50,7 @@ class PodRule(StrEnum):
     ALL = "all pods go"
 
 
-_BUCKET_RULES = (
+BUCKET_RULES = (
     PodRule.UNASSIGNED,
     PodRule.PHASE,
     PodRule.NOT_READY,
@@ -132,15 +131,6 @@ def rank_victims(
     return VictimRanking(order[:count], order, certain, why, _age_ratios(placed, why, now_ns))
 
 
-def compare(
-    left: Pod, right: Pod, *, ranks: tuple[int, int] = (0, 0), now_ns: int, rules: RankingRules = ALL_RULES
-) -> _Comparison:
-    """Return which of two pods goes first; `ranks` are the numbers of active pods on their nodes."""
-    measure = Measure(now_ns, rules)
-    first, other = measure.bucket(left, ranks[0]), measure.bucket(right, ranks[1])
-    return _by_bucket(first, other) if first != other else measure.in_bucket(left, right)
-
-
 def goes_first(pod: Pod) -> bool:
     """Return whether an active `pod` goes before all that run and are Ready, whatever its cost."""
     return not pod.node or pod.phase != "Running" or not pod.ready
@@ -197,30 +187,20 @@ def _reasons(going: Iterable[_Placed], staying: Sequence[_Placed], measure: Meas
     for bucket, part in groupby(going, itemgetter(0)):
         victims = [pod for _, pod in part]
         if bucket != edge:
-            yield from repeat(_by_bucket(bucket, edge).rule, len(victims))
-            continue
-        for victim in victims:
-            compared = measure.in_bucket(victim, first)
-            yield compared.rule if compared.sign < 0 else PodRule.CACHE
+            yield from repeat(first_difference(bucket, edge, BUCKET_RULES), len(victims))
+        else:
+            yield from (measure.rule(victim, first) for victim in victims)
 
 
 def _is_certain(going: Iterable[_Placed], staying: Sequence[_Placed], measure: Measure) -> bool:
     """Return whether each victim is strictly before each pod that stays; only the bucket of the cut can say no."""
     edge = staying[0][0]
-    cut = [[pod for bucket, pod in pods if bucket == edge] for pods in (going, staying)]
-    highest: dict[int, str] = {}
-    for pod in cut[0]:
-        since = _since_of(pod)
-        highest[since] = max(pod.uid, highest.get(since, pod.uid))
-    lowest: dict[int, str] = {}
-    for pod in cut[1]:
-        since = _since_of(pod)
-        lowest[since] = min(pod.uid, lowest.get(since, pod.uid))
+    last, first = (_by_time(pod for bucket, pod in pods if bucket == edge) for pods in (going, staying))
+    highest = {since: max([pod.uid for pod in run]) for since, run in last.items()}
+    lowest = {since: min([pod.uid for pod in run]) for since, run in first.items()}
     if not _apart_by_uid(highest, lowest):
         return False
-    shared = highest.keys() & lowest.keys()
-    last, first = (_by_time(pod for pod in pods if _since_of(pod) in shared) for pods in cut)
-    return all(_apart_by_later_rules(last[since], first[since], measure) for since in shared)
+    return all(_apart_by_later_rules(last[since], first[since], measure) for since in last.keys() & first.keys())
 
 
 def _apart_by_uid(highest: Mapping[int, str], lowest: Mapping[int, str]) -> bool:
@@ -268,13 +248,6 @@ def _age_ratios(placed: Sequence[_Placed], why: Sequence[PodRule], now_ns: int) 
 # The rules by which one pod goes before another.
 
 
-class _Comparison(NamedTuple):
-    """`sign` is negative when the first pod goes before the second, positive when after it, 0 for neither."""
-
-    sign: int
-    rule: PodRule
-
-
 def deletion_cost(text: str | None) -> int:
     """Return the cost that the controller reads from the annotation's text; 0 for none and for what it refuses.
 
@@ -312,30 +285,20 @@ class Measure:
         sidecars = pod.sidecar_restarts if self._rules.sidecar_restarts else 0
         return (-pod.restarts, -sidecars, self._scale(pod.created_ns))
 
-    def in_bucket(self, left: Pod, right: Pod) -> _Comparison:
-        """Return which of two pods of one bucket goes first."""
-        if _since_of(left) != _since_of(right):
-            return _by_uid(left, right)
-        first, other = self.later(left), self.later(right)
-        if first != other:
-            return _by_first_difference(first, other, _LATER_RULES)
-        return _by_uid(left, right) if left.created_ns != right.created_ns else _Comparison(0, PodRule.CACHE)
+    def rule(self, one: Pod, other: Pod) -> PodRule:
+        """Return what puts `one` before another pod of its bucket, CACHE where nothing does."""
+        if _since_of(one) == _since_of(other):
+            first, second = self.later(one), self.later(other)
+            if first != second:
+                return first_difference(first, second, _LATER_RULES) if first < second else PodRule.CACHE
+            if one.created_ns == other.created_ns:
+                return PodRule.CACHE
+        return PodRule.UID if one.uid < other.uid else PodRule.CACHE
 
 
-def _by_bucket(left: _Bucket, right: _Bucket) -> _Comparison:
-    """Return which of two pods of different buckets goes first."""
-    return _by_first_difference(left, right, _BUCKET_RULES)
-
-
-def _by_first_difference(left: Sequence[int], right: Sequence[int], rules: Sequence[PodRule]) -> _Comparison:
-    at = next(position for position, part in enumerate(left) if part != right[position])
-    return _Comparison(-1 if left[at] < right[at] else 1, rules[at])
-
-
-def _by_uid(left: Pod, right: Pod) -> _Comparison:
-    if left.uid == right.uid:
-        return _Comparison(0, PodRule.CACHE)
-    return _Comparison(-1 if left.uid < right.uid else 1, PodRule.UID)
+def first_difference(one: Sequence[int], other: Sequence[int], rules: Sequence[PodRule]) -> PodRule:
+    """Return the rule by which two pods differ first."""
+    return next(rule for rule, part, opposite in zip(rules, one, other, strict=True) if part != opposite)
 
 
 def _scale_at(now_ns: int, rules: RankingRules) -> Callable[[int | None], int]:

@@ -13,7 +13,6 @@ from reconciler.decide.downscale.deletion_order import (
     PodRule,
     RankingRules,
     age_scale,
-    compare,
     deletion_cost,
     rank_victims,
 )
@@ -21,6 +20,7 @@ from reconciler.errors import PolicyError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
 from tests.decide.downscale import sorts
+from tests.decide.downscale.comparison import compared
 from tests.laws import tries
 
 SECOND = 10**9
@@ -87,8 +87,8 @@ RULES = [
 
 @pytest.mark.parametrize(("first", "second", "rule"), RULES)
 def test_rules(first: Pod, second: Pod, rule: PodRule) -> None:
-    there, back = compare(first, second, now_ns=NOW_NS), compare(second, first, now_ns=NOW_NS)
-    assert (there.sign, there.rule, back.sign, back.rule) == (-1, rule, 1, rule)
+    there, back = compared(first, second, now_ns=NOW_NS), compared(second, first, now_ns=NOW_NS)
+    assert (there, back) == ((-1, rule), (1, rule))
     ranking = rank_victims([second, first], 1, now_ns=NOW_NS)
     assert (ranking.victims, ranking.rules, ranking.certain) == ((first,), (rule,), True)
 
@@ -115,7 +115,7 @@ def test_rules(first: Pod, second: Pod, rule: PodRule) -> None:
     ],
 )
 def test_ties(first: Pod, second: Pod) -> None:
-    assert compare(first, second, now_ns=NOW_NS).sign == compare(second, first, now_ns=NOW_NS).sign == 0
+    assert compared(first, second, now_ns=NOW_NS)[0] == compared(second, first, now_ns=NOW_NS)[0] == 0
     ranking = rank_victims([first, second], 1, now_ns=NOW_NS)
     assert (ranking.certain, ranking.rules) == (False, (PodRule.CACHE,))
 
@@ -227,13 +227,13 @@ def relation(pods: list[Pod], rules: RankingRules) -> set[tuple[int, int]]:
     return {
         (left, right)
         for left, right in permutations(range(len(pods)), 2)
-        if compare(
+        if compared(
             pods[left],
             pods[right],
             ranks=(on_node[pods[left].node], on_node[pods[right].node]),
             now_ns=NOW_NS,
             rules=rules,
-        ).sign
+        )[0]
         < 0
     }
 
@@ -285,7 +285,7 @@ def test_ranking_is_a_permutation_without_neighbours_the_wrong_way_round(pods, c
     active = [pod for pod in pods if pod.is_active]
     assert sorted(pod.name for pod in ranking.order) == sorted(pod.name for pod in active)
     for first, second in zip(ranking.order, ranking.order[1:], strict=False):
-        assert compare(second, first, now_ns=NOW_NS, rules=rules).sign >= 0
+        assert compared(second, first, now_ns=NOW_NS, rules=rules)[0] >= 0
     if count < len(active):
         assert ranking.victims == ranking.order[:count]
     shuffled = random.sample(pods, len(pods))
@@ -299,9 +299,7 @@ def test_certain_is_every_victim_before_every_survivor(pods: list[Pod], count: i
     ranking = rank_victims(pods, count, now_ns=NOW_NS, siblings=None, rules=rules)
     rest = ranking.order[len(ranking.victims) :]
     apart = all(
-        compare(victim, survivor, now_ns=NOW_NS, rules=rules).sign < 0
-        for victim in ranking.victims
-        for survivor in rest
+        compared(victim, survivor, now_ns=NOW_NS, rules=rules)[0] < 0 for victim in ranking.victims for survivor in rest
     )
     assert ranking.certain == (apart or not rest)
 

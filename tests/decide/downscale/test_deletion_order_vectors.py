@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.downscale.deletion_order import RankingRules, compare, rank_victims
+from reconciler.decide.downscale.deletion_order import RankingRules, rank_victims
 from reconciler.model import Pod
+from tests.decide.downscale.comparison import compared
 
 VECTORS: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data" / "downscale.json").read_text(encoding="utf-8")
@@ -51,9 +52,9 @@ def rules_of(case: dict[str, Any]) -> RankingRules:
 @pytest.mark.parametrize("case", cases("less"))
 def test_one_pod_before_another(case: dict[str, Any]) -> None:
     ranks = (case["rankA"], case["rankB"])
-    there = compare(PODS[case["a"]], PODS[case["b"]], ranks=ranks, now_ns=VECTORS["now"], rules=rules_of(case))
-    back = compare(PODS[case["b"]], PODS[case["a"]], ranks=ranks[::-1], now_ns=VECTORS["now"], rules=rules_of(case))
-    assert (there.sign, back.sign) == {"equal": (0, 0), "a_before_b": (-1, 1)}[case["expect"]]
+    there = compared(PODS[case["a"]], PODS[case["b"]], ranks=ranks, now_ns=VECTORS["now"], rules=rules_of(case))
+    back = compared(PODS[case["b"]], PODS[case["a"]], ranks=ranks[::-1], now_ns=VECTORS["now"], rules=rules_of(case))
+    assert (there[0], back[0]) == {"equal": (0, 0), "a_before_b": (-1, 1)}[case["expect"]]
 
 
 @pytest.mark.parametrize("case", cases("filter_active"))
