@@ -213,8 +213,8 @@ class _Choice:
             ReconcilerError: the controller chooses, and why.
         """
         state = self._state(workload, namespace)
-        decrease = every_decrease(self._policies, state, self._name, self._run)
-        strategy = VictimStrategy() if decrease is None else decrease.strategy_of(workload)
+        strategy_of = every_decrease(self._policies, state, self._name, self._run)
+        strategy = VictimStrategy() if strategy_of is None else strategy_of(workload)
         if not (strategy.chooses or strategy.note):
             return ReviewAnswer(Result.PASSED)
         task = Task(Action(1, self._decision(workload, strategy.settings)), self._access, self._run)

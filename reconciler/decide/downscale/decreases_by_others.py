@@ -10,18 +10,18 @@ picker that wrote it down, was decreased unseen:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, compact
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.journal import journal_of
-from reconciler.decide.downscale.victim_choice import VictimStrategies, VictimStrategy, victim_strategies
+from reconciler.decide.downscale.victim_choice import VictimStrategy, victim_strategies
 from reconciler.decide.freeze import frozen, restriction
 from reconciler.decide.selectors import exclusions, namespace_annotations, namespace_labels
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Run, Workload
-from reconciler.policy.types import Fleet, FleetCluster, PolicySet
+from reconciler.model import ObservedCluster, ObservedState, Run, Workload
+from reconciler.policy.types import PolicySet
 from reconciler.untrusted_text import parse_json
 
 RECORD = "picker"
@@ -31,38 +31,30 @@ KINDS = ("Deployment", "ReplicaSet")
 """The kinds of which every decrease is reviewed."""
 
 
-class _EveryDecrease(Struct, frozen=True):
-    """Of which workloads of one cluster the pods are ours to choose, whoever scales them down."""
-
-    fleet: Fleet
-    cluster: FleetCluster
-    strategies: VictimStrategies
-    namespaces: Mapping[str, Mapping[str, str]]  # their annotations, by name
-    run: Run
-
-    def strategy_of(self, workload: Workload) -> VictimStrategy:
-        """Return how the victims are chosen; the controller's way where a run would leave the workload alone."""
-        space = workload.ref.namespace
-        if workload.owner is not None or workload.ref.kind not in KINDS or space in self.fleet.protected:
-            return VictimStrategy()
-        stated = self.strategies.stated(workload.ref)
-        if stated == VictimStrategy() or restriction(self.cluster, space) is not None:
-            return VictimStrategy()
-        annotations = (workload.annotations, self.namespaces.get(space, {}))
-        downscaler = self.fleet.honors_kube_downscaler
-        if any(next(exclusions(on, self.run.now, kube_downscaler=downscaler), None) for on in annotations):
-            return VictimStrategy()
-        return stated
-
-
-def every_decrease(policies: PolicySet, state: ObservedState, name: str, run: Run) -> _EveryDecrease | None:
-    """Return what is chosen on the cluster `name` of `state`; None where the Fleet has none of that name."""
+def every_decrease(
+    policies: PolicySet, state: ObservedState, name: str, run: Run
+) -> Callable[[Workload], VictimStrategy] | None:
+    """Return what says of a workload of the cluster `name` how its victims are chosen, whoever scales it down: the
+    controller's way where a run would leave it alone. None where the Fleet has no cluster of that name.
+    """
     fleet = frozen(policies.fleet, state, run.now)
     cluster = fleet.cluster(name)
     if cluster is None:
         return None
-    namespaces = namespace_annotations(state.clusters[name])
-    return _EveryDecrease(fleet, cluster, victim_strategies(policies, state, name), namespaces, run)
+    strategies, namespaces = victim_strategies(policies, state, name), namespace_annotations(state.clusters[name])
+
+    def strategy_of(workload: Workload) -> VictimStrategy:
+        space = workload.ref.namespace
+        if workload.owner is not None or workload.ref.kind not in KINDS or space in fleet.protected:
+            return VictimStrategy()
+        stated = strategies.stated(workload.ref)
+        if stated == VictimStrategy() or restriction(cluster, space) is not None:
+            return VictimStrategy()
+        annotations = (workload.annotations, namespaces.get(space, {}))
+        found = (exclusions(on, run.now, kube_downscaler=fleet.honors_kube_downscaler) for on in annotations)
+        return VictimStrategy() if any(next(excluded, None) for excluded in found) else stated
+
+    return strategy_of
 
 
 class _UnseenDecrease(Struct, frozen=True):
@@ -98,33 +90,30 @@ def seen_replicas(
     is_whole = whole and policies.shard is None
     found: list[SeenReplicas] = []
     for name, observed in sorted(state.clusters.items()):
-        journal, _, _ = journal_of(observed, policies.fleet.namespace)
-        decrease = every_decrease(policies, state, name, run) if journal and RECORD in journal.data else None
-        if decrease is not None:
-            found.append(_seen(decrease, observed, desired, whole=is_whole and not observed.unreadable))
+        journal, entries, _ = journal_of(observed, policies.fleet.namespace)
+        text = None if journal is None else journal.data.get(RECORD)
+        strategy_of = None if text is None else every_decrease(policies, state, name, run)
+        if text is None or strategy_of is None:
+            continue
+        known, decreases = replicas_in(text), list[_UnseenDecrease]()
+        replicas = {} if is_whole and not observed.unreadable else known.copy()
+        for workload, policy in _reviewed(observed, strategy_of):
+            count, entry = workload.spec_replicas, entries.get(workload.uid)
+            if 0 < count < known.get(workload.uid, 0) and (entry is None or entry.after != count):
+                decreases.append(_UnseenDecrease(workload, known[workload.uid], policy))
+            replicas[workload.uid] = min(count, desired.get(workload.ref, count))
+        found.append(SeenReplicas(name, tuple(decreases), text, record_text(replicas)))
     return tuple(found)
 
 
-def _seen(
-    decrease: _EveryDecrease, observed: ObservedCluster, desired: Mapping[ObjectRef, int], *, whole: bool
-) -> SeenReplicas:
-    journal, entries, _ = journal_of(observed, decrease.fleet.namespace)
-    text = "" if journal is None else journal.data[RECORD]
-    known = replicas_in(text)
-    replicas: dict[str, int] = {} if whole else dict(known)
-    decreases: list[_UnseenDecrease] = []
-    reviewed = {
-        name for name, labels in namespace_labels(observed).items() if labels.get(PICKER_LABEL) == PICKER_ENABLED
-    }
+def _reviewed(
+    observed: ObservedCluster, strategy_of: Callable[[Workload], VictimStrategy]
+) -> Iterator[tuple[Workload, str]]:
+    """Yield the workloads whose pods are ours to choose in namespaces that let the picker in, and by which policy."""
+    spaces = {name for name, labels in namespace_labels(observed).items() if labels.get(PICKER_LABEL) == PICKER_ENABLED}
     for workload in observed.workloads:
-        strategy = decrease.strategy_of(workload)
-        if workload.ref.namespace not in reviewed or not strategy.chooses:
-            continue
-        count, entry = workload.spec_replicas, entries.get(workload.uid)
-        if 0 < count < known.get(workload.uid, 0) and (entry is None or entry.after != count):
-            decreases.append(_UnseenDecrease(workload, known[workload.uid], strategy.settings.policy))
-        replicas[workload.uid] = min(count, desired.get(workload.ref, count))
-    return SeenReplicas(observed.name, tuple(decreases), text, record_text(replicas))
+        if workload.ref.namespace in spaces and (strategy := strategy_of(workload)).chooses:
+            yield workload, strategy.settings.policy
 
 
 def replicas_in(text: str) -> dict[str, int]:
