@@ -294,13 +294,8 @@ _GROUPS = {kind: group for group, kind in SCALABLE_KINDS}
 
 def _event(about: ObjectRef, uid: str, name: str, words: tuple[str, str], now: datetime) -> Write:
     """Return an Event about a Service; `words` are its reason and its message, `name` how it differs from others."""
-    reporter = {
-        "source": {"component": "reconciler-activator"},
-        "reportingComponent": "reconciler/activator",
-        "reportingInstance": "activator",
-    }
-    manifest = event_manifest(about, "v1", uid, name, now)
-    return event_write(CLUSTER, {**manifest, "reason": words[0], "message": words[1], **reporter})
+    source = {"source": {"component": "reconciler-activator"}, "reportingComponent": "reconciler/activator"}
+    return event_write(CLUSTER, event_manifest((about, "v1", uid), name, words, Run(now, "activator")) | source)
 
 
 _NAMESPACES = 4

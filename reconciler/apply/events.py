@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import wait
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -34,12 +33,14 @@ _UNDO = {
 }
 _FAILURES = {"Refused": "was refused", "Failed": "failed"}
 
+Regarding = tuple[ObjectRef, str, str | None]
+"""What an Event is about, with its apiVersion and uid."""
+
 
 def event_of(action: Action, run: Run) -> Write:
     """Return the write of the Event for `action`, which was done. The same action of the same run has the same name."""
-    manifest = _manifest(action, run, digest([run.id, action.id], 12))
-    words = {"reason": action.decision.event, "message": event_message(action)}
-    return event_write(action.ref.cluster, {**manifest, **words})
+    words = (action.decision.event, event_message(action))
+    return event_write(action.ref.cluster, event_manifest(_about(action), digest([run.id, action.id], 12), words, run))
 
 
 def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
@@ -48,8 +49,9 @@ def failure_event(action: Action, run: Run, outcome: Outcome) -> Write:
     There is one for each object and way to fail; where it is there already, its count is raised.
     """
     decision, reason = action.decision, outcome.event
-    manifest = _manifest(action, run, digest([str(action.ref), decision.uid, decision.verb, reason], 12))
-    return _warning(action.ref.cluster, manifest, reason, failure_message(action, outcome))
+    name = digest([str(action.ref), decision.uid, decision.verb, reason], 12)
+    manifest = event_manifest(_about(action), name, (reason, failure_message(action, outcome)), run)
+    return _warning(action.ref.cluster, manifest)
 
 
 def failure_message(action: Action, outcome: Outcome) -> str:
@@ -63,7 +65,7 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
     They are about the Fleet, which is no object: they stand in its namespace. Where one is there already, its count is
     raised, and it says what holds now.
     """
-    about = ObjectRef(cluster, fleet.namespace, "Fleet", fleet.name)
+    about = ObjectRef(cluster, fleet.namespace, "Fleet", fleet.name), API_VERSION, None
     conflicts = [notice.text for notice in plan.notices if notice.kind == "equalPriorities"]
     messages = {
         "HeldBack": [held.why for held in plan.held_back],
@@ -73,8 +75,7 @@ def fleet_events(plan: Plan, fleet: Fleet, cluster: str, run: Run) -> Iterator[W
     for reason, words in messages.items():
         if words:
             name = digest([fleet.name, *filter(None, (plan.shard,)), reason], 12)
-            manifest = {**event_manifest(about, API_VERSION, None, name, run.now), "reportingInstance": run.id}
-            yield _warning(cluster, manifest, reason, "; ".join(words))
+            yield _warning(cluster, event_manifest(about, name, (reason, "; ".join(words)), run))
 
 
 def decrease_event(about: ObjectRef, uid: str, run: Run, message: str, *, picked: bool) -> Write:
@@ -84,20 +85,15 @@ def decrease_event(about: ObjectRef, uid: str, run: Run, message: str, *, picked
     """
     reason = "VictimsPicked" if picked else "DecreasedWithoutPicker"
     name = digest([str(about), uid, reason, message], 12)
-    manifest = {**event_manifest(about, "apps/v1", uid, name, run.now), "reportingInstance": run.id}
-    if not picked:
-        return _warning(about.cluster, manifest, reason, message)
-    return event_write(about.cluster, {**manifest, "reason": reason, "message": message[:_LONGEST]})
+    manifest = event_manifest((about, "apps/v1", uid), name, (reason, message[:_LONGEST]), run)
+    return event_write(about.cluster, manifest) if picked else _warning(about.cluster, manifest)
 
 
-def _warning(cluster: str, manifest: dict[str, Any], reason: str, message: str) -> Write:
+def _warning(cluster: str, manifest: dict[str, Any]) -> Write:
     """Return the write of an Event that warns; where it is there already, it says the same again with a later time."""
-    message = message[:_LONGEST]
-    later = (
-        PatchOperation("add", "/lastTimestamp", manifest["lastTimestamp"]),
-        PatchOperation("add", "/message", message),
-    )
-    return event_write(cluster, {**manifest, "reason": reason, "message": message, "type": "Warning"}, later)
+    manifest |= {"type": "Warning", "message": manifest["message"][:_LONGEST]}
+    later = tuple(PatchOperation("add", f"/{field}", manifest[field]) for field in ("lastTimestamp", "message"))
+    return event_write(cluster, manifest, later)
 
 
 def event_write(cluster: str, manifest: Mapping[str, Any], later: tuple[PatchOperation, ...] = ()) -> Write:
@@ -107,26 +103,27 @@ def event_write(cluster: str, manifest: Mapping[str, Any], later: tuple[PatchOpe
     return Write("event", ref, "v1", manifest=manifest, patch=later)
 
 
-def _manifest(action: Action, run: Run, name: str) -> dict[str, Any]:
-    about = (action.decision.api_version, action.decision.uid)
-    return {**event_manifest(action.ref, *about, name, run.now), "reportingInstance": run.id}
+def _about(action: Action) -> Regarding:
+    return action.ref, action.decision.api_version, action.decision.uid
 
 
-def event_manifest(about: ObjectRef, api_version: str, uid: str | None, name: str, now: datetime) -> dict[str, Any]:
-    """Return what all Events about an object have; `name` is how this one differs from others about it."""
-    at = format_time(now)
+def event_manifest(about: Regarding, name: str, words: tuple[str, str], run: Run) -> dict[str, Any]:
+    """Return an Event about an object; `name` is how it differs from others about it, `words` are its reason and its
+    message.
+    """
+    (ref, api_version, uid), at = about, format_time(run.now)
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{about.name[:_LONGEST_NAME].rstrip('-.')}.{name}",
-            "namespace": about.namespace or "default",
+            "name": f"{ref.name[:_LONGEST_NAME].rstrip('-.')}.{name}",
+            "namespace": ref.namespace or "default",
         },
         "involvedObject": {
             "apiVersion": api_version,
-            "kind": about.kind,
-            "namespace": about.namespace,
-            "name": about.name,
+            "kind": ref.kind,
+            "namespace": ref.namespace,
+            "name": ref.name,
             **({"uid": uid} if uid else {}),
         },
         "type": "Normal",
@@ -135,6 +132,9 @@ def event_manifest(about: ObjectRef, api_version: str, uid: str | None, name: st
         "lastTimestamp": at,
         "source": {"component": "reconciler"},
         "reportingComponent": "reconciler",
+        "reportingInstance": run.id,
+        "reason": words[0],
+        "message": words[1],
     }
 
 
