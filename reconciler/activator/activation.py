@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum, auto
@@ -15,10 +15,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from reconciler.activator.activation_context import ActivatorContext
-from reconciler.activator.held_connection import HeldConnection, connected
+from reconciler.activator.listener import ListenedPorts, ServiceListeners
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints, WatchedPort, WatchedService
-from reconciler.activator.service_listeners import ListenedPorts, ServiceListeners
-from reconciler.activator.slices import PublishedSlices, slice_manifests
+from reconciler.activator.slices import slice_manifests
+from reconciler.activator.splice import Splice, connected, proxy_header, reset
 
 
 class _Phase(Enum):
@@ -62,6 +62,9 @@ _REFUSES_AFTER = 2.0
 
 _SIGNALS_AGAIN = 10.0
 
+_HELD_RECEIVE_BUFFER = 16 * 1024
+_AGAIN_SECONDS = 0.1
+
 NO_ENDPOINTS = ServiceEndpoints({}, {})
 
 
@@ -89,8 +92,10 @@ class Activation:
 
     def __init__(self, name: NamespacedName, context: ActivatorContext) -> None:
         self.name = name
-        self.published = PublishedSlices()
-        """Our slices that are there; kept by whoever writes and watches them."""
+        self.published: dict[str, Mapping[str, Any]] = {}
+        """Our slices as they were written last, by their names; kept by whoever writes and watches them. What may be
+        there counts, with nothing in it where it is not known how: a write that failed may have been done all the same.
+        """
 
         self._context = context
         self._loop = asyncio.get_running_loop()
@@ -294,6 +299,7 @@ class Activation:
         return True
 
     def over(self, connection: HeldConnection) -> None:
+        """Note that a connection is closed."""
         self._forget(connection)
         self._spliced.pop(connection, None)
         self._context.spliced.give_back(self.name[0], connection)
@@ -332,3 +338,114 @@ def _rotated(backends: tuple[EndpointAddress, ...], turn: int) -> Iterator[Endpo
     start = turn % len(backends) if backends else 0
     yield from backends[start:]
     yield from backends[:start]
+
+
+class HeldConnection:
+    """A connection from when it is accepted until it is over: first it is held, and what the client sends stays in the
+    kernel meanwhile; then, with a `_splice`, it is spliced.
+    """
+
+    def __init__(self, client: socket.socket, port: WatchedPort, owner: Activation, context: ActivatorContext) -> None:
+        self.port = port
+        self._client = client
+        self._owner = owner
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._accepted_at = self._loop.time()
+        self._first_byte_at: float | None = None
+        self._splice: Splice | None = None
+        self._is_over = False
+        self._connecting: asyncio.Task[None] | None = None  # until a pod accepts it, or none is ready any more
+        # Set after the handshake, so that the connection can still be fast once it is spliced with a pod.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
+        settings = context.settings
+        self._loop.add_reader(client, self._read_first_byte)
+        self._silent = self._loop.call_later(settings.silent, self._signal)
+        self._timeout = self._loop.call_later(settings.hold_timeout, self.refuse, "timeout")
+
+    def begin_splice(self) -> None:
+        """Begin to connect to a pod, where that has not begun; there is one that is ready, and it is held."""
+        if self._connecting is None:
+            self._connecting = self._loop.create_task(self._connect_and_splice())
+
+    def refuse(self, reason: str) -> None:
+        """End it with a reset, for `reason`, one of REFUSALS."""
+        if self._is_over:
+            return
+        self._context.metrics.refused[reason] += 1
+        if self._splice is None:
+            self._close(reset)
+        else:
+            self._splice.abort()
+
+    def _read_first_byte(self) -> None:
+        """See what came first: a byte is traffic, an end without one is the check of a load balancer."""
+        try:
+            first = self._client.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            first = b""
+        self._loop.remove_reader(self._client)
+        if first:
+            self._first_byte_at = self._loop.time()
+            self._signal()
+        else:
+            self._close(socket.socket.close)  # as the client did
+
+    def _close(self, close: Callable[[socket.socket], None]) -> None:
+        """End it while it is held."""
+        self._stop_waiting()
+        close(self._client)
+        self._end()
+
+    def _signal(self) -> None:
+        self._silent.cancel()
+        self._owner.spoke(self)
+
+    def _stop_waiting(self) -> None:
+        self._loop.remove_reader(self._client)
+        self._silent.cancel()
+        self._timeout.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._owner.over(self)
+
+    async def _connect_and_splice(self) -> None:
+        """Connect to one pod after another until one accepts; it is over with the hold at the latest."""
+        try:
+            pod = await self._connected()
+        finally:
+            self._connecting = None
+        if pod is None:
+            return  # no pod is ready any more
+        try:
+            first = proxy_header(self._client) if self._context.settings.proxy_protocol else b""
+        except OSError:  # the client has gone meanwhile
+            pod.close()
+            self._close(socket.socket.close)
+            return
+        if not self._owner.admit(self):
+            pod.close()
+            self.refuse("limit")
+            return
+        self._stop_waiting()
+        share = (self._owner.name[0], self._context.kept)
+        self._splice = Splice((self._client, pod), self._end, self._answered, share)
+        self._splice.start(first)
+
+    async def _connected(self) -> socket.socket | None:
+        while backends := tuple(self._owner.backends(self.port)):
+            for backend in backends:
+                pod = await self._owner.connect(backend)
+                if pod is not None:
+                    return pod
+            await asyncio.sleep(_AGAIN_SECONDS)
+        return None
+
+    def _answered(self) -> None:
+        began = self._accepted_at if self._first_byte_at is None else self._first_byte_at
+        self._context.metrics.first_byte(self._loop.time() - began)

@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.activator.connection_limits import ActivatorSettings, SharedLimit
-from reconciler.activator.listener import PortRange
+from reconciler.activator.connection_limits import ActivatorSettings, PortRange, SharedLimit
 from reconciler.activator.objects import EndpointAddress, NamespacedName
 from reconciler.report.metrics import Distribution, Family
 

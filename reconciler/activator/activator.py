@@ -213,7 +213,7 @@ class Activator:
                 continue
             activation, (namespace, name) = self._activations.get(watched.service), watched.name
             if activation is not None:
-                activation.published.found(name)
+                activation.published.setdefault(name, {})
             else:
                 self._publisher.withdraw(namespace, name)
 
@@ -237,7 +237,8 @@ class Activator:
         objects.replace(listed)
         self._unsynced.discard(objects.resource.plural)
         for name, activation in self._activations.items() if objects is self._slices else ():
-            activation.published.listed({watched.name[1] for watched in self._slices.of(name)})
+            for gone in activation.published.keys() - {watched.name[1] for watched in self._slices.of(name)}:
+                del activation.published[gone]
         if not self._unsynced:
             self._refresh(names | self._services.keys())
 
@@ -248,7 +249,7 @@ class Activator:
             keys = {service for service in self._activations if service[0] in keys}
         if objects is self._slices and changed is None:
             for activation in [self._activations[key] for key in keys if key in self._activations]:
-                if activation.published.gone(name[1]):
+                if activation.published.pop(name[1], None) is not None:
                     self._publisher.publish(activation)  # somebody took us for dead
         if not self._unsynced:
             self._refresh(keys)

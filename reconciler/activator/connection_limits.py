@@ -1,8 +1,9 @@
-"""How many connections an activator holds and splices, how long it holds one, and which one is reset for another."""
+"""How many connections and ports an activator may have, how long it holds one, and which one is reset for another."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -99,3 +100,29 @@ class SharedLimit(Generic[K]):
         self._sums[namespace] += units
         self._taken += units
         self._greatest = None
+
+
+class PortRange:
+    """The ports that listeners may have; each is tried again only after all others.
+
+    Where all were taken none is tried before one is given back, so that asking again costs nothing.
+    """
+
+    def __init__(self, ports: range) -> None:
+        self._ports = ports
+        self._next = 0
+        self._all_taken: set[str] = set()  # the protocols
+
+    def candidates(self, transport: str) -> Iterable[int]:
+        """Yield every port once."""
+        if transport in self._all_taken:
+            return
+        for _ in self._ports:
+            port = self._ports[self._next % len(self._ports)]
+            self._next += 1
+            yield port
+        self._all_taken.add(transport)
+
+    def give_back(self) -> None:
+        """Note that a port is free again."""
+        self._all_taken.clear()

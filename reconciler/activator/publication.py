@@ -223,9 +223,12 @@ class SlicePublisher:
     async def _publish(self, activation: Activation) -> None:
         """Write and delete slices until they are as they should be."""
         while (wanted := self._lacking(activation)) is not None:
-            write = partial(self._write, activation.name[0], wanted, activation.published.begin(wanted))
+            published = activation.published
+            published.update({name: {} for name in wanted if name not in published})
+            write = partial(self._write, activation.name[0], wanted, tuple(published))
             await asyncio.get_running_loop().run_in_executor(self._threads, write)
-            activation.published.end(wanted)
+            # What another activator deleted meanwhile may have been written before that: it is to be written again.
+            activation.published = {name: made for name, made in wanted.items() if name in activation.published}
             if not wanted:
                 activation.withdrawn()
 

@@ -1,4 +1,4 @@
-"""Our EndpointSlices for one Service: what they say, and which of them are there."""
+"""Our EndpointSlices for one Service: what they say."""
 
 from __future__ import annotations
 
@@ -8,39 +8,6 @@ from typing import Any
 
 from reconciler.activator.objects import WatchedPort, WatchedService
 from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL
-
-
-class PublishedSlices(dict[str, Mapping[str, Any]]):
-    """Our slices as they were written last, by their names. What may be there counts, with nothing in it where it is
-    not known how: a write that failed may have been done all the same, or in part. Only its own methods change it.
-    """
-
-    def begin(self, wanted: Iterable[str]) -> tuple[str, ...]:
-        """Note that those of the names `wanted` are about to be written; return all that may be there then."""
-        for name in wanted:
-            self.found(name)
-        return tuple(self)
-
-    def end(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-        """Note that `wanted` were written, and the others deleted.
-
-        What another activator deleted meanwhile may have been written before that: it is to be written again.
-        """
-        self.listed(wanted)
-        self.update({name: wanted[name] for name in self})
-
-    def found(self, name: str) -> None:
-        """Note that there is one of that name."""
-        self.setdefault(name, {})
-
-    def gone(self, name: str) -> bool:
-        """Note that there is none of that name; return whether there was."""
-        return self.pop(name, None) is not None
-
-    def listed(self, names: Collection[str]) -> None:
-        """Note that there are only those of `names`."""
-        for name in self.keys() - set(names):
-            del self[name]
 
 
 def slice_name(service: str, pod: str, family: str) -> str:

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
 from reconciler.activator.activation_context import ActivatorContext, ActivatorMetrics, ActivatorPod
 from reconciler.activator.connection_limits import ActivatorSettings
-from reconciler.activator.held_connection import reset
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
+from reconciler.activator.splice import reset
 from reconciler.report.metrics import open_metrics_text
 from tests.activator.services import IDLE, a_watched_service
 from tests.activator.stage import LIMIT, stories, until
@@ -50,8 +50,7 @@ class Stage:
         """What the writer of slices does, at once."""
         activation = self.activation
         had, wanted = bool(activation.published), activation.manifests()
-        activation.published.begin(wanted)
-        activation.published.end(wanted)
+        activation.published = dict(wanted)
         if had and not activation.published:
             activation.withdrawn()
 

@@ -16,9 +16,9 @@ import pytest
 
 from reconciler.activator import wake
 from reconciler.activator.activation import Activation
-from reconciler.activator.held_connection import connected
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.objects import WatchedNetworkPolicy
+from reconciler.activator.splice import connected
 from reconciler.backends.decode.values import decoded_json
 from reconciler.errors import ForbiddenError
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded

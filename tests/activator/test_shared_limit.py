@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from reconciler.activator.activation import Activation
 from reconciler.activator.connection_limits import SharedLimit
-from reconciler.activator.held_connection import BUFFER, SMALL_PIECE, Splice
 from reconciler.activator.objects import EndpointAddress
+from reconciler.activator.splice import BUFFER, SMALL_PIECE, Splice
 from tests.activator.services import a_slice
 from tests.activator.stage import Stage, played, until
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from reconciler.activator.connection_limits import SharedLimit
-from reconciler.activator.held_connection import BUFFER, Splice, proxy_header
+from reconciler.activator.splice import BUFFER, Splice, proxy_header
 from tests.activator.stage import stories
 
 SIZE = 16 << 20

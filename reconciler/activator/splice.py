@@ -1,4 +1,4 @@
-"""One accepted connection: it waits for its first byte, then for a pod, then their sockets are spliced."""
+"""The sockets of a client and a pod, spliced."""
 
 from __future__ import annotations
 
@@ -6,151 +6,12 @@ import asyncio
 import ipaddress
 import socket
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
-from reconciler.activator.activation_context import ActivatorContext
 from reconciler.activator.connection_limits import SharedLimit
-from reconciler.activator.objects import EndpointAddress, NamespacedName, WatchedPort
 
-_HELD_RECEIVE_BUFFER = 16 * 1024
 _CONNECT_SECONDS = 2.0
-_AGAIN_SECONDS = 0.1
-
-
-class ConnectionOwner(Protocol):
-    """Whose connections they are: the activation of a Service."""
-
-    name: NamespacedName
-
-    def spoke(self, connection: HeldConnection) -> None:
-        """Called once it counts as traffic."""
-
-    def admit(self, connection: HeldConnection) -> bool:
-        """Called before it is spliced with a pod, which is there; return whether it may be."""
-
-    def over(self, connection: HeldConnection) -> None:
-        """Called when it is closed."""
-
-    def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
-        """Return those that may be tried now, in order."""
-
-    async def connect(self, backend: EndpointAddress) -> socket.socket | None:
-        """Return a connection to one of them, None where it takes none."""
-
-
-class HeldConnection:
-    """A connection from when it is accepted until it is over: first it is held, and what the client sends stays in the
-    kernel meanwhile; then, with a `_splice`, it is spliced.
-    """
-
-    def __init__(
-        self, client: socket.socket, port: WatchedPort, owner: ConnectionOwner, context: ActivatorContext
-    ) -> None:
-        self.port = port
-        self._client = client
-        self._owner = owner
-        self._context = context
-        self._loop = asyncio.get_running_loop()
-        self._accepted_at = self._loop.time()
-        self._first_byte_at: float | None = None
-        self._splice: Splice | None = None
-        self._is_over = False
-        self._connecting: asyncio.Task[None] | None = None  # until a pod accepts it, or none is ready any more
-        # Set after the handshake, so that the connection can still be fast once it is spliced with a pod.
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_RECEIVE_BUFFER)
-        settings = context.settings
-        self._loop.add_reader(client, self._read_first_byte)
-        self._silent = self._loop.call_later(settings.silent, self._signal)
-        self._timeout = self._loop.call_later(settings.hold_timeout, self.refuse, "timeout")
-
-    def begin_splice(self) -> None:
-        """Begin to connect to a pod, where that has not begun; there is one that is ready, and it is held."""
-        if self._connecting is None:
-            self._connecting = self._loop.create_task(self._connect_and_splice())
-
-    def refuse(self, reason: str) -> None:
-        """End it with a reset, for `reason`, one of REFUSALS."""
-        if self._is_over:
-            return
-        self._context.metrics.refused[reason] += 1
-        if self._splice is None:
-            self._close(reset)
-        else:
-            self._splice.abort()
-
-    def _read_first_byte(self) -> None:
-        """See what came first: a byte is traffic, an end without one is the check of a load balancer."""
-        try:
-            first = self._client.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            first = b""
-        self._loop.remove_reader(self._client)
-        if first:
-            self._first_byte_at = self._loop.time()
-            self._signal()
-        else:
-            self._close(socket.socket.close)  # as the client did
-
-    def _close(self, close: Callable[[socket.socket], None]) -> None:
-        """End it while it is held."""
-        self._stop_waiting()
-        close(self._client)
-        self._end()
-
-    def _signal(self) -> None:
-        self._silent.cancel()
-        self._owner.spoke(self)
-
-    def _stop_waiting(self) -> None:
-        self._loop.remove_reader(self._client)
-        self._silent.cancel()
-        self._timeout.cancel()
-        if self._connecting is not None:
-            self._connecting.cancel()
-
-    def _end(self) -> None:
-        self._is_over = True
-        self._owner.over(self)
-
-    async def _connect_and_splice(self) -> None:
-        """Connect to one pod after another until one accepts; it is over with the hold at the latest."""
-        try:
-            pod = await self._connected()
-        finally:
-            self._connecting = None
-        if pod is None:
-            return  # no pod is ready any more
-        try:
-            first = proxy_header(self._client) if self._context.settings.proxy_protocol else b""
-        except OSError:  # the client has gone meanwhile
-            pod.close()
-            self._close(socket.socket.close)
-            return
-        if not self._owner.admit(self):
-            pod.close()
-            self.refuse("limit")
-            return
-        self._stop_waiting()
-        share = (self._owner.name[0], self._context.kept)
-        self._splice = Splice((self._client, pod), self._end, self._answered, share)
-        self._splice.start(first)
-
-    async def _connected(self) -> socket.socket | None:
-        while backends := tuple(self._owner.backends(self.port)):
-            for backend in backends:
-                pod = await self._owner.connect(backend)
-                if pod is not None:
-                    return pod
-            await asyncio.sleep(_AGAIN_SECONDS)
-        return None
-
-    def _answered(self) -> None:
-        began = self._accepted_at if self._first_byte_at is None else self._first_byte_at
-        self._context.metrics.first_byte(self._loop.time() - began)
 
 
 async def connected(address: tuple[str, int]) -> socket.socket | None:
