@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -117,7 +118,12 @@ def import_command(options: _ImportOptions) -> int:
     if options.out is None:
         show(text)
     else:
-        _write(options.out, text)
+        try:
+            Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+            write_new(options.out, text, 0o644)
+        except OSError as error:
+            words = f"{error.strerror}, expected a new file that can be written"
+            raise UsageError(f"--out: {options.out}: {words}") from None
     if not options.quiet:
         for loss in imported.losses.values():
             say(f"not carried over: {loss}")
@@ -130,32 +136,25 @@ def _imported(options: _ImportOptions) -> Imported:
     """Return the policies made of the manifests in the paths, or of a context.
 
     Raises:
-        UsageError: there are none.
+        UsageError: there are none. ClusterError: some cannot be read. PolicyError: some are of another shape.
     """
     paths, context = options.paths, options.context
     if bool(paths) == bool(context):
         raise UsageError("import: expected either PATH, the manifests of the tool, or --context NAME")
     read, kinds = TOOLS[options.tool]
-    manifests = _of_context(context, options, kinds) if context else read_manifests(paths)
+    if context:
+        opened = options.live_backends(policy_source.fleet_of_contexts([context], None))
+        served = next(iter(opened.values())).served
+        assert served is not None
+        manifests = manifests_of(context, chain.from_iterable(served.manifests(group, kind) for group, kind in kinds))
+    else:
+        manifests = read_manifests(paths)
     imported = read(manifests)
     if not imported.policies:
         say_each("warning", imported.losses.values())
         where, read_ = context or ", ".join(paths), counted(len(manifests), "object was", "objects were")
         raise UsageError(f"import: no policy can be made of {options.tool} in {where}: {read_} read")
     return imported
-
-
-def _write(file: str, text: str) -> None:
-    """Write a new file.
-
-    Raises:
-        UsageError: it cannot be written, or is there.
-    """
-    try:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        write_new(file, text, 0o644)
-    except OSError as error:
-        raise UsageError(f"--out: {file}: {error.strerror}, expected a new file that can be written") from None
 
 
 def _clusters(imported: Imported, name: str | None, context: str | None) -> list[Policy]:
@@ -166,18 +165,6 @@ def _clusters(imported: Imported, name: str | None, context: str | None) -> list
         ]
     named = name or policy_source.cluster_name(context or "my-cluster")
     return [{"name": named, **({"connection": {"context": context}} if context not in (None, named) else {})}]
-
-
-def _of_context(context: str, options: _ImportOptions, kinds: Iterable[tuple[str, str]]) -> list[Manifest]:
-    """Return the objects of `kinds` on the cluster of a context.
-
-    Raises:
-        ClusterError: some cannot be read. PolicyError: some are of another shape.
-    """
-    opened = options.live_backends(policy_source.fleet_of_contexts([context], None))
-    served = next(iter(opened.values())).served
-    assert served is not None
-    return manifests_of(context, chain.from_iterable(served.manifests(group, kind) for group, kind in kinds))
 
 
 def _next(tool: str, imported: Imported, file: str | None) -> Iterable[str]:
@@ -274,16 +261,10 @@ def _remembered(fleet: Fleet, options: RunOptions, world: World) -> Mapping[Obje
     for name, backend in options.live_backends(fleet).items():
         assert backend.served is not None
         for info in (Manifest(value, name) for value in backend.served.manifests(*SLEEP_INFO)):
-            for (group, kind, object_name), replicas in asleep_by_kube_green(_secret(world, name, info)).items():
+            data: dict[str, str] = {}
+            for key in MEMORY:
+                with suppress(NotFoundError):
+                    data[key] = world.access(name).cluster.secret(info.namespace, f"sleepinfo-{info.name}", key)
+            for (group, kind, object_name), replicas in asleep_by_kube_green(data).items():
                 found[ObjectRef(name, info.namespace, kind, object_name, group)] = replicas
     return found
-
-
-def _secret(world: World, cluster: str, info: Manifest) -> dict[str, str]:
-    data: dict[str, str] = {}
-    for key in MEMORY:
-        try:
-            data[key] = world.access(cluster).cluster.secret(info.namespace, f"sleepinfo-{info.name}", key)
-        except NotFoundError:
-            continue
-    return data

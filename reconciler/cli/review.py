@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.plan_file import PlanOptions, save
@@ -28,7 +29,6 @@ from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.times import age
 
 if TYPE_CHECKING:
-    from reconciler.backends.backend import Opened
     from reconciler.world import World
 
 
@@ -135,7 +135,9 @@ def _played(options: PlanOptions, *sets: PolicySet) -> tuple[SimulatedSnapshot |
         SnapshotError: it cannot be read, or is too old.
     """
     played = None if options.snapshot is None else SimulatedSnapshot(options, *sets)
-    at = None if played is None else _recorded_at(played.opened)
+    clusters = [] if played is None else [backend.cluster for backend in played.opened.backends.values()]
+    recordings = [cluster.recording for cluster in clusters if isinstance(cluster, SnapshotCluster)]
+    at = min((one.at for one in recordings if one is not None and one.at is not None), default=None)
     if at is not None and options.now - at > options.max_snapshot_age:
         raise SnapshotError(
             f"{options.snapshot}: was recorded {age(options.now - at)} ago, expected at most "
@@ -163,12 +165,3 @@ def _replayed(
         return None
     length = max(history.end - history.start for history in played.histories.values())
     return None if before is None else played.replay(before, length), played.replay(after, length)
-
-
-def _recorded_at(opened: Opened) -> datetime | None:
-    """Return when the oldest part of a snapshot was recorded, None where none says so."""
-    from reconciler.backends.snapshot.cluster import SnapshotCluster
-
-    clusters = [backend.cluster for backend in opened.backends.values() if isinstance(backend.cluster, SnapshotCluster)]
-    recordings = [cluster.recording for cluster in clusters if cluster.recording is not None]
-    return min((recording.at for recording in recordings if recording.at is not None), default=None)
