@@ -46,7 +46,7 @@ from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on
 from reconciler.messages import first_of, nearest
 from reconciler.model import ServiceAccount
 from reconciler.policy.kinds.fields import spelt_duration
-from reconciler.policy.types import FleetCluster, PolicySet, Writes
+from reconciler.policy.types import PolicySet, Writes
 from reconciler.report.times import ReasonWords
 from reconciler.worker_pool import WorkerPool
 
@@ -116,7 +116,7 @@ def connect_command(options: _ConnectOptions) -> int:
         raise UsageError("--secret: expected --hub CONTEXT beside it, or --rotate")
     terminal_or(options.auto_approve, "connect")
     policies = options.policies()
-    setup = _Setup(_member(policies, subject), policies, options, options.admin_context)
+    setup = _Setup(subject, policies, options, options.admin_context)
     if hub is None:
         place: KubeconfigPlace = KubeconfigFile(str(file))
     else:
@@ -126,27 +126,17 @@ def connect_command(options: _ConnectOptions) -> int:
     return _connected(setup, place, wanted, options.life, asks=not options.auto_approve)
 
 
-def _member(policies: PolicySet, name: str) -> FleetCluster:
-    """Return the cluster `name` of the Fleet.
-
-    Raises:
-        UsageError: there is none, or runs are in it.
-    """
-    cluster = policies.fleet.cluster(name)
-    if cluster is None:
-        raise UsageError(
-            f"{name}: is no cluster of the Fleet{nearest(name, [member.name for member in policies.fleet.clusters])}"
-        )
-    if cluster.connection.in_cluster:
-        raise UsageError(f"{name}: is the cluster that runs are in, where they need no kubeconfig")
-    return cluster
-
-
 class _Setup:
     """A member that is set up with the rights of `context`, None: the one of its name."""
 
-    def __init__(self, member: FleetCluster, policies: PolicySet, options: RunOptions, context: str | None) -> None:
-        name = member.name
+    def __init__(self, name: str, policies: PolicySet, options: RunOptions, context: str | None) -> None:
+        """Raises UsageError: there is no such cluster, or runs are in it."""
+        member = policies.fleet.cluster(name)
+        if member is None:
+            hint = nearest(name, [cluster.name for cluster in policies.fleet.clusters])
+            raise UsageError(f"{name}: is no cluster of the Fleet{hint}")
+        if member.connection.in_cluster:
+            raise UsageError(f"{name}: is the cluster that runs are in, where they need no kubeconfig")
         client, connection, self.access = verified_client(name, options, context=context)
         self.manifests = Manifests(client)
         self.now = options.now

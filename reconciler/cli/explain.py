@@ -129,7 +129,14 @@ def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[
         if federated and (one.job, one.policy) == ("placement", federated)
     ] or list(_named(plan, state, policies, name))
     if not found:
-        check_known(plan, name, subject)
+        if name.cluster in plan.unknown:
+            why = plan.unknown[name.cluster]
+            raise ReconcilerError(
+                f"{subject}: cluster {name.cluster} cannot be read: {why}; --snapshot DIR reads a folder instead"
+            )
+        unknown = [why for what, why in plan.unread.items() if what.startswith(f"{name.cluster}/")]
+        if unknown:
+            raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")
         check_there(state, name, subject)
         raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
     return plan, found
@@ -162,19 +169,3 @@ def _named(plan: Plan, state: ObservedState, policies: PolicySet, name: ObjectAr
         for ref, workload in sorted(workloads.items()):
             if name.matches(ref):
                 yield ObjectExplanation(ref, workload, selectors.closest_to(workload))
-
-
-def check_known(plan: Plan, name: ObjectArgument, subject: str) -> None:
-    """Check that what `name` names could be looked at.
-
-    Raises:
-        ReconcilerError: its cluster, or something in it, is unknown.
-    """
-    if name.cluster in plan.unknown:
-        why = plan.unknown[name.cluster]
-        raise ReconcilerError(
-            f"{subject}: cluster {name.cluster} cannot be read: {why}; --snapshot DIR reads a folder instead"
-        )
-    unknown = [why for what, why in plan.unread.items() if what.startswith(f"{name.cluster}/")]
-    if unknown:
-        raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")

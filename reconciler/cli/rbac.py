@@ -81,7 +81,13 @@ def rbac_command(options: _RbacOptions) -> None:
     # With a custom kind that they name
     rbac --kind WebApp=webapps.example.com
     """
-    policies, writes = _chosen(read_policies(options.path), options.cluster)
+    policies, writes = read_policies(options.path), True
+    if options.cluster is not None:
+        cluster = policies.fleet.cluster(options.cluster)
+        if cluster is None:
+            known = ", ".join(member.name for member in policies.fleet.clusters)
+            raise UsageError(f"--cluster: the Fleet has no cluster {options.cluster}, expected one of {known}")
+        policies, writes = policies.on(cluster), cluster.writes is not Writes.NOTHING
     served = [*BY_KIND.values(), *policies.fleet.switch_kinds, *options.kinds]
     names = {name for kind in served for name in kind.names}
     unknown = sorted(kind for kind in policies.kinds if kind.lower() not in names)
@@ -92,21 +98,6 @@ def rbac_command(options: _RbacOptions) -> None:
     rights = needed_rights(policies, served, keda=not options.no_keda, activator=options.activator)
     found = roles(policies, rights, writes=writes, own_token=options.own_token)
     show(line for manifest in found for line in ("---", *manifest_lines(manifest)))
-
-
-def _chosen(policies: PolicySet, name: str | None) -> tuple[PolicySet, bool]:
-    """Return the policies that are about the cluster `name`, and whether anything is written there; None is all.
-
-    Raises:
-        UsageError: the Fleet has no such cluster.
-    """
-    if name is None:
-        return policies, True
-    cluster = policies.fleet.cluster(name)
-    if cluster is None:
-        known = ", ".join(member.name for member in policies.fleet.clusters)
-        raise UsageError(f"--cluster: the Fleet has no cluster {name}, expected one of {known}")
-    return policies.on(cluster), cluster.writes is not Writes.NOTHING
 
 
 def roles(

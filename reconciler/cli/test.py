@@ -50,7 +50,11 @@ def test_command(options: _TestOptions) -> int:
     test --coverage -o junit > results.xml
     """
     path = options.path
-    _check_path(path)
+    expected = f"expected a file named *{TESTS[0]}, or a folder with some"
+    if not os.path.exists(path):
+        raise UsageError(f"{spelt(path)}: does not exist, {expected}")
+    if not os.path.isdir(path) and not path.endswith(TESTS):  # a test with nothing right in it
+        raise UsageError(f"{spelt(path)}: is no test of policies, {expected}")
     folder = options.policies_path or (path if os.path.isdir(path) else os.path.dirname(path) or ".")
     files, policies = _read(path, folder)
     cases: list[CaseResult] = [result for file in files for result in case_results(file, policies)]
@@ -58,19 +62,6 @@ def test_command(options: _TestOptions) -> int:
     results = Results(cases, coverage(policies, touched) if options.coverage else None)
     show(FORMATS[options.output](results), options.output)
     return ExitCode.NOTHING_DONE if results.failed else ExitCode.DONE
-
-
-def _check_path(path: str) -> None:
-    """Check that `path` can hold tests: what is in another file would be called a test with nothing right in it.
-
-    Raises:
-        UsageError: it is a file of another name, or there is nothing.
-    """
-    expected = f"expected a file named *{TESTS[0]}, or a folder with some"
-    if not os.path.exists(path):
-        raise UsageError(f"{spelt(path)}: does not exist, {expected}")
-    if not os.path.isdir(path) and not path.endswith(TESTS):
-        raise UsageError(f"{spelt(path)}: is no test of policies, {expected}")
 
 
 def _read(path: str, folder: str) -> tuple[tuple[CaseFile, ...], PolicySet]:
