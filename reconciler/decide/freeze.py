@@ -18,7 +18,7 @@ from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.facts import ChangeIfCode, Fact, change_if, fact
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.errors import AnnotationError
-from reconciler.model import ObservedCluster, ObservedState
+from reconciler.model import ObservedCluster, ObservedState, by_key
 from reconciler.policy.types import Fleet, FleetCluster, Freeze
 
 CONFIG_MAP = "freeze"
@@ -110,10 +110,7 @@ def freeze_reason(freeze: Freeze) -> Reason:
 
 def freeze_notices(fleet: Fleet) -> DesiredState:
     """Return a notice for each freeze that is in force, only one where it covers several clusters."""
-    found: dict[Freeze, list[str]] = {}
-    for cluster in fleet.clusters:
-        for own in cluster.freezes:
-            found.setdefault(own, []).append(cluster.name)
+    found = by_key((freeze, cluster.name) for cluster in fleet.clusters for freeze in cluster.freezes)
     notices = []
     for freeze, clusters in found.items():
         why = freeze_reason(freeze)

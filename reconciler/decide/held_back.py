@@ -26,7 +26,7 @@ from reconciler.decide.limit_amounts import (
     spellings_of,
 )
 from reconciler.decide.removal_guard import REMOVED_FLAG
-from reconciler.model import ObjectRef, ObservedState, Run
+from reconciler.model import ObjectRef, ObservedState, Run, by_key
 from reconciler.policy.types import Limits, PolicySet, ReplicasLimits, Shard
 
 _BOUND = (Phase.MOVE, Phase.DECREASE)
@@ -162,19 +162,11 @@ class RemainingDecisions:
     @cached_property
     def _decreases(self) -> dict[str, list[str]]:
         """The keys of the decreasing steps of each group."""
-        found: dict[str, list[str]] = {}
-        for decision in self._decisions:
-            if decision.phase in _BOUND:
-                found.setdefault(decision.group, []).append(decision.key)
-        return found
+        return by_key((decision.group, decision.key) for decision in self._decisions if decision.phase in _BOUND)
 
     @cached_property
     def _needed_by(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for decision in self._decisions:
-            for key in decision.needs:
-                found.setdefault(key, []).append(decision.key)
-        return found
+        return by_key((need, decision.key) for decision in self._decisions for need in decision.needs)
 
     def left_of(self, decisions: Iterable[Decision]) -> list[Decision]:
         """Return those of `decisions` that are left."""

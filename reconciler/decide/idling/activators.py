@@ -12,7 +12,7 @@ from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, N
 from reconciler.decide.idling.write_context import decision_key
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.messages import first_of
-from reconciler.model import ObjectRef, ObservedCluster, ObservedState, Service
+from reconciler.model import ObservedCluster, ObservedState, Service, by_key
 from reconciler.policy.types import Fleet, PolicySet, Writes
 
 _IDLED_TO = ("metadata", "annotations", IDLED_TO)
@@ -97,14 +97,14 @@ def _unsignalled(desired: DesiredState, policies: PolicySet, state: ObservedStat
     if not on_signal:
         return
     asleep = {service.ref for service, _ in _records_at_zero(desired.wanted, state)}
-    behind: dict[tuple[str, str, NoticeKind, str], set[ObjectRef]] = {}
     services = {service.ref: service for cluster in state.clusters.values() for service in cluster.services}
     idling = (found for found in desired.explanations if found.job == "idling" and found.selected)
     selected = {(found.policy, ref) for found in idling if found.policy in on_signal for ref in found.services}
-    for policy, ref in selected:
-        why = _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep)
-        if why is not None:
-            behind.setdefault((ref.cluster, policy, *why), set()).add(ref)
+    said = (
+        (policy, ref, _why_unsignalled(services[ref], state.clusters[ref.cluster], ref in asleep))
+        for policy, ref in selected
+    )
+    behind = by_key(((ref.cluster, policy, *why), ref) for policy, ref, why in said if why is not None)
     for (cluster, policy, kind, words), refs in sorted(behind.items()):
         named = [f"{ref.namespace}/{ref.name}" for ref in sorted(refs)]
         text = f"{cluster}: nothing signals {first_of(named, 3)} (wake: OnSignal): {words}"

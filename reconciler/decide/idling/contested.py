@@ -27,7 +27,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.idling.records import Record, awake_since, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, IdleState, Subject, Undo
-from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, pointer
+from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, by_key, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import workload_kind
@@ -248,11 +248,8 @@ def advice(by: str, ref: ObjectRef, autoscaler: str = "", path: Sequence[str] = 
 
 def tools_of(workloads: Iterable[Workload]) -> dict[str, tuple[Workload, ...]]:
     """Return by field manager what tools wrote the scale of last: not people, not we, and not the autoscalers."""
-    found: dict[str, list[Workload]] = {}
-    for workload in workloads:
-        by = "" if workload.replicas_writer is None else workload.replicas_writer.manager
-        if by.startswith(_TOOLS) and _is_tool(by):
-            found.setdefault(by, []).append(workload)
+    written = ((one.replicas_writer.manager, one) for one in workloads if one.replicas_writer is not None)
+    found = by_key((by, one) for by, one in written if by.startswith(_TOOLS) and _is_tool(by))
     return {by: tuple(sorted(found[by], key=lambda workload: workload.ref)) for by in sorted(found)}
 
 

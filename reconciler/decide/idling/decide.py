@@ -37,7 +37,7 @@ from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import scalable_decision
 from reconciler.decide.removal_guard import FleetGuards
 from reconciler.decide.workloads import Settled, SettledWorkloads
-from reconciler.model import ObjectRef, ObservedState, Run, Workload
+from reconciler.model import ObjectRef, ObservedState, Run, Workload, by_key
 from reconciler.policy.types import Fleet, PolicySet
 
 
@@ -135,10 +135,9 @@ def _observed(decision: Decision) -> Decision:
 
 def decisions_of(context: WriteContext) -> tuple[Decision, ...]:
     """Return every decision that the choices ask for, sorted by group and order; nothing on a read-only cluster."""
-    behind: dict[ObjectRef, list[Choice]] = {}
-    for choice in context.live:
-        for service in filter(is_recorded, choice.subject.services):
-            behind.setdefault(service.ref, []).append(choice)
+    behind = by_key(
+        (service.ref, choice) for choice in context.live for service in choice.subject.services if is_recorded(service)
+    )
     on_services = {
         service.ref: service_decisions(service, behind.get(service.ref, ()), inventory, context)
         for service, inventory in context.recorded
@@ -200,10 +199,7 @@ class IdlingOutcome(Struct, frozen=True):
 
         @cache
         def known() -> tuple[dict[ObjectRef, list[Decision]], dict[ObjectRef, str], dict[ObjectRef, Workload]]:
-            made: dict[ObjectRef, list[Decision]] = {}
-            for decision in self.desired.decisions:
-                if decision.ref not in not_now:
-                    made.setdefault(decision.ref, []).append(decision)
+            made = by_key((one.ref, one) for one in self.desired.decisions if one.ref not in not_now)
             workloads = {workload.ref: workload for each in state.clusters.values() for workload in each.workloads}
             return made, self._claims_without(not_now), workloads
 

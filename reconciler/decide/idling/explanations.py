@@ -48,7 +48,7 @@ from reconciler.decide.idling.verdicts import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, Cr
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import equal_priorities, left_out
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, by_key
 
 Choices = Mapping[ObjectRef, Choice]
 
@@ -237,10 +237,7 @@ def _kept_up_until(choice: Choice) -> Ending | None:
 
 def _going_idle_together(choice: Choice, choices: Choices) -> list[Choice]:
     """Return `choice`, and all that it goes idle together with: behind Services, and what its conditions name."""
-    behind: dict[ObjectRef, list[Choice]] = {}
-    for other in choices.values():
-        for service in other.subject.behind:
-            behind.setdefault(service.ref, []).append(other)
+    behind = by_key((service.ref, other) for other in choices.values() for service in other.subject.behind)
     found = {choice.ref: choice}
     reached = [choice]
     for current in reached:  # which grows

@@ -20,7 +20,7 @@ from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
-from reconciler.model import ObjectRef, ObservedState, PodsQuestion
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion, by_key
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
 _Backends = tuple[ServiceState, list[ObjectRef]]
@@ -119,15 +119,15 @@ def federated_members(
     """Return the members of each federated ReplicaSet that has at least one with a choice."""
     if not policies.federated:
         return {}
-    by_key, fleets = federated_by_local_key(policies.federated), fleet_names(policies.fleet)
+    named, fleets = federated_by_local_key(policies.federated), fleet_names(policies.fleet)
     ruled: dict[LocalKey, list[ObjectRef]] = {}
     for ref, choice in choices.items():
         workload = choice.subject.scale.runs
         key = key_of(workload.ref)
-        if key in by_key and is_about(by_key[key], workload.ref.cluster, workload, fleets):
+        if key in named and is_about(named[key], workload.ref.cluster, workload, fleets):
             ruled.setdefault(key, []).append(ref)
-    local = _local_workloads(state, {key: by_key[key] for key in ruled}, fleets)
-    return {key: _members(by_key[key], ruled[key], local.get(key, {}), state) for key in sorted(ruled)}
+    local = _local_workloads(state, {key: named[key] for key in ruled}, fleets)
+    return {key: _members(named[key], ruled[key], local.get(key, {}), state) for key in sorted(ruled)}
 
 
 def _local_workloads(
@@ -221,9 +221,7 @@ def _join(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef, other: ObjectRef)
 
 
 def _named(parents: dict[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
-    members: dict[ObjectRef, list[ObjectRef]] = {}
-    for ref in parents:
-        members.setdefault(_find(parents, ref), []).append(ref)
+    members = by_key((_find(parents, ref), ref) for ref in parents)
     names = ((group_name("idling", min(inside, key=_first)), inside) for inside in members.values())
     return {ref: name for name, inside in names for ref in inside}
 

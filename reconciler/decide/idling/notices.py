@@ -26,7 +26,7 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import counted
-from reconciler.model import FIELD_MANAGER, ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, ObjectRef, by_key
 
 _BY_AUTOSCALER = (
     ReasonCode.LEFT_TO_AUTOSCALER,
@@ -195,12 +195,9 @@ def _writer(choice: Choice) -> Iterator[Notice]:
 
 def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
     """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
-    new: dict[str, list[Workload]] = {}
-    for choice in choices:
-        if choice.action in GOES_IDLE:
-            written = choice.subject.scale.written
-            if written.annotations.keys().isdisjoint((LAST_IDLED, AWAKE_SINCE)):
-                new.setdefault(choice.ref.cluster, []).append(written)
+    idled = (choice.subject.scale.written for choice in choices if choice.action in GOES_IDLE)
+    known = (LAST_IDLED, AWAKE_SINCE)
+    new = by_key((one.ref.cluster, one) for one in idled if one.annotations.keys().isdisjoint(known))
     for cluster, workloads in sorted(new.items()):
         for by, theirs in tools_of(workloads).items():
             several = f"{len(theirs)} workloads that are idled for the first time"

@@ -48,7 +48,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.workloads import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
-from reconciler.model import FIELD_MANAGER, NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload
+from reconciler.model import FIELD_MANAGER, NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload, by_key
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUE, PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
@@ -300,11 +300,8 @@ def lost_records(
 
     One that it has counts whatever the time of a copy: a run whose clock was ahead leaves one that stays the newest.
     """
-    owned: dict[OwnerKey, list[Workload]] = {}
-    for workload in workloads:
-        owner = owner_key(workload) if workload.annotations else None
-        if owner is not None:
-            owned.setdefault(owner, []).append(workload)
+    copied = ((owner_key(workload), workload) for workload in workloads if workload.annotations)
+    owned = by_key((owner, workload) for owner, workload in copied if owner is not None)
     found: dict[ObjectRef, Record] = {}
     for workload in filter(is_written_by_us, workloads if owned else ()):
         copies = [] if _our_record(workload, readings) is not None else owned.get(own_key(workload), [])

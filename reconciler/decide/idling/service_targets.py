@@ -5,7 +5,7 @@ Source: seed idling-and-unidling.md, "Idling" (endpoints, their pods, the pods' 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from reconciler.model import (
     PodsQuestion,
     Service,
     Workload,
+    by_key,
     unreadable_key,
     unreadable_pods_key,
 )
@@ -45,8 +46,8 @@ class Inventory(Struct, frozen=True):
 
     by_ref: Mapping[ObjectRef, Workload]
     owners: Owners
-    by_label: Mapping[tuple[str, str, str], tuple[Workload, ...]]  # (namespace, key, value)
-    slices: Mapping[tuple[str, str], tuple[EndpointSlice, ...]]  # (namespace, Service)
+    by_label: Mapping[tuple[str, str, str], Sequence[Workload]]  # (namespace, key, value)
+    slices: Mapping[tuple[str, str], Sequence[EndpointSlice]]  # (namespace, Service)
     endpoints: Mapping[tuple[str, str], Endpoints]  # (namespace, Service)
     kinds: Mapping[GroupKind, str]  # with their plurals
     cluster: ObservedCluster
@@ -66,31 +67,18 @@ def inventory_of(cluster: ObservedCluster) -> Inventory:
     """Return the scalables of `cluster`, ready to be looked up."""
     kinds = {key: kind.plural for key, kind in SCALABLE_KINDS.items()}
     kinds |= {(kind.group, kind.kind): kind.plural for kind in cluster.scale_kinds}
+    labelled = (one for one in cluster.workloads if one.owner is None or one.spec_replicas > 0 or one.status_replicas)
     return Inventory(
         by_ref={workload.ref: workload for workload in cluster.workloads},
         owners=owners_in(cluster.workloads),
-        by_label=_by_label(cluster.workloads),
-        slices=_by_service(cluster.endpoint_slices),
+        by_label=by_key(
+            ((one.ref.namespace, key, value), one) for one in labelled for key, value in one.template_labels.items()
+        ),
+        slices=by_key(((one.ref.namespace, one.service), one) for one in cluster.endpoint_slices),
         endpoints={(endpoints.ref.namespace, endpoints.ref.name): endpoints for endpoints in cluster.endpoints},
         kinds=kinds,
         cluster=cluster,
     )
-
-
-def _by_label(workloads: Iterable[Workload]) -> dict[tuple[str, str, str], tuple[Workload, ...]]:
-    found: dict[tuple[str, str, str], list[Workload]] = {}
-    for workload in workloads:
-        if workload.owner is None or workload.spec_replicas > 0 or workload.status_replicas:
-            for key, value in workload.template_labels.items():
-                found.setdefault((workload.ref.namespace, key, value), []).append(workload)
-    return {key: tuple(inside) for key, inside in found.items()}
-
-
-def _by_service(slices: Iterable[EndpointSlice]) -> dict[tuple[str, str], tuple[EndpointSlice, ...]]:
-    found: dict[tuple[str, str], list[EndpointSlice]] = {}
-    for endpoint_slice in slices:
-        found.setdefault((endpoint_slice.ref.namespace, endpoint_slice.service), []).append(endpoint_slice)
-    return {key: tuple(inside) for key, inside in found.items()}
 
 
 _OWNERS = tuple(kind.plural for kind in SCALABLE_KINDS.values() if kind.pods != "None")

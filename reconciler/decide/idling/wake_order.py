@@ -11,7 +11,7 @@ from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.reasons import ReasonCode, reason
-from reconciler.model import ObjectRef
+from reconciler.model import ObjectRef, by_key
 from reconciler.policy.types import Fleet, WakeOrder
 
 _DEFAULT_TIER = WakeOrder("").tier
@@ -111,10 +111,8 @@ def wake_tiers(choices: Iterable[Choice]) -> dict[ObjectRef, tuple[str, str]]:
 
     Tiers are of one wake group in one namespace: no namespace waits for what runs in another one.
     """
-    groups: dict[tuple[str, str, str], list[Choice]] = {}
-    for choice in choices:
-        if choice.action is IdleAction.WAKE:
-            groups.setdefault((choice.ref.cluster, choice.ref.namespace, _wake_group(choice)), []).append(choice)
+    woken = (choice for choice in choices if choice.action is IdleAction.WAKE)
+    groups = by_key(((choice.ref.cluster, choice.ref.namespace, _wake_group(choice)), choice) for choice in woken)
     result: dict[ObjectRef, tuple[str, str]] = {}
     for (cluster, namespace, group), waking in groups.items():
         numbers = sorted({tier(choice) for choice in waking})
