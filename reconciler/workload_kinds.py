@@ -137,66 +137,42 @@ def switch_kind(api_version: str, names: str, path: tuple[str, ...], off: Scalar
     """Return a kind that is switched off by the value `off` at `path`; its pods are not counted. `names` are kind and
     plural.
     """
+    fields = {"in_map": path[0] == "metadata", **more}
+    return WorkloadKind(*_named(api_version, names), path, (), "Switch", "None", off=off, **fields)
+
+
+def _scaled(api_version: str, names: str, pods: PodOwner, *follow: str, **more: Any) -> WorkloadKind:
+    return WorkloadKind(*_named(api_version, names), pods=pods, follow=follow, **more)
+
+
+def _named(api_version: str, names: str) -> tuple[str, str, str, str]:
     group, _, version = api_version.rpartition("/")
     kind, plural = names.split()
-    fields = {"in_map": path[0] == "metadata", **more}
-    return WorkloadKind(group, version, kind, plural, path, (), "Switch", "None", off=off, **fields)
+    return group, version, kind, plural
 
+
+def _annotation(key: str) -> tuple[str, ...]:
+    return ("metadata", "annotations", key)
+
+
+_STARTS_JOBS: dict[str, Any] = {"absent": False, "record": PREVIOUS_SUSPEND, "scheduled": True, "custom": False}
+CRON_JOB = switch_kind("batch/v1", "CronJob cronjobs", _SUSPEND, True, **_STARTS_JOBS)
+_SCALED_OBJECT = _named("keda.sh/v1alpha1", "ScaledObject scaledobjects")
+_PODS_TO_DELETE = ("spec", "scaleStrategy", "podsToDelete")
 
 WORKLOAD_KINDS: tuple[WorkloadKind, ...] = (
-    WorkloadKind(
-        "apps", "v1", "Deployment", "deployments", pods="ReplicaSets", follow=("updatedReplicas",), custom=False
-    ),
-    WorkloadKind(
-        "apps", "v1", "StatefulSet", "statefulsets", pods="Ordinals", follow=("updatedReplicas",), custom=False
-    ),
-    WorkloadKind(
-        "apps", "v1", "ReplicaSet", "replicasets", pods="Workload", follow=("fullyLabeledReplicas",), custom=False
-    ),
-    WorkloadKind(
-        "",
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        pods="Workload",
-        follow=("fullyLabeledReplicas",),
-        custom=False,
-    ),
-    switch_kind(
-        "batch/v1",
-        "CronJob cronjobs",
-        _SUSPEND,
-        True,
-        absent=False,
-        record=PREVIOUS_SUSPEND,
-        scheduled=True,
-        custom=False,
-    ),
-    WorkloadKind(
-        "keda.sh",
-        "v1alpha1",
-        "ScaledObject",
-        "scaledobjects",
-        ("metadata", "annotations", PAUSED_REPLICAS),
-        (),
-        "Pause",
-        "None",
-        custom=False,
-    ),
-    WorkloadKind("argoproj.io", "v1alpha1", "Rollout", "rollouts", pods="ReplicaSets"),
-    WorkloadKind(
-        "apps.kruise.io",
-        "v1alpha1",
-        "CloneSet",
-        "clonesets",
-        pods="Workload",
-        follow=("updatedReplicas",),
-        victims_path=("spec", "scaleStrategy", "podsToDelete"),
+    _scaled("apps/v1", "Deployment deployments", "ReplicaSets", "updatedReplicas", custom=False),
+    _scaled("apps/v1", "StatefulSet statefulsets", "Ordinals", "updatedReplicas", custom=False),
+    _scaled("apps/v1", "ReplicaSet replicasets", "Workload", "fullyLabeledReplicas", custom=False),
+    _scaled("v1", "ReplicationController replicationcontrollers", "Workload", "fullyLabeledReplicas", custom=False),
+    CRON_JOB,
+    WorkloadKind(*_SCALED_OBJECT, _annotation(PAUSED_REPLICAS), (), "Pause", "None", custom=False),
+    _scaled("argoproj.io/v1alpha1", "Rollout rollouts", "ReplicaSets"),
+    _scaled(
+        "apps.kruise.io/v1alpha1", "CloneSet clonesets", "Workload", "updatedReplicas", victims_path=_PODS_TO_DELETE
     ),
 )
 """Every kind that is known by name. What others say of themselves by a CustomResourceDefinition is no row."""
-
-CRON_JOB = next(row for row in WORKLOAD_KINDS if row.kind == "CronJob")
 
 BY_KIND: Mapping[str, WorkloadKind] = {row.kind: row for row in WORKLOAD_KINDS}
 
@@ -265,10 +241,6 @@ KNOWN = {form: kind for short, kind in _SHORT.items() for form in (*_forms(kind)
 
 
 # The switches that are known: where each stands, and what is off. A Fleet uses one by naming apiVersion and kind.
-
-
-def _annotation(key: str) -> tuple[str, ...]:
-    return ("metadata", "annotations", key)
 
 
 _SWITCHES = (
