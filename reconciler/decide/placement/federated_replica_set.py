@@ -13,13 +13,14 @@ from reconciler.decide.placement.cluster_eligibility import LocalWorkload, local
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explanations import (
     cluster_statuses,
+    notices,
+    overridden,
     placement_explanations,
     placement_view,
     with_reasons,
 )
 from reconciler.decide.placement.home_config_maps import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
 from reconciler.decide.placement.local_replica_sets import form_of
-from reconciler.decide.placement.notices import notices, overridden
 from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, PlacementInputs, production_of
 from reconciler.decide.placement.status import read_status, rejection_key, status_name, status_text

@@ -18,7 +18,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.decisions import FieldChange, annotation_changes
 from reconciler.decide.placement.home_config_maps import digest_of
-from reconciler.labels import LabelRequirement, LabelSelector
+from reconciler.labels import LabelSelector
 from reconciler.model import NOTHING, Workload
 from reconciler.pod_requests import amount_of
 from reconciler.policy.types import FederatedReplicaSet, Fleet
@@ -81,7 +81,7 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
         ON_DELETE: federated.on_delete.lower(),
     }
     labels = {**federated.labels, FEDERATED_LABEL: label_of(federated.name)}
-    return Form(federated, labels, annotations, _normal(_selector_of(federated.selector)))
+    return Form(federated, labels, annotations, _normal(federated.selector))
 
 
 def metadata_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
@@ -100,11 +100,6 @@ def metadata_changes(workload: Workload, form: Form) -> tuple[FieldChange, ...]:
 
 def found_manifest(workload: Workload) -> dict[str, Any]:
     """Return the manifest of a local ReplicaSet as observed, so that it can be created again by hand."""
-    selector = workload.selector or LabelSelector()
-    expressions = [
-        {"key": expression.key, "operator": expression.operator, "values": list(expression.values)}
-        for expression in selector.match_expressions
-    ]
     return {
         "apiVersion": workload.api_version,
         "kind": workload.ref.kind,
@@ -116,34 +111,32 @@ def found_manifest(workload: Workload) -> dict[str, Any]:
         },
         "spec": {
             "replicas": workload.spec_replicas,
-            "selector": {"matchLabels": dict(selector.match_labels), "matchExpressions": expressions},
+            "selector": _as_in_manifests(workload.selector or LabelSelector()),
             "template": workload.template,
         },
     }
 
 
+def _as_in_manifests(selector: LabelSelector) -> dict[str, Any]:
+    expressions = [
+        {"key": expression.key, "operator": expression.operator, "values": list(expression.values)}
+        for expression in selector.match_expressions
+    ]
+    return {"matchLabels": dict(selector.match_labels), "matchExpressions": expressions}
+
+
 def selector_differs(workload: Workload, form: Form) -> bool:
     """Return whether the local ReplicaSet selects other pods than the policy says; that cannot be changed in place."""
-    return workload.selector is not None and _normal(workload.selector) != form.selector
+    return workload.selector is not None and _normal(_as_in_manifests(workload.selector)) != form.selector
 
 
-def _selector_of(raw: Mapping[str, Any]) -> LabelSelector:
-    expressions = raw.get("matchExpressions") or ()
-    return LabelSelector(
-        match_labels=tuple((raw.get("matchLabels") or {}).items()),
-        match_expressions=tuple(
-            LabelRequirement(expression["key"], expression["operator"], tuple(expression.get("values") or ()))
-            for expression in expressions
-        ),
-    )
-
-
-def _normal(selector: LabelSelector) -> tuple[Any, ...]:
+def _normal(selector: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a selector, as it stands in a manifest, in the form that all have that select the same."""
     expressions = sorted(
-        (expression.key, expression.operator, tuple(sorted(expression.values)))
-        for expression in selector.match_expressions
+        (expression["key"], expression["operator"], tuple(sorted(expression.get("values") or ())))
+        for expression in selector.get("matchExpressions") or ()
     )
-    return (sorted(selector.match_labels), expressions)
+    return (sorted((selector.get("matchLabels") or {}).items()), expressions)
 
 
 def _differences(wanted: Any, found: Any, path: tuple[str, ...]) -> Iterator[str]:

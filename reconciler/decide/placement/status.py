@@ -166,11 +166,10 @@ def status_text(desired: int, entries: Mapping[str, ClusterStatus], before: Plac
         old = before.entries.get(cluster, {})
         idle = {"idle": entry.idle_by} if entry.idle_by else {}
         idle |= {"until": format_time(entry.until)} if entry.idle_by and entry.until is not None else {}
-        if entry.stays and old.get("asked", entry) == entry.spec_replicas:
-            return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
         codes = digest([[why.code, dict(why.values)] for why in entry.reasons], 12)
         facts = {"asked": entry.spec_replicas, "running": entry.running, "facts": codes}
-        if all(old.get(key) == value for key, value in facts.items()) and isinstance(old.get("since"), str):
+        is_same = isinstance(old.get("since"), str) and all(old.get(key) == value for key, value in facts.items())
+        if is_same or (entry.stays and old.get("asked", entry) == entry.spec_replicas):
             return {key: value for key, value in old.items() if key not in ("idle", "until")} | idle
         return facts | {"why": text_of(entry.reasons), "since": now} | idle
 
