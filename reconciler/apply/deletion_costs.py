@@ -136,13 +136,13 @@ def close_journal(task: Task, entry: JournalEntry) -> None:
     task.access.store.write(entry.uid, None, entry_text(entry))
 
 
-def set_costs(task: Task, pods: Sequence[Pod], costs: Mapping[str, str]) -> None:
-    """Give each pod its cost of `costs` (by uid), and our label.
+def set_costs(task: Task, costs: Mapping[Pod, str]) -> None:
+    """Give each pod its cost of `costs`, and our label.
 
     Raises:
         ClusterError: some could not be written; the others may be.
     """
-    _each(task, pods, lambda pod: _patch(task, pod, victim_changes(pod, costs[pod.uid], task.run.id)))
+    _each(task, costs, lambda pod: _patch(task, pod, victim_changes(pod, costs[pod], task.run.id)))
 
 
 def restore_costs(task: Task, former: Mapping[str, str | None]) -> None:

@@ -83,9 +83,8 @@ def record_unseen_decreases(made: Plan, accesses: Mapping[str, Access]) -> tuple
         if access is None:
             continue
         try:
-            for decrease in seen.decreases:
-                about = decrease.workload
-                access.cluster.write(decrease_event(about.ref, about.uid, run, decrease.message, picked=False))
+            for workload, message in seen.decreases:
+                access.cluster.write(decrease_event(workload.ref, workload.uid, run, message, picked=False))
             if seen.after != seen.before:
                 access.store.write(RECORD, seen.after, seen.before)
         except Exception as error:  # noqa: BLE001 - whatever it is

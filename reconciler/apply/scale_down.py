@@ -6,8 +6,6 @@ journal says it to the next run (decide/downscale/journal.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -193,11 +191,10 @@ def _with(write: Write, *operations: PatchOperation) -> Write:
 
 def _by_deletion_costs(chosen: ChosenScaleDown) -> Outcome:
     task = chosen.task
-    costs = victim_costs(chosen)
-    entry = costs.entry
+    costs, entry = victim_costs(chosen)
     open_journal(task, entry)
     try:
-        set_costs(task, costs.pods, costs.values)
+        set_costs(task, costs)
         task.access.limit.sleep(task.settings.settle_seconds)
         if task.access.limit.over:
             raise _Deferred(f"{task.ref}: {task.access.limit.why}; {_RESTORED}")
@@ -214,16 +211,9 @@ def _by_deletion_costs(chosen: ChosenScaleDown) -> Outcome:
     return _verified(chosen, entry)
 
 
-class VictimCosts(Struct, frozen=True):
-    """The pods that get a deletion cost, what each gets by its uid, and the entry of the journal about them."""
-
-    pods: tuple[Pod, ...]
-    values: Mapping[str, str]
-    entry: JournalEntry
-
-
-def victim_costs(chosen: ChosenScaleDown) -> VictimCosts:
-    """Return what is written before `chosen` is carried out: victims get a cost, and of those that stay some do.
+def victim_costs(chosen: ChosenScaleDown) -> tuple[dict[Pod, str], JournalEntry]:
+    """Return the costs that are written before `chosen` is carried out, and the journal's entry about them: victims get
+    one, and of those that stay some do.
 
     Raises:
         ReconcilerError: somebody else's costs are in the way, and they are not to be overridden.
@@ -234,8 +224,7 @@ def victim_costs(chosen: ChosenScaleDown) -> VictimCosts:
     if strangers and task.settings.on_foreign_cost == "Skip":
         named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in strangers[:5])
         raise _Deferred(f"{task.ref}: foreign deletion costs on {named}, expected none (onForeignCost: Skip)")
-    pods = (*chosen.victims, *spared)
-    costs = dict.fromkeys((pod.uid for pod in spared), SPARED_COST) | {pod.uid: VICTIM_COST for pod in chosen.victims}
+    costs = dict.fromkeys(chosen.victims, VICTIM_COST) | dict.fromkeys(spared, SPARED_COST)
     entry = JournalEntry(
         workload=task.ref,
         uid=chosen.live.workload.uid,
@@ -243,13 +232,13 @@ def victim_costs(chosen: ChosenScaleDown) -> VictimCosts:
         after=task.after,
         # Ours, which another choice at the same time wrote, is no former cost: nobody would take it off again.
         pods=tuple(
-            JournalPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in pods
+            JournalPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in costs
         ),
         at=task.run.now,
         run=task.run.id,
         policy=task.settings.policy,
     )
-    return VictimCosts(pods, costs, entry)
+    return costs, entry
 
 
 def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> ReconcilerError:

@@ -259,9 +259,9 @@ class _Choice:
             return ReviewAnswer(Result.PASSED)
         if not chosen.victims:
             raise _Unpicked(chosen.note)
-        costs = victim_costs(chosen)
-        open_journal(task, costs.entry)
-        set_costs(task, costs.pods, costs.values)
+        costs, entry = victim_costs(chosen)
+        open_journal(task, entry)
+        set_costs(task, costs)
         self._limit.sleep(min(_SETTLE_SECONDS, task.settings.settle_seconds))
         names = ", ".join(pod.name for pod in chosen.going)
         note = f"; {chosen.note}" if chosen.note else ""

@@ -335,7 +335,7 @@ def test_a_crash_at_any_moment_loses_nothing(stored: bool) -> None:
 def seen(world: World) -> tuple[list[str], dict[str, int]]:
     state = observe(world.policies, {"east": Backend("east", world.cluster)})
     found = seen_replicas(world.policies, state, (), a_run(), whole=True)
-    return [one.message for each in found for one in each.decreases], {
+    return [message for each in found for _, message in each.decreases], {
         uid: count for each in found for uid, count in replicas_in(each.after).items()
     }
 

@@ -57,24 +57,13 @@ def every_decrease(
     return strategy_of
 
 
-class _UnseenDecrease(Struct, frozen=True):
-    """A workload that has fewer replicas than before, and no picker was asked."""
-
-    workload: Workload
-    before: int
-    policy: str
-
-    @property
-    def message(self) -> str:
-        numbers = f"replicas {self.before} -> {self.workload.spec_replicas}"
-        return f"{numbers}; decreased without a picker: none was asked, so the controller chose ({self.policy})"
-
-
 class SeenReplicas(Struct, frozen=True):
-    """What a run found on one cluster: the decreases, and the record in the journal, as it is and as it should be."""
+    """What a run found on one cluster: the workloads that have fewer replicas than before, though no picker was asked,
+    each with what is said of that; and the record in the journal, as it is and as it should be.
+    """
 
     cluster: str
-    decreases: tuple[_UnseenDecrease, ...]
+    decreases: tuple[tuple[Workload, str], ...]
     before: str
     after: str
 
@@ -95,12 +84,13 @@ def seen_replicas(
         strategy_of = None if text is None else every_decrease(policies, state, name, run)
         if text is None or strategy_of is None:
             continue
-        known, decreases = replicas_in(text), list[_UnseenDecrease]()
+        known, decreases = replicas_in(text), list[tuple[Workload, str]]()
         replicas = {} if is_whole and not observed.unreadable else known.copy()
         for workload, policy in _reviewed(observed, strategy_of):
             count, entry = workload.spec_replicas, entries.get(workload.uid)
             if 0 < count < known.get(workload.uid, 0) and (entry is None or entry.after != count):
-                decreases.append(_UnseenDecrease(workload, known[workload.uid], policy))
+                why = f"decreased without a picker: none was asked, so the controller chose ({policy})"
+                decreases.append((workload, f"replicas {known[workload.uid]} -> {count}; {why}"))
             replicas[workload.uid] = min(count, desired.get(workload.ref, count))
         found.append(SeenReplicas(name, tuple(decreases), text, record_text(replicas)))
     return tuple(found)

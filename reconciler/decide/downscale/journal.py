@@ -196,16 +196,6 @@ def changes_since(
 # What a crash left behind: deletion costs that are restored, and journal entries that are closed.
 
 
-class _Leftovers(Struct, frozen=True):
-    """What is left in one cluster: the journal's entries by key, and victims by uid."""
-
-    observed: ObservedCluster
-    journal: ConfigMap | None
-    entries: Mapping[str, JournalEntry]
-    victims: Mapping[str, Pod]
-    workloads: Mapping[str, Workload]
-
-
 def decide_recovery(fleet: Fleet, state: ObservedState, run: Run, shard: Shard | None = None) -> DesiredState:
     """Return the repairs after a run that was interrupted during a scale-down, of what `shard` decides.
 
@@ -234,24 +224,22 @@ def _in_cluster(observed: ObservedCluster, namespace: str, run: Run, shard: Shar
     if shard is not None:
         decides = shard.decides_on(observed.name)
         entries = {key: entry for key, entry in entries.items() if decides(entry.workload.namespace)}
-    left = _Leftovers(
-        observed=observed,
-        journal=journal,
-        entries=entries,
-        victims={pod.uid: pod for pod in observed.victim_pods if not pod.terminating},
-        workloads={workload.uid: workload for workload in observed.workloads} if entries else {},
-    )
+    victims = {pod.uid: pod for pod in observed.victim_pods if not pod.terminating}
+    workloads = {workload.uid: workload for workload in observed.workloads} if entries else {}
+    decisions: list[Decision] = []
+    explanations: list[PolicyExplanation] = []
+    for key in sorted(entries):
+        entry = entries[key]
+        why = _why_finished(entry, workloads.get(entry.uid), observed, run)
+        if why and journal is not None:
+            decisions += _finished(journal, key, entry, victims, why)
+        else:
+            outcome, progress = "its victims keep their deletion costs", reason(ReasonCode.SCALE_DOWN_IN_PROGRESS)
+            explanations.append(PolicyExplanation(entry.workload, "downscale", entry.policy, outcome, (progress,)))
     recorded = {uid for entry in entries.values() for uid in entry.costs}
-    strays = [pod for uid, pod in left.victims.items() if uid not in recorded]
-    found = [explanation for key in sorted(entries) for explanation in _of_entry(left, key, run)]
-    return DesiredState(
-        decisions=(
-            *(result for result in found if isinstance(result, Decision)),
-            *(_cost_restored(pod, None, _stray_group(pod), _STRAY) for pod in sorted(strays, key=_pod_name)),
-        ),
-        notices=notices,
-        explanations=tuple(explanation for explanation in found if isinstance(explanation, PolicyExplanation)),
-    )
+    strays = sorted((pod for uid, pod in victims.items() if uid not in recorded), key=_pod_name)
+    decisions += [_cost_restored(pod, None, _stray_group(pod), _STRAY) for pod in strays]
+    return DesiredState(decisions=tuple(decisions), notices=notices, explanations=tuple(explanations))
 
 
 _STRAY = Cause("", "", (reason(ReasonCode.STRAY_VICTIM),))
@@ -288,21 +276,16 @@ def journal_of(
     return journal, entries, tuple(notices)
 
 
-def _of_entry(left: _Leftovers, key: str, run: Run) -> Iterator[Decision | PolicyExplanation]:
-    entry = left.entries[key]
-    workload = left.workloads.get(entry.uid)
-    why = _why_finished(entry, workload, left.observed, run)
-    if not why:
-        outcome, progress = "its victims keep their deletion costs", reason(ReasonCode.SCALE_DOWN_IN_PROGRESS)
-        yield PolicyExplanation(entry.workload, "downscale", entry.policy, outcome, (progress,))
-        return
+def _finished(
+    journal: ConfigMap, key: str, entry: JournalEntry, victims: Mapping[str, Pod], why: Reasons
+) -> Iterator[Decision]:
+    """Yield what restores the costs of `entry`, whose key in `journal` is `key`, and closes it."""
     cause = Cause(entry.policy, "", why, {"from": entry.before, "to": entry.after, "run": entry.run})
     group = group_name("downscale", entry.workload)
-    victims = [left.victims[uid] for uid in entry.costs if uid in left.victims]
-    restored = [_cost_restored(pod, entry.costs[pod.uid], group, cause) for pod in sorted(victims, key=_pod_name)]
+    left = sorted((victims[uid] for uid in entry.costs if uid in victims), key=_pod_name)
+    restored = [_cost_restored(pod, entry.costs[pod.uid], group, cause) for pod in left]
     yield from restored
-    if left.journal is not None:
-        yield _entry_removed(left.journal, key, group, cause, restored)
+    yield _entry_removed(journal, key, group, cause, restored)
 
 
 def _why_finished(entry: JournalEntry, workload: Workload | None, observed: ObservedCluster, run: Run) -> Reasons:
