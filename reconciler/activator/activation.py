@@ -16,8 +16,14 @@ from msgspec import Struct
 
 from reconciler.activator.activation_context import ActivatorContext
 from reconciler.activator.listener import ListenedPorts, ServiceListeners
-from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints, WatchedPort, WatchedService
-from reconciler.activator.slices import slice_manifests
+from reconciler.activator.objects import (
+    EndpointAddress,
+    NamespacedName,
+    ServiceEndpoints,
+    WatchedPort,
+    WatchedService,
+    slice_manifests,
+)
 from reconciler.activator.splice import Splice, connected, proxy_header, reset
 
 

@@ -21,12 +21,12 @@ from reconciler.activator.objects import (
     NamespacedName,
     WatchedObjects,
     WatchedService,
+    addresses_by_family,
     endpoints_of,
     is_restricted,
 )
 from reconciler.activator.pod_addresses import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher, slices_problem
-from reconciler.activator.slices import addresses_by_family
 from reconciler.activator.wake import WakeQueue, Waker, wake_problem
 from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient

@@ -132,11 +132,11 @@ class Waker:
         if CLUSTER not in state.clusters:
             return dict.fromkeys(names, state.unreachable.get(CLUSTER, "it cannot be read"))
         cluster = state.clusters[CLUSTER]
-        idle = {
-            service.ref.name: (service, record)
-            for service, record in _idle_services(cluster)
-            if service.ref.name in names
-        }
+        idle: IdleServices = {}
+        for service in cluster.services:
+            reading = read_service_record(service.ref, service.annotations, frozenset(), _GROUPS)
+            if reading is not None and reading.record is not None and service.ref.name in names:
+                idle[service.ref.name] = service, reading.record
         if _SERVICES in cluster.unreadable:
             return dict.fromkeys(names, cluster.unreadable[_SERVICES])
         problems = dict.fromkeys(idle, "")
@@ -274,13 +274,6 @@ def _by_time(idle: IdleServices, now: datetime) -> dict[datetime, IdleServices]:
     for name, (service, record) in idle.items():
         found.setdefault(max(now, record.idled_at), {})[name] = (service, record)
     return found
-
-
-def _idle_services(cluster: ObservedCluster) -> Iterator[tuple[Service, ServiceRecord]]:
-    for service in cluster.services:
-        reading = read_service_record(service.ref, service.annotations, frozenset(), _GROUPS)
-        if reading is not None and reading.record is not None:
-            yield service, reading.record
 
 
 def _unread(cluster: ObservedCluster, known: Collection[ObjectRef], record: ServiceRecord) -> list[str]:

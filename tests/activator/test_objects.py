@@ -13,8 +13,9 @@ from reconciler.activator.objects import (
     WatchedSlice,
     endpoints_of,
     is_restricted,
+    slice_manifests,
+    slice_name,
 )
-from reconciler.activator.slices import slice_manifests, slice_name
 from reconciler.backends.decode.values import decoded_json
 from tests.activator.services import IDLE, a_slice, a_watched_service, encoded
 
