@@ -373,11 +373,7 @@ def _joined(early: Applied, rest: Applied) -> Applied:
 
 def apply_wakes_due(fleet: Fleet, world: World, request: RunRequest, control: Control) -> Applied:
     """Wake what is due by its own record, where the policies cannot be used but the Fleet can."""
-    return apply(PolicySet(fleet), world, request, control, _due)
-
-
-def _due(policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
-    return decide_wakes_due(policies.fleet, state, run)
+    return apply(PolicySet(fleet), world, request, control, lambda _, state, run: decide_wakes_due(fleet, state, run))
 
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
@@ -405,13 +401,12 @@ def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out
     )
     outcomes = runs.carry_out()
     lost = (*unseen, *remember_refusals(chosen, outcomes, world.accesses, fleet, run))
-    if not control.keeps_history:
-        return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
-    run = replace(run, revision=made.revision or control.commit)
-    changes = called_by(changes_of(chosen, outcomes, run, fleet, made.shard), control.caller, world.accesses)
-    recorded, problem = record(changes, made, world.accesses, fleet, run)
-    unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded, run)
-    lost = (*lost, *filter(None, (problem, unwritten)))
+    if control.keeps_history:
+        run = replace(run, revision=made.revision or control.commit)
+        changes = called_by(changes_of(chosen, outcomes, run, fleet, made.shard), control.caller, world.accesses)
+        recorded, problem = record(changes, made, world.accesses, fleet, run)
+        unwritten = "" if control.report_dir is None else write_changes(control.report_dir, recorded, run)
+        lost = (*lost, *filter(None, (problem, unwritten)))
     return Applied(made, outcomes, left_out, len(made.actions) - len(chosen), lost=lost)
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.apply.config_map_store import ConfigMapStore
-from reconciler.backends.backend import Backend, Opened
+from reconciler.backends.backend import Backend
 from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import DEFAULTS, NoMetrics, RequestSettings, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
@@ -80,13 +80,17 @@ def open_world(fleet: Fleet, snapshot: str | None, now: datetime, settings: Requ
 
         connections = (cluster.connection for cluster in fleet.clusters)
         opened = open_live(connections, now, fleet.namespace, settings, fleet.switch_kinds)
-        return _world(fleet, opened, Readers(limit=settings.limit), settings.limit)
-    from reconciler.backends.snapshot.cluster import open_snapshot
+        readers, limit = Readers(limit=settings.limit), settings.limit
+    else:
+        from reconciler.backends.snapshot.cluster import open_snapshot
 
-    names = [cluster.name for cluster in fleet.clusters]
-    opened = open_snapshot(snapshot, names, victim_order(lambda: now), now, fleet.switch_kinds)
-    readers = Readers(WorkerPool(0), limit=settings.limit)  # files, which take no threads
-    return replace(_world(fleet, opened, readers, settings.limit.within(clock=SettledClock())), origin="snapshot")
+        names = [cluster.name for cluster in fleet.clusters]
+        opened = open_snapshot(snapshot, names, victim_order(lambda: now), now, fleet.switch_kinds)
+        readers = Readers(WorkerPool(0), limit=settings.limit)  # files, which take no threads
+        limit = settings.limit.within(clock=SettledClock())  # the run's by the clock of the clusters
+    accesses = {name: _access(fleet, found, readers, limit) for name, found in opened.backends.items()}
+    written = {name: access for name, access in accesses.items() if access is not None}
+    return World(opened.backends, written, "live" if snapshot is None else "snapshot", readers, opened.warnings)
 
 
 def victim_order(now: Callable[[], datetime]) -> VictimOrder:
@@ -97,20 +101,6 @@ def victim_order(now: Callable[[], datetime]) -> VictimOrder:
         return rank_victims(pods, count, now_ns=now_ns, siblings=() if of_deployment else None).victims
 
     return victims
-
-
-def _world(fleet: Fleet, opened: Opened, readers: Readers, limit: TimeLimit) -> World:
-    """Return the clusters, read and written by `readers`; `limit` is the run's by the clock of the clusters."""
-    return World(
-        sources=opened.backends,
-        accesses={
-            name: access
-            for name, found in opened.backends.items()
-            if (access := _access(fleet, found, readers, limit)) is not None
-        },
-        readers=readers,
-        warnings=opened.warnings,
-    )
 
 
 def _holder(fleet: Fleet) -> str:

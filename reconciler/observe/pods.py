@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,11 +48,14 @@ def answer(
         if name in state.clusters and sources[name].cluster is not None
     }
     found = chosen.each(work, delayed, lambda name: sources[name].reading.cut(TOO_SLOW))
-    clusters = {
-        name: _without_pods(state.clusters[name], asked[name], read) if isinstance(read, str) else read
-        for name, read in found.items()
-    }
-    return replace(state, clusters={**state.clusters, **clusters})
+    clusters = dict(state.clusters)
+    for name, read in found.items():
+        if isinstance(read, str):
+            why = dict.fromkeys(map(unreadable_pods_key, asked[name]), read)
+            clusters[name] = replace(clusters[name], unreadable={**clusters[name].unreadable, **why})
+        else:
+            clusters[name] = read
+    return replace(state, clusters=clusters)
 
 
 def with_activators_read(
@@ -84,11 +87,6 @@ def activators_of(cluster: Cluster, namespace: str) -> tuple[ActivatorReplica, .
     return tuple(sorted(ActivatorReplica(lease.activator, lease.is_fresh(cluster.now())) for lease in leases))
 
 
-def _without_pods(observed: ObservedCluster, asked: Iterable[ObjectRef], why: str) -> ObservedCluster:
-    unreadable = {unreadable_pods_key(ref): why for ref in asked}
-    return replace(observed, unreadable={**observed.unreadable, **unreadable})
-
-
 def _with_pods(
     observed: ObservedCluster, source: Backend, asked: Sequence[ObjectRef], pool: WorkerPool
 ) -> ObservedCluster:
@@ -108,7 +106,7 @@ def _with_pods(
     workloads = {workload.ref: workload for workload in observed.workloads}
     workloads |= {owner.ref: owner for key in owners.values() for owner in read[key] if isinstance(owner, Workload)}
     observed = replace(observed, workloads=tuple(workloads.values()))
-    answers = _PodsOfWorkloads(observed, asked)
+    owned, named = owner_uids(observed.workloads, asked), _named_pods(observed)
     pods = dict(observed.pods)
     unreadable = dict(observed.unreadable)
     for key, refs in lists.items():
@@ -118,7 +116,8 @@ def _with_pods(
         if isinstance(found, str):
             unreadable |= {unreadable_pods_key(ref): found for ref in refs}
         else:
-            pods |= answers.of(refs, found)
+            chosen = _pods_of(owned, named, found)
+            pods |= {ref: chosen(ref) for ref in refs}
     return replace(observed, pods=pods, unreadable=unreadable)
 
 
@@ -171,39 +170,35 @@ def owner_uids(workloads: Iterable[Workload], asked: Sequence[ObjectRef]) -> dic
     return {ref: frozenset(uids) for ref, uids in by_ref.items()}
 
 
-class _PodsOfWorkloads:
-    """What belongs to each of `asked`, looked up once for all of them."""
-
-    def __init__(self, observed: ObservedCluster, asked: Sequence[ObjectRef]) -> None:
-        self._owners = owner_uids(observed.workloads, asked)
-        self._named: dict[tuple[str, str], set[str]] = {}
-        for ref, targets in _endpoints(observed):
-            self._named.setdefault(ref, set()).update(text for target in targets for text in target if text)
-
-    def of(self, refs: Iterable[ObjectRef], pods: Iterable[Pod]) -> dict[ObjectRef, tuple[Pod, ...]]:
-        """Return for each of `refs` those of `pods` that its owners own, or that the endpoints of a Service name."""
-        by_text: dict[tuple[str, str], list[int]] = {}
-        found = list(pods)
-        for position, pod in enumerate(found):
-            for text in {pod.owner_uid, pod.uid, pod.name} - {""}:
-                by_text.setdefault((pod.namespace, text), []).append(position)
-
-        def chosen(ref: ObjectRef) -> tuple[Pod, ...]:
-            is_service = ref.is_service
-            texts = self._named.get((ref.namespace, ref.name), set()) if is_service else self._owners[ref]
-            positions = {position for text in texts for position in by_text.get((ref.namespace, text), ())}
-            candidates = [found[position] for position in sorted(positions)]
-            return tuple(pod for pod in candidates if texts & ({pod.uid, pod.name} if is_service else {pod.owner_uid}))
-
-        return {ref: chosen(ref) for ref in refs}
+def _named_pods(observed: ObservedCluster) -> dict[tuple[str, str], set[str]]:
+    """Return the names and uids of the pods behind each Service, by (namespace, name), that its endpoints name."""
+    behind = [((found.ref.namespace, found.service), found.pods) for found in observed.endpoint_slices]
+    behind += [((old.ref.namespace, old.ref.name), old.pods) for old in observed.endpoints]
+    named: dict[tuple[str, str], set[str]] = {}
+    for service, pods in behind:
+        named.setdefault(service, set()).update(text for pod in pods for text in pod if text)
+    return named
 
 
-def _endpoints(observed: ObservedCluster) -> Iterator[tuple[tuple[str, str], tuple[tuple[str, str], ...]]]:
-    """Yield (namespace, Service) and the (name, uid) of pods behind it, of each object that names any."""
-    for endpoint_slice in observed.endpoint_slices:
-        yield (endpoint_slice.ref.namespace, endpoint_slice.service), endpoint_slice.pods
-    for old in observed.endpoints:
-        yield (old.ref.namespace, old.ref.name), old.pods
+def _pods_of(
+    owners: Mapping[ObjectRef, frozenset[str]], named: Mapping[tuple[str, str], set[str]], pods: Sequence[Pod]
+) -> Callable[[ObjectRef], tuple[Pod, ...]]:
+    """Return what gives those of `pods` that the `owners` of a workload own, or that the endpoints of a Service name:
+    looked up once for all.
+    """
+    by_text: dict[tuple[str, str], list[int]] = {}
+    for position, pod in enumerate(pods):
+        for text in {pod.owner_uid, pod.uid, pod.name} - {""}:
+            by_text.setdefault((pod.namespace, text), []).append(position)
+
+    def chosen(ref: ObjectRef) -> tuple[Pod, ...]:
+        is_service = ref.is_service
+        texts = named.get((ref.namespace, ref.name), set()) if is_service else owners[ref]
+        positions = {position for text in texts for position in by_text.get((ref.namespace, text), ())}
+        candidates = [pods[position] for position in sorted(positions)]
+        return tuple(pod for pod in candidates if texts & ({pod.uid, pod.name} if is_service else {pod.owner_uid}))
+
+    return chosen
 
 
 def answers_of_pickers(
