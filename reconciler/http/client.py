@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -77,10 +78,15 @@ class HttpResponse(Struct, frozen=True):
     @property
     def date(self) -> datetime | None:
         """Return the server's time when it answered, in UTC and whole seconds; None where it does not say."""
-        try:
-            return parsedate_to_datetime(self.headers.get("date", "")).astimezone(UTC)
-        except (TypeError, ValueError, OverflowError):  # no time, or none that can be reckoned with
-            return None
+        return _date(self.headers.get("date", ""))
+
+
+@lru_cache(16)  # answers of one second say the same
+def _date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):  # no time, or none that can be reckoned with
+        return None
 
 
 class ByteBudget:

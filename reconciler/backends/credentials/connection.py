@@ -99,6 +99,8 @@ class ApiServerConnection:
         Raises:
             UnreachableError: the kubeconfig cannot be used. UnauthorisedError: it leads to no credentials.
         """
+        if (known := self._endpoint) is not None:
+            return known
         with self._alone(limit):
             return self._opened(limit)
 
@@ -109,6 +111,8 @@ class ApiServerConnection:
 
     def header(self, limit: TimeLimit) -> str | None:
         """Return the Authorization header's value, None where a client certificate or nothing says who we are."""
+        if self._endpoint is not None and limit.now() - self._asked_at <= _FRESH_SECONDS:
+            return self._header
         with self._alone(limit):
             endpoint = self._opened(limit)
             if limit.now() - self._asked_at > _FRESH_SECONDS:
