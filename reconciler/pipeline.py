@@ -20,7 +20,7 @@ from reconciler.decide.held_back import within_limits
 from reconciler.decide.idling.activators import clusters_to_ask, with_activators
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.unexpected_errors import without_faulty
-from reconciler.errors import PolicyError, ReconcilerError, reason_of
+from reconciler.errors import reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
 from reconciler.observe.clusters import Observation, ReadProgress, no_progress
 from reconciler.observe.identities import identified
@@ -164,7 +164,7 @@ class _Planner(Struct, frozen=True):
             seen = seen_replicas(policies, tried, wanted.decisions, run, whole=whole)
             return replace(self._made(tried, wanted, run), input_digest=digest, seen=seen)
 
-        return isolated(state, made)
+        return without_faulty(state, made)
 
     def _made(self, state: ObservedState, desired: DesiredState, run: Run) -> Plan:
         made = make_plan(self.policies, state, desired, run, self.request.filters)
@@ -179,7 +179,7 @@ class _Planner(Struct, frozen=True):
             wanted = within_limits(urgent(self._desired(run, state), due), self.policies, state, run)
             return self._made(state, wanted, run)
 
-        return isolated(state, made)[1]
+        return without_faulty(state, made)[1]
 
     def _observed(self) -> ObservedState:
         readers, request = self.world.readers, self.request
@@ -212,13 +212,13 @@ class _Planner(Struct, frozen=True):
             return digest, run, self._desired(run, tried)
 
         asked: set[object] = set()
-        state, found = isolated(state, decided)
+        state, found = without_faulty(state, decided)
         for _ in range(_ROUNDS):
             questions = [question for question in found[2].questions if question not in asked]
             if not questions:
                 break
             asked.update(questions)
-            state, found = isolated(self._answered(state, questions), decided)
+            state, found = without_faulty(self._answered(state, questions), decided)
         return state, found
 
     def _answered(self, state: ObservedState, questions: Sequence[PodsQuestion]) -> ObservedState:
@@ -227,20 +227,6 @@ class _Planner(Struct, frozen=True):
         answered = answer(state, questions, self.world.sources, self.world.readers, lambda: self.delayed(state))
         self.request.callbacks.stage(Stage.DECIDE)
         return answered
-
-
-def isolated(state: ObservedState, decide: Callable[[ObservedState], T]) -> tuple[ObservedState, T]:
-    """Return what `without_faulty` does.
-
-    Raises:
-        PolicyError: `decide` fails unexpectedly without any cluster, so the policies are to blame.
-    """
-    try:
-        return without_faulty(state, decide)
-    except ReconcilerError:
-        raise
-    except Exception as error:
-        raise PolicyError(f"the policies cannot be decided: {reason_of(error)}; please report it") from error
 
 
 def apply(

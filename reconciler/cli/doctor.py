@@ -27,11 +27,11 @@ from reconciler.cli.output import Formats, document, show
 from reconciler.cli.rbac import binding, manifest_lines, needed_rights, picker_secrets, role
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.decide.decide import decide
+from reconciler.decide.unexpected_errors import without_faulty
 from reconciler.errors import ClusterError, ExitCode, ForbiddenError, UsageError
 from reconciler.messages import counted, first_of
 from reconciler.model import Run, ServiceAccount, by_key
 from reconciler.observe.clusters import observe
-from reconciler.pipeline import isolated
 from reconciler.policy.types import PolicySet, Tenant
 from reconciler.report.groups import columns
 from reconciler.worker_pool import WorkerPool
@@ -247,7 +247,7 @@ def cases(policies: PolicySet, options: RunOptions, *, applies: bool) -> list[Cl
     opened = options.live_backends(policies.fleet)
     sources = {name: Backend(name, found.cluster, error=found.error) for name, found in opened.items()}
     state = observe(policies, sources, scope=options.scope)
-    decidable, desired = isolated(state, lambda state: decide(policies, state, Run(options.now)))
+    decidable, desired = without_faulty(state, lambda state: decide(policies, state, Run(options.now)))
     selected = frozenset(explanation.ref for explanation in desired.explanations if explanation.selected)
     faults = {name: decidable.unreachable[name] for name in state.clusters if name not in decidable.clusters}
     return [

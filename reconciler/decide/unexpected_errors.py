@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.errors import ReconcilerError, reason_of
+from reconciler.errors import PolicyError, ReconcilerError, reason_of
 from reconciler.model import ObservedState
 
 T = TypeVar("T")
@@ -24,15 +24,16 @@ def without_faulty(state: ObservedState, decide: Callable[[ObservedState], T]) -
     2 * log2(clusters) decisions for each faulty cluster, and one where there is none.
 
     Raises:
-        ReconcilerError: what `decide` raises on purpose is about the whole run. Exception: it fails without any
-        cluster, so none is to blame.
+        ReconcilerError: what `decide` raises on purpose is about the whole run. PolicyError: it fails unexpectedly
+            without any cluster, so the policies are to blame.
     """
     made: list[T] = []
     reason = _fault(lambda whole: made.append(decide(whole)), state)
     if not reason:
         return state, made[0]
     every = {*state.clusters, *state.wakes_only}
-    decide(_part(state, (), (), dict.fromkeys(every, reason)))
+    if nowhere := _fault(decide, _part(state, (), (), dict.fromkeys(every, reason))):
+        raise PolicyError(f"the policies cannot be decided: {nowhere}; please report it")
 
     def whole_fault(names: Names) -> str:
         return _fault(decide, _part(state, names, (), dict.fromkeys(every - names, reason)))

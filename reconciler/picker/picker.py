@@ -33,10 +33,9 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, digest
-from reconciler.decide.decisions import Cause, Decision, DownscaleSettings, Phase, Verb, group_name
 from reconciler.decide.downscale.decreases_by_others import RECORD, every_decrease, record_text
 from reconciler.decide.downscale.journal import PICKER_RUN, JournalEntry, read_entry
-from reconciler.decide.downscale.victim_choice import VictimStrategy
+from reconciler.decide.downscale.victim_choice import VictimStrategy, decrease_of
 from reconciler.decide.freeze import CONFIG_MAP
 from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import NotFoundError, ReconcilerError, reason_of
@@ -217,7 +216,8 @@ class _Choice:
         strategy = VictimStrategy() if strategy_of is None else strategy_of(workload)
         if not (strategy.chooses or strategy.note):
             return ReviewAnswer(Result.PASSED)
-        task = Task(Action(1, self._decision(workload, strategy.settings)), self._access, self._run)
+        decision = decrease_of(workload, self._review.before, self._review.after, strategy.settings)
+        task = Task(Action(1, decision), self._access, self._run)
         try:
             if strategy.note:
                 raise _Unpicked(strategy.note)
@@ -277,21 +277,3 @@ class _Choice:
         with suppress(ReconcilerError):  # then the next run says so once more
             if self._access.store.read(uid) is None:
                 open_journal(task, entry)
-
-    def _decision(self, workload: Workload, settings: DownscaleSettings) -> Decision:
-        ref = workload.ref
-        return Decision(
-            key=f"picker/{ref}",
-            job="downscale",
-            verb=Verb.SCALE,
-            phase=Phase.DECREASE,
-            ref=ref,
-            api_version=workload.api_version,
-            uid=workload.uid,
-            changes=(),
-            cause=Cause(settings.policy, "", ()),
-            group=group_name("downscale", ref),
-            replicas_before=self._review.before,
-            replicas_after=self._review.after,
-            downscale=settings,
-        )

@@ -108,7 +108,7 @@ def test_without_a_cluster_to_blame_the_error_is_the_policies() -> None:
         counted.append(len(state.clusters))
         raise KeyError("web")
 
-    with pytest.raises(KeyError):
+    with pytest.raises(PolicyError, match="the policies cannot be decided: unexpected KeyError"):
         without_faulty(a_state(), decided)
     assert counted == [len(NAMES), 0]  # one decision without any cluster tells; none is looked for
 

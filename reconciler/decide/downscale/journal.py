@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -305,32 +306,25 @@ def _why_finished(entry: JournalEntry, workload: Workload | None, observed: Obse
 
 def _cost_restored(pod: Pod, former: str | None, group: str, cause: Cause) -> Decision:
     ref = ObjectRef(pod.cluster, pod.namespace, "Pod", pod.name)
+    return _repair(f"clear/{ref}", ref, pod.uid, former_changes(pod, former), cause=cause, group=group)
+
+
+def _entry_removed(journal: ConfigMap, key: str, group: str, cause: Cause, restored: Sequence[Decision]) -> Decision:
+    removed = (FieldChange(("data", key), journal.data[key], None),)
+    needs = tuple(decision.key for decision in restored)
+    name = f"close/{journal.ref.cluster}/{key}"
+    return _repair(name, journal.ref, journal.uid, removed, cause=cause, group=group, order=(1,), needs=needs)
+
+
+def _repair(key: str, ref: ObjectRef, uid: str, changes: tuple[FieldChange, ...], **more: Any) -> Decision:
     return Decision(
-        key=f"downscale/clear/{ref}",
+        key=f"downscale/{key}",
         job="downscale",
         verb=Verb.REPAIR,
         phase=Phase.REPAIR,
         ref=ref,
         api_version="v1",
-        uid=pod.uid,
-        changes=former_changes(pod, former),
-        cause=cause,
-        group=group,
-    )
-
-
-def _entry_removed(journal: ConfigMap, key: str, group: str, cause: Cause, restored: Sequence[Decision]) -> Decision:
-    return Decision(
-        key=f"downscale/close/{journal.ref.cluster}/{key}",
-        job="downscale",
-        verb=Verb.REPAIR,
-        phase=Phase.REPAIR,
-        ref=journal.ref,
-        api_version="v1",
-        uid=journal.uid,
-        changes=(FieldChange(("data", key), journal.data[key], None),),
-        cause=cause,
-        group=group,
-        order=(1,),
-        needs=tuple(decision.key for decision in restored),
+        uid=uid,
+        changes=changes,
+        **more,
     )

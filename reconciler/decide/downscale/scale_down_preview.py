@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.decisions import NO_VICTIMS, Cause, Decision, DesiredState, Phase, Verb, VictimForecast
+from reconciler.decide.decisions import NO_VICTIMS, DesiredState, VictimForecast
 from reconciler.decide.downscale.deletion_order import PodRule, rank_victims
 from reconciler.decide.downscale.planned_victims import BALANCE, domains_of, with_victims
-from reconciler.decide.downscale.victim_choice import nanoseconds_at, pod_group, relatives_in, siblings_in
+from reconciler.decide.downscale.victim_choice import decrease_of, nanoseconds_at, pod_group, relatives_in, siblings_in
 from reconciler.model import ObservedState, Pod, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 
@@ -51,7 +51,7 @@ def pod_ranking_of(
     target = max(0, len(active) - 1) if to is None else to
     ordered = _by_ordinals(workload, active, target)
     before = len(active) if ordered is None else target + sum(pod.goes is True for pod in ordered)
-    decrease = DesiredState(decisions=(_decrease(workload, before, target),))
+    decrease = DesiredState(decisions=(decrease_of(workload, before, target),))
     forecast = with_victims(decrease, policies, state, run).decisions[0].victims
     forecast = forecast or replace(NO_VICTIMS, strategy="none", note="no pods are deleted")
     siblings = siblings_in(observed, relatives_in(observed.workloads).get(workload.ref))
@@ -63,23 +63,6 @@ def pod_ranking_of(
         placed = {pod.name: domains.get(pod.node, "") for pod in pods}
         ranked = tuple(replace(pod, domain=placed[pod.name]) for pod in ranked)
     return PodRanking(workload, target, forecast, ranked)
-
-
-def _decrease(workload: Workload, before: int, target: int) -> Decision:
-    return Decision(
-        key="rank",
-        job="downscale",
-        verb=Verb.SCALE,
-        phase=Phase.DECREASE,
-        ref=workload.ref,
-        api_version=workload.api_version,
-        uid=workload.uid,
-        changes=(),
-        cause=Cause("", "", ()),
-        group="rank",
-        replicas_before=before,
-        replicas_after=target,
-    )
 
 
 def _by_ordinals(workload: Workload, active: Sequence[Pod], target: int) -> tuple[RankedPod, ...] | None:

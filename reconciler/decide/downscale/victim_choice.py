@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import ClusterAutoscalers, autoscalers_of, shrunk_by
-from reconciler.decide.decisions import DownscaleSettings, Strategy
+from reconciler.decide.decisions import Cause, Decision, DownscaleSettings, Phase, Strategy, Verb, group_name
 from reconciler.decide.downscale.deletion_order import (
     ALL_RULES,
     PodRule,
@@ -197,6 +197,25 @@ def siblings_in(observed: ObservedCluster, relatives: Sequence[ObjectRef] | None
 def nanoseconds_at(run: Run) -> int:
     """Return the run's `now` in nanoseconds since the epoch."""
     return int(run.now.timestamp()) * 10**9
+
+
+def decrease_of(workload: Workload, before: int, after: int, settings: DownscaleSettings | None = None) -> Decision:
+    """Return a decrease of `workload` that no run decided: somebody else asks for it, or what it would delete."""
+    return Decision(
+        key=f"picker/{workload.ref}",
+        job="downscale",
+        verb=Verb.SCALE,
+        phase=Phase.DECREASE,
+        ref=workload.ref,
+        api_version=workload.api_version,
+        uid=workload.uid,
+        changes=(),
+        cause=Cause("" if settings is None else settings.policy, "", ()),
+        group=group_name("downscale", workload.ref),
+        replicas_before=before,
+        replicas_after=after,
+        downscale=settings,
+    )
 
 
 # Where the choice is ours: who may be chosen, how many, and the choice itself.
