@@ -22,8 +22,7 @@ from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.unexpected_errors import without_faulty
 from reconciler.errors import reason_of
 from reconciler.model import NOTHING, ObservedState, PodsQuestion, Run
-from reconciler.observe.clusters import Observation, ReadProgress, no_progress
-from reconciler.observe.identities import identified
+from reconciler.observe.clusters import Observation, ReadProgress, identified, no_progress
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.observe.pods import answer, answers_of_pickers, with_activators_read
 from reconciler.plan.build import make_plan
