@@ -14,7 +14,14 @@ from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, REPLICA_SETS
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import DownscaleSettings, FieldChange
-from reconciler.decide.downscale.journal import JournalEntry, entry_text, former_changes, read_entry, victim_changes
+from reconciler.decide.downscale.journal import (
+    JournalEntry,
+    JournalPod,
+    entry_text,
+    former_changes,
+    read_entry,
+    victim_changes,
+)
 from reconciler.decide.downscale.planned_victims import domains_of
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.workloads import own_key, owner_key
@@ -48,6 +55,15 @@ class Task(Struct, frozen=True):
     @property
     def after(self) -> int:
         return self.action.decision.replicas_after or 0
+
+    @property
+    def uid(self) -> str:
+        return self.action.decision.uid or ""
+
+    def entry(self, pods: tuple[JournalPod, ...] = ()) -> JournalEntry:
+        """Return the entry of the journal about it, with the `pods` whose costs it changes."""
+        run, policy = self.run, self.settings.policy
+        return JournalEntry(self.ref, self.uid, self.before, self.after, pods, run.now, run.id, policy)
 
     def applied(self, message: str, hit: int = 0, missed: int = 0, substituted: int = 0) -> Outcome:
         """Return that it was done; the numbers are the victims that went, that did not, and other pods that went."""
@@ -161,8 +177,7 @@ def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
     Raises:
         AnnotationError: the journal's entry cannot be read.
     """
-    uid = task.action.decision.uid or ""
-    text = task.access.store.read(uid)
+    text = task.access.store.read(task.uid)
     strays = [pod for pod in pods if VICTIM_LABEL in pod.labels]
     if text is None and not strays:
         return False
@@ -171,7 +186,7 @@ def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
         former |= read_entry(text, task.ref.cluster).costs
     restore_costs(task, former)
     if text is not None:
-        task.access.store.write(uid, None, text)
+        task.access.store.write(task.uid, None, text)
     return True
 
 

@@ -225,20 +225,9 @@ def victim_costs(chosen: ChosenScaleDown) -> tuple[dict[Pod, str], JournalEntry]
         named = ", ".join(f"{pod.name} ({pod.deletion_cost})" for pod in strangers[:5])
         raise _Deferred(f"{task.ref}: foreign deletion costs on {named}, expected none (onForeignCost: Skip)")
     costs = dict.fromkeys(chosen.victims, VICTIM_COST) | dict.fromkeys(spared, SPARED_COST)
-    entry = JournalEntry(
-        workload=task.ref,
-        uid=chosen.live.workload.uid,
-        before=task.before,
-        after=task.after,
-        # Ours, which another choice at the same time wrote, is no former cost: nobody would take it off again.
-        pods=tuple(
-            JournalPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in costs
-        ),
-        at=task.run.now,
-        run=task.run.id,
-        policy=task.settings.policy,
-    )
-    return costs, entry
+    # Ours, which another choice at the same time wrote, is no former cost: nobody would take it off again.
+    pods = (JournalPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in costs)
+    return costs, task.entry(tuple(pods))
 
 
 def _undone(task: Task, entry: JournalEntry, error: ReconcilerError) -> ReconcilerError:

@@ -34,7 +34,7 @@ from reconciler.backends.protocols import (
 )
 from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, digest
 from reconciler.decide.downscale.decreases_by_others import RECORD, every_decrease, record_text
-from reconciler.decide.downscale.journal import PICKER_RUN, JournalEntry, read_entry
+from reconciler.decide.downscale.journal import PICKER_RUN, read_entry
 from reconciler.decide.downscale.victim_choice import VictimStrategy, decrease_of
 from reconciler.decide.freeze import CONFIG_MAP
 from reconciler.decide.workloads import replaces_replica_sets
@@ -240,14 +240,14 @@ class _Choice:
         Raises:
             ReconcilerError: the controller chooses, and why.
         """
-        written = self._access.store.read(task.action.decision.uid or "")
+        written = self._access.store.read(task.uid)
         entry = None if written is None else read_entry(written, self._name)
         if entry is not None and not entry.by_picker:
             if (entry.before, entry.after) == (task.before, task.after):
                 return ReviewAnswer(Result.PASSED)  # a run scales it down, as somebody else than our ServiceAccount
             raise _Unpicked(f"run {entry.run} scales it down, or was interrupted meanwhile")
         live = live_workload(task)
-        if live.workload.uid != task.action.decision.uid or live.workload.spec_replicas != task.before:
+        if live.workload.uid != task.uid or live.workload.spec_replicas != task.before:
             raise _Unpicked(f"its replicas are {live.workload.spec_replicas} by now")
         if clean_up(task, live.pods):  # not for a review of other replicas: the costs may be about to be needed
             live = live_workload(task)
@@ -270,10 +270,6 @@ class _Choice:
 
     def _write_down(self, task: Task) -> None:
         """Write into the journal that the decrease was seen, so that the next run does not take it for another one."""
-        uid = task.action.decision.uid or ""
-        entry = JournalEntry(
-            task.ref, uid, task.before, task.after, (), self._run.now, self._run.id, task.settings.policy
-        )
         with suppress(ReconcilerError):  # then the next run says so once more
-            if self._access.store.read(uid) is None:
-                open_journal(task, entry)
+            if self._access.store.read(task.uid) is None:
+                open_journal(task, task.entry())

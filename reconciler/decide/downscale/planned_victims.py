@@ -66,39 +66,33 @@ def with_victims(
     costs = cache(lambda cluster: former_costs(state.clusters[cluster], policies.fleet.namespace))
     relatives = cache(lambda cluster: relatives_in(state.clusters[cluster].workloads))
 
-    def planned(decision: Decision) -> _PlannedScaleDown | None:
+    questions, notices = set(desired.questions), dict[Notice, None]()
+
+    def with_forecast(decision: Decision) -> Decision:
         ref, name = decision.ref, decision.ref.cluster
-        if decision.removed == 0 or workload_kind(ref.kind).pods == "None" or name not in state.clusters:
-            return None
+        kind = workload_kind(ref.kind)
+        if decision.removed == 0 or kind.pods == "None" or name not in state.clusters:
+            return decision
         beside = relatives(name).get(ref) if ref.kind == "ReplicaSet" else None
         strategy, observed = strategies(name).strategy_of(ref), state.clusters[name]
-        return _PlannedScaleDown(decision, strategy, observed, costs(name), run, answers.get(ref), beside)
+        forecast = _forecast(
+            _PlannedScaleDown(decision, strategy, observed, costs(name), run, answers.get(ref), beside)
+        )
+        if strategy.note:
+            notices[Notice("victimOrder", str(ref), strategy.note, decision.cause.policy)] = None
+        chooses = strategy.chooses and kind.takes_deletion_cost and decision.replicas_after != 0
+        settings = strategy.settings if chooses else None
+        if isinstance(forecast, PodsQuestion):
+            questions.add(forecast)
+            return replace(decision, victims=None, downscale=settings)
+        return replace(decision, victims=forecast, downscale=settings)
 
-    scale_downs = [planned(decision) for decision in desired.decisions]
-    forecasts = [None if one is None else _forecast(one) for one in scale_downs]
-    questions = {forecast for forecast in forecasts if isinstance(forecast, PodsQuestion)}
-    decisions = [
-        decision if one is None or forecast is None else _with_forecast(one, forecast)
-        for decision, one, forecast in zip(desired.decisions, scale_downs, forecasts, strict=True)
-    ]
-    notices = [
-        Notice("victimOrder", str(one.ref), one.strategy.note, one.decision.cause.policy)
-        for one in scale_downs
-        if one is not None and one.strategy.note
-    ]
     return replace(
         desired,
-        decisions=tuple(decisions),
-        questions=tuple(sorted({*desired.questions, *questions})),
-        notices=(*desired.notices, *(notice for notice in dict.fromkeys(notices) if notice not in desired.notices)),
+        decisions=tuple([with_forecast(decision) for decision in desired.decisions]),
+        questions=tuple(sorted(questions)),
+        notices=(*desired.notices, *(notice for notice in notices if notice not in desired.notices)),
     )
-
-
-def _with_forecast(scale_down: _PlannedScaleDown, forecast: VictimForecast | PodsQuestion) -> Decision:
-    strategy, decision = scale_down.strategy, scale_down.decision
-    chooses = strategy.chooses and workload_kind(scale_down.ref.kind).takes_deletion_cost
-    settings = strategy.settings if chooses and decision.replicas_after != 0 else None
-    return replace(decision, victims=None if isinstance(forecast, PodsQuestion) else forecast, downscale=settings)
 
 
 class _PlannedScaleDown(Struct, frozen=True):
