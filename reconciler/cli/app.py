@@ -84,7 +84,9 @@ def _run(arguments: Sequence[str]) -> int:
         return leaving.exit_code
     except SystemExit as answered:  # a shell that asked
         return int(answered.code or 0)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as stopped:
+        if isinstance(stopped.__cause__, EOFError):  # click takes one for Ctrl-D; it is a file that was cut
+            return report_failure(stopped.__cause__, arguments)
         say("error: interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place: a bug is one line too

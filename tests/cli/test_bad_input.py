@@ -23,6 +23,17 @@ def contents(folder: Folder) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in sorted(folder.path.rglob("*")) if path.is_file()}
 
 
+def test_a_file_of_its_own_that_was_cut_is_no_interrupt(quickstart, monkeypatch):
+    """As of a module that was compiled onto a full disk."""
+
+    def cut(*_):
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr("reconciler.cli.rbac.read_policies", cut)
+    said = quickstart.call("rbac", "policies")
+    assert (said.code, "EOFError: marshal data too short" in said.err) == (1, True), said.err
+
+
 ON = "policies --snapshot snapshot --now"
 LOOKING = f"--snapshot snapshot --now {NOW}"
 NO_TIME = "is not a time, expected RFC 3339 with a zone and a year from 1970 to 9000"
