@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -43,28 +44,23 @@ _LOOPS = ("renew", "sweep", "look")
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Activator:
     """Runs in one event loop; only requests to the API server run in threads. `tell` says a line.
 
     The time limit of `client` is cut at the end.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        waker: Waker,
-        publication: Publication,
-        settings: ActivatorSettings,
-        tell: Callable[[str], None],
-    ) -> None:
-        self.pod = publication.pod
-        self._client = client
-        self._waker = waker
-        self._publication = publication
-        self._settings = settings
-        self._tell = tell
+    client: ApiClient
+    waker: Waker
+    publication: Publication
+    settings: ActivatorSettings
+    tell: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.pod = self.publication.pod
         self.metrics = ActivatorMetrics()
-        self._tasks = BackgroundTasks(tell)
+        self._tasks = BackgroundTasks(self.tell)
         self.unexpected = self._tasks.unexpected
         self._activations: dict[NamespacedName, Activation] = {}
         self._services = WatchedObjects(WATCHED_SERVICES, self._name_if_kept)
@@ -72,18 +68,18 @@ class Activator:
         self._policies = WatchedObjects(WATCHED_NETWORK_POLICIES, lambda policy: policy.name[0])
         self._watched: tuple[WatchedObjects[Any, Any], ...] = (self._services, self._slices, self._policies)
         self._unsynced = {objects.resource.plural for objects in self._watched}
-        self._pods = PodAddresses(client, self._tasks.failed)
-        self._wakes = WakeQueue(waker, self.metrics, self._tasks, self._activations)
+        self._pods = PodAddresses(self.client, self._tasks.failed)
+        self._wakes = WakeQueue(self.waker, self.metrics, self._tasks, self._activations)
         self._context = ActivatorContext(
             pod=self.pod,
-            settings=settings,
+            settings=self.settings,
             metrics=self.metrics,
             signal=self._wakes.add,
             changed=self._publish,
             is_pods=self._pods.has,
         )
         self._threads = ThreadPoolExecutor(_WRITERS, thread_name_prefix="activator")
-        self._publisher = SlicePublisher(publication, self._tasks, self._threads)
+        self._publisher = SlicePublisher(self.publication, self._tasks, self._threads)
         self._renewals = ThreadPoolExecutor(1, thread_name_prefix="renewal")
         self._watches: list[threading.Thread] = []
 
@@ -105,7 +101,7 @@ class Activator:
     def readiness(self) -> tuple[int, str]:
         """Return whether everything is watched, and the others know that this one lives."""
         missing = [f"{name} not listed yet" for name in sorted(self._unsynced)]
-        if not self._publication.is_fresh:
+        if not self.publication.is_fresh:
             missing.append("the Lease is not fresh")
         needed = ("begin", "Lease", *(objects.resource.plural for objects in self._watched))
         missing += [why for what, why in self._tasks.problems.items() if what in needed]
@@ -123,10 +119,10 @@ class Activator:
 
     async def _begin(self) -> None:
         """Delete what a former process of this Pod left, renew the Lease of this one, then watch."""
-        withdraw = partial(self._publication.withdraw_all, self.pod.uid)
+        withdraw = partial(self.publication.withdraw_all, self.pod.uid)
         await self._tasks.until_done("begin", partial(self._in_thread, withdraw))
         again, thread = self._tasks.again, self._in_thread
-        renew = partial(thread, self._publication.renew, self._renewals)
+        renew = partial(thread, self.publication.renew, self._renewals)
         self._tasks.start("renew", partial(again, "Lease", RENEW_SECONDS, renew))
         self._tasks.start("sweep", partial(again, "slices of others", _SWEEP_SECONDS, partial(thread, self._sweep)))
         self._tasks.start("look", partial(again, "look", _LOOK_SECONDS, self._review_activations))
@@ -136,18 +132,18 @@ class Activator:
     async def _end(self) -> None:
         """The Lease and the slices first, then no new connections, then as long as there may be spliced ones."""
         self._tasks.is_ending = True
-        limit = TimeLimit(self._settings.grace)
+        limit = TimeLimit(self.settings.grace)
         for key in ("begin", *_LOOPS):
             task = self._tasks.running.pop(key, None)
             if task is not None:
                 task.cancel()
-        first = TimeLimit(max(1.0, self._settings.grace / 2))
+        first = TimeLimit(max(1.0, self.settings.grace / 2))
         withdraw = self._in_thread(partial(self._withdraw, first), self._renewals)
         try:  # behind a renewal that is under way
             await asyncio.wait_for(withdraw, first.left())
         except Exception as error:  # noqa: BLE001 - such as no thread to do it in: what follows is to end all the same
-            self._tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
-        await asyncio.sleep(min(PROXIES_LEARN_SECONDS, self._settings.grace))
+            self.tell(f"warning: the slices could not be deleted: {reason_of(error)}; the others do that")
+        await asyncio.sleep(min(PROXIES_LEARN_SECONDS, self.settings.grace))
         for activation in self._activations.values():
             activation.close()
         while not limit.over and any(
@@ -156,7 +152,7 @@ class Activator:
             await asyncio.sleep(0.1)
         for activation in self._activations.values():
             activation.end("stopped")
-        self._client.limit.cut("the activator ends")
+        self.client.limit.cut("the activator ends")
         for task in self._tasks.running.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)  # also where the Lease could not be written
@@ -175,9 +171,9 @@ class Activator:
         for pause in pauses():
             try:
                 with suppress(ReconcilerError):  # where it cannot be written, it expires soon, by itself
-                    self._publication.expire()
+                    self.publication.expire()
                 self._threads.shutdown(cancel_futures=True)
-                self._publication.end()
+                self.publication.end()
                 return
             except ReconcilerError:
                 if not limit.wait(pause):
@@ -188,11 +184,11 @@ class Activator:
 
     def _sweep(self) -> None:
         """Delete what activators left that died."""
-        if not self._publication.may_judge:
+        if not self.publication.may_judge:
             return
         uids = {watched.pod_uid for watched in self._slices if watched.pod_uid}
-        for uid in self._publication.withdraw_dead(uids):
-            self._tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
+        for uid in self.publication.withdraw_dead(uids):
+            self.tell(f"the activator in the Pod with uid {uid} is gone: its slices were deleted")
 
     async def _review_activations(self) -> None:
         """Forget what is over; slices also go when a time is up, and others may have given up ports."""
@@ -226,7 +222,7 @@ class Activator:
             changed=lambda name, changed: _quietly(soon, self._object_changed, objects, name, changed),
             failed=lambda why: _quietly(soon, self._tasks.failed, plural, why),
         )
-        follow = partial(Watch(objects.resource, self._client, handlers).follow, self._client.limit)
+        follow = partial(Watch(objects.resource, self.client, handlers).follow, self.client.limit)
         thread = threading.Thread(target=follow, name=f"watch of {plural}", daemon=True)
         self._watches.append(thread)
         thread.start()
@@ -280,7 +276,7 @@ class Activator:
         policies = self._policies.of(activation.name[0])
         backends = endpoints_of(slices) if slices else NO_ENDPOINTS
         restricted = service is not None and (
-            self._settings.never_splices or backends.name_no_pods or is_restricted(service, policies)
+            self.settings.never_splices or backends.name_no_pods or is_restricted(service, policies)
         )
         try:
             activation.observe(ObservedService(service, backends, restricted))
@@ -307,7 +303,7 @@ class Activator:
     def _tell_problem(self, service: WatchedService, about: str, reason: str, words: str) -> None:
         """Report once, also with an Event of that reason, a problem of an idle Service, or take in that it is over."""
         if self._tasks.failed(about, words and f"{'/'.join(service.name)}: {words}"):
-            tell = partial(self._waker.tell_problem, service.name, service.metadata.uid or "", (reason, words))
+            tell = partial(self.waker.tell_problem, service.name, service.metadata.uid or "", (reason, words))
             self._tasks.start(("event", service.name, words), partial(self._in_thread, tell))
 
     def _publish(self, name: NamespacedName) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from reconciler.activator.activation_context import ActivatorContext
 from reconciler.activator.connection_limits import PortRange
@@ -34,29 +35,24 @@ Datagrams = Callable[[int, WatchedPort], None]
 """What is called for a batch of datagrams, with their number."""
 
 
+@dataclass(eq=False)
 class Listener:
     """Listens for one port of a Service until it is closed."""
 
-    def __init__(
-        self,
-        port: WatchedPort,
-        number: int,
-        sockets: Collection[socket.socket],
-        connected: Connected,
-        datagrams: Datagrams,
-    ) -> None:
-        self.port = port
-        self.number = number
-        self._sockets = sockets
-        self._connected = connected
-        self._datagrams = datagrams
-        loop = asyncio.get_running_loop()
-        for listening in sockets:
-            loop.add_reader(listening, self._receive if port.transport == "UDP" else self._accept, listening)
+    port: WatchedPort
+    number: int
+    sockets: Collection[socket.socket]
+    connected: Connected
+    datagrams: Datagrams
+
+    def __post_init__(self) -> None:
+        receive = self._receive if self.port.transport == "UDP" else self._accept
+        for listening in self.sockets:
+            asyncio.get_running_loop().add_reader(listening, receive, listening)
 
     def close(self) -> None:
         """Accept nothing more; what nobody took yet is reset by the kernel."""
-        for listening in self._sockets:
+        for listening in self.sockets:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
 
@@ -69,7 +65,7 @@ class Listener:
                     self._pause(listening)
                 return
             connection.setblocking(False)
-            self._connected(connection, self.port)
+            self.connected(connection, self.port)
 
     def _pause(self, listening: socket.socket) -> None:
         """Let new connections wait in the backlog for a while: without a descriptor each look would find them again."""
@@ -91,7 +87,7 @@ class Listener:
                 break
             count += 1
         if count:
-            self._datagrams(count, self.port)
+            self.datagrams(count, self.port)
 
 
 def open_listener(
@@ -139,19 +135,19 @@ ListenedPorts = tuple[tuple[WatchedPort, int], ...]
 """Ports of a Service, each with that of ours where its traffic arrives."""
 
 
+@dataclass(eq=False)
 class ServiceListeners:
     """Those of the Service `name`; `ports` are the ones that it listens for. `connected` and `datagrams` get what
     arrives.
     """
 
-    def __init__(
-        self, name: NamespacedName, context: ActivatorContext, connected: Connected, datagrams: Datagrams
-    ) -> None:
-        self.name = name
+    name: NamespacedName
+    context: ActivatorContext
+    connected: Connected
+    datagrams: Datagrams
+
+    def __post_init__(self) -> None:
         self.ports: ListenedPorts = ()
-        self._context = context
-        self._connected = connected
-        self._datagrams = datagrams
         self._open: list[Listener] = []
 
     def listen(self, ports: Collection[WatchedPort]) -> None:
@@ -165,12 +161,10 @@ class ServiceListeners:
         known = [listener.port for listener in kept]
         missing = [port for port in ports if port not in known]
         self._make_room(len(missing))
-        context, opened = self._context, list[Listener]()
+        context, opened = self.context, list[Listener]()
         try:
             for port in missing:
-                opened.append(
-                    open_listener(port, context.pod.addresses, context.ports, self._connected, self._datagrams)
-                )
+                opened.append(open_listener(port, context.pod.addresses, context.ports, self.connected, self.datagrams))
         finally:
             self._open = [*kept, *opened]
             self._keep(self._open if len(opened) == len(missing) else kept)
@@ -185,7 +179,7 @@ class ServiceListeners:
         Raises:
             PortsTakenError: the namespace of this one would then have the most.
         """
-        listeners, namespace = self._context.listeners, self.name[0]
+        listeners, namespace = self.context.listeners, self.name[0]
         while not listeners.has_room(count):
             other = listeners.holder_to_evict(namespace, count)
             if other is None:
@@ -194,15 +188,15 @@ class ServiceListeners:
                     "expected free ones; widen the range"
                 )
             other.close()
-            self._context.changed(other.name)
+            self.context.changed(other.name)
 
     def _keep(self, kept: list[Listener]) -> None:
         """Close all listeners but `kept`."""
         for listener in [listener for listener in self._open if listener not in kept]:
             listener.close()
-            self._context.ports.give_back()
+            self.context.ports.give_back()
         self._open, self.ports = kept, tuple((listener.port, listener.number) for listener in kept)
         if kept:
-            self._context.listeners.take(self.name[0], self, len(kept))
+            self.context.listeners.take(self.name[0], self, len(kept))
         else:
-            self._context.listeners.give_back(self.name[0], self)
+            self.context.listeners.give_back(self.name[0], self)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -191,19 +192,19 @@ def slices_problem(service: NamespacedName) -> str:
     return f"slices of {'/'.join(service)}"
 
 
+@dataclass(eq=False)
 class SlicePublisher:
     """Writes through `publication`, in `threads`; what fails is reported by `tasks`, and tried again."""
 
-    def __init__(self, publication: Publication, tasks: BackgroundTasks, threads: Executor) -> None:
-        self._publication = publication
-        self._tasks = tasks
-        self._threads = threads
+    publication: Publication
+    tasks: BackgroundTasks
+    threads: Executor
 
     def publish(self, activation: Activation) -> None:
         """Write what the slices of `activation` lack, soon."""
         if self._lacking(activation) is not None:
             name, publish = activation.name, partial(self._publish, activation)
-            self._tasks.start(("slices", name), partial(self._tasks.until_done, slices_problem(name), publish))
+            self.tasks.start(("slices", name), partial(self.tasks.until_done, slices_problem(name), publish))
 
     def _lacking(self, activation: Activation) -> dict[str, Mapping[str, Any]] | None:
         """Return the slices that are to be there in place of those that are, None where nothing is to be done now.
@@ -211,14 +212,14 @@ class SlicePublisher:
         What one without a fresh Lease publishes, the others delete again and again.
         """
         wanted = activation.manifests()
-        is_done = wanted == activation.published or self._tasks.is_ending
-        return None if is_done or (wanted and not self._publication.is_fresh) else wanted
+        is_done = wanted == activation.published or self.tasks.is_ending
+        return None if is_done or (wanted and not self.publication.is_fresh) else wanted
 
     def withdraw(self, namespace: str, name: str) -> None:
         """Delete a slice of ours that no activation knows, soon."""
-        withdraw = partial(self._publication.withdraw, namespace, name)
-        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._threads, withdraw)
-        self._tasks.start(("stray", namespace, name), in_thread)
+        withdraw = partial(self.publication.withdraw, namespace, name)
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self.threads, withdraw)
+        self.tasks.start(("stray", namespace, name), in_thread)
 
     async def _publish(self, activation: Activation) -> None:
         """Write and delete slices until they are as they should be."""
@@ -226,7 +227,7 @@ class SlicePublisher:
             published = activation.published
             published.update({name: {} for name in wanted if name not in published})
             write = partial(self._write, activation.name[0], wanted, tuple(published))
-            await asyncio.get_running_loop().run_in_executor(self._threads, write)
+            await asyncio.get_running_loop().run_in_executor(self.threads, write)
             # What another activator deleted meanwhile may have been written before that: it is to be written again.
             activation.published = {name: made for name, made in wanted.items() if name in activation.published}
             if not wanted:
@@ -234,7 +235,7 @@ class SlicePublisher:
 
     def _write(self, namespace: str, wanted: dict[str, Any], published: tuple[str, ...]) -> None:
         for manifest in wanted.values():
-            self._publication.publish(manifest)
+            self.publication.publish(manifest)
         for name in published:
             if name not in wanted:
-                self._publication.withdraw(namespace, name)
+                self.publication.withdraw(namespace, name)

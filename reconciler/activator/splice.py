@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from reconciler.activator.connection_limits import SharedLimit
 
@@ -52,45 +53,45 @@ def reset(connection: socket.socket) -> None:
     connection.close()
 
 
+@dataclass(eq=False)
 class _Direction:
     """One half of a splice: reads from `source` only what `target` has taken."""
 
-    def __init__(self, splice: Splice, source: socket.socket, target: socket.socket) -> None:
-        self.is_over = False
-        self.received = 0
-        self._splice = splice
-        self._source = source
-        self._target = target
-        self._kept = memoryview(b"")
+    splice: Splice
+    source: socket.socket
+    target: socket.socket
+    is_over = False
+    received = 0
+    _kept = memoryview(b"")
 
     def start(self, first: bytes) -> None:
         self._kept = memoryview(first)
         if first:
-            self._splice.loop.add_writer(self._target, self._write)
+            self.splice.loop.add_writer(self.target, self._write)
         else:
-            self._splice.loop.add_reader(self._source, self._read)
+            self.splice.loop.add_reader(self.source, self._read)
 
     def _read(self) -> None:
         try:
-            count = self._source.recv_into(_shared, self._splice.piece())
+            count = self.source.recv_into(_shared, self.splice.piece())
         except _WOULD_BLOCK:
             return
         except OSError:
-            self._splice.abort()
+            self.splice.abort()
             return
         if count and not self.received:
-            self._splice.began(self)
+            self.splice.began(self)
         self.received += count
         if not count:
-            self._splice.loop.remove_reader(self._source)
+            self.splice.loop.remove_reader(self.source)
             self._end()
             return
         sent = self._sent(memoryview(_shared)[:count])
         if 0 <= sent < count:
             self._kept = memoryview(bytes(_shared[sent:count]))
-            self._splice.keeps(self, count - sent)
-            self._splice.loop.remove_reader(self._source)
-            self._splice.loop.add_writer(self._target, self._write)
+            self.splice.keeps(self, count - sent)
+            self.splice.loop.remove_reader(self.source)
+            self.splice.loop.add_writer(self.target, self._write)
 
     def _write(self) -> None:
         sent = self._sent(self._kept)
@@ -98,80 +99,79 @@ class _Direction:
             return
         self._kept = self._kept[sent:]
         if not self._kept:
-            self._splice.keeps(self, 0)
-            self._splice.loop.remove_writer(self._target)
-            self._splice.loop.add_reader(self._source, self._read)
+            self.splice.keeps(self, 0)
+            self.splice.loop.remove_writer(self.target)
+            self.splice.loop.add_reader(self.source, self._read)
 
     def _sent(self, data: memoryview) -> int:
         """Send what goes at once; return how many bytes that were, -1 where the connection is over."""
         try:
-            return self._target.send(data)
+            return self.target.send(data)
         except _WOULD_BLOCK:
             return 0
         except OSError:
-            self._splice.abort()
+            self.splice.abort()
             return -1
 
     def _end(self) -> None:
         """Hand on that no more comes; the other direction goes on."""
         self.is_over = True
         try:
-            self._target.shutdown(socket.SHUT_WR)
+            self.target.shutdown(socket.SHUT_WR)
         except OSError:
-            self._splice.abort()
+            self.splice.abort()
             return
-        self._splice.half_ended()
+        self.splice.half_ended()
 
 
+@dataclass(eq=False)
 class Splice:
-    """The connections of a client and a pod, proxied until both have ended; a reset on one side is one on the other."""
+    """The connections of a client and a pod, proxied until both have ended; a reset on one side is one on the other.
 
-    def __init__(
-        self,
-        sockets: tuple[socket.socket, socket.socket],
-        ended: Callable[[], None],
-        answered: Callable[[], None],
-        share: tuple[str, SharedLimit[object]],
-    ) -> None:
-        """`sockets` are those of the client and of the pod. `ended` is called once when both are closed, `answered`
-        when the pod sends its first byte. `share`: the namespace, and what is kept for slow receivers of all.
-        """
+    `sockets` are those of the client and of the pod. `ended` is called once when both are closed, `answered` when the
+    pod sends its first byte. `share`: the namespace, and what is kept for slow receivers of all.
+    """
+
+    sockets: tuple[socket.socket, socket.socket]
+    ended: Callable[[], None]
+    answered: Callable[[], None]
+    share: tuple[str, SharedLimit[object]]
+
+    def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._sockets = client, pod = sockets
-        self._ended = ended
-        self._answered = answered
-        self._namespace, self._all_kept = share
         self._is_over = False
+        client, pod = self.sockets
         self._up = _Direction(self, client, pod)
         self._down = _Direction(self, pod, client)
 
     def start(self, first: bytes = b"") -> None:
         """Begin; the pod gets `first` before what the client sends."""
-        for connection in self._sockets:
+        for connection in self.sockets:
             connection.setblocking(False)
             if connection.family in (socket.AF_INET, socket.AF_INET6):
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a peer that vanished is noticed
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # While it was held its receive buffer was small.
-        self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SPLICED_RECEIVE_BUFFER)
+        self.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SPLICED_RECEIVE_BUFFER)
         self._up.start(first)
         self._down.start(b"")
 
     def began(self, direction: object) -> None:
         if direction is self._down:
-            self._answered()
+            self.answered()
 
     def piece(self) -> int:
         """Return how many bytes may be read at once."""
-        kept = self._all_kept
-        return BUFFER if kept.has_room(BUFFER) or kept.is_fair(self._namespace) else SMALL_PIECE
+        namespace, kept = self.share
+        return BUFFER if kept.has_room(BUFFER) or kept.is_fair(namespace) else SMALL_PIECE
 
     def keeps(self, direction: object, count: int) -> None:
         """Note how many bytes one half keeps."""
+        namespace, kept = self.share
         if count:
-            self._all_kept.take(self._namespace, direction, count)
+            kept.take(namespace, direction, count)
         else:
-            self._all_kept.give_back(self._namespace, direction)
+            kept.give_back(namespace, direction)
 
     def half_ended(self) -> None:
         if self._up.is_over and self._down.is_over:
@@ -187,11 +187,11 @@ class Splice:
         self._is_over = True
         for direction in (self._up, self._down):
             self.keeps(direction, 0)
-        for connection in self._sockets:
+        for connection in self.sockets:
             self.loop.remove_reader(connection)
             self.loop.remove_writer(connection)
             close(connection)
-        self._ended()
+        self.ended()
 
 
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"

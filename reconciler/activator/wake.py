@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -300,22 +301,18 @@ def wake_problem(service: NamespacedName) -> str:
     return f"wake of {'/'.join(service)}"
 
 
+@dataclass(eq=False)
 class WakeQueue:
     """Services that traffic came for, woken soon by `waker`, those of one namespace together; each that fails is tried
     again as long as its one of `activations` has traffic, after pauses that grow, and keeps no other one waiting.
     """
 
-    def __init__(
-        self,
-        waker: Waker,
-        metrics: ActivatorMetrics,
-        tasks: BackgroundTasks,
-        activations: Mapping[NamespacedName, Activation],
-    ) -> None:
-        self._waker = waker
-        self._metrics = metrics
-        self._tasks = tasks
-        self._activations = activations
+    waker: Waker
+    metrics: ActivatorMetrics
+    tasks: BackgroundTasks
+    activations: Mapping[NamespacedName, Activation]
+
+    def __post_init__(self) -> None:
         self._names: dict[str, set[str]] = {}  # by namespace
         self._pauses: dict[NamespacedName, Iterator[float]] = {}  # of those that failed
         self._paused: set[NamespacedName] = set()
@@ -330,7 +327,7 @@ class WakeQueue:
         namespace, name = service
         self._paused.discard(service)
         self._names.setdefault(namespace, set()).add(name)
-        self._tasks.start(("wake", namespace), partial(self._wake, namespace))
+        self.tasks.start(("wake", namespace), partial(self._wake, namespace))
 
     def end(self) -> None:
         """Begin no more wakes."""
@@ -339,17 +336,17 @@ class WakeQueue:
     async def _wake(self, namespace: str) -> None:
         while names := frozenset(self._names.pop(namespace, ())):
             try:
-                wake = partial(self._waker.wake, namespace, names)
+                wake = partial(self.waker.wake, namespace, names)
                 problems = await asyncio.get_running_loop().run_in_executor(self._threads, wake)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again
                 problems = dict.fromkeys(names, reason_of(error))
             failed = {name: why for name, why in problems.items() if why}
-            self._metrics.counters["woken"] += 0 if self._waker.read_only else len(problems) - len(failed)
-            self._metrics.counters["wake_failures"] += len(failed)
+            self.metrics.counters["woken"] += 0 if self.waker.read_only else len(problems) - len(failed)
+            self.metrics.counters["wake_failures"] += len(failed)
             for name in names:
                 service = (namespace, name)
-                self._tasks.failed(wake_problem(service), failed.get(name, ""))
-                activation = self._activations.get(service)
+                self.tasks.failed(wake_problem(service), failed.get(name, ""))
+                activation = self.activations.get(service)
                 if name in failed and activation is not None and activation.has_traffic:
                     self._pause(service)
                 else:

@@ -70,7 +70,7 @@ async def test_a_slice_that_another_activator_deletes_while_others_are_written_i
                 second.set()
                 answered.wait(LIMIT)
 
-    written = stage.one._publisher._publication = cast(Any, Slow())
+    written = stage.one._publisher.publication = cast(Any, Slow())
     wanted = {name: {"metadata": {"name": name, "namespace": "shop"}} for name in names}
     monkeypatch.setattr(Activation, "manifests", lambda _: wanted)
     stage.one._activations[WEB] = Activation(WEB, stage.one._context)
@@ -101,7 +101,7 @@ async def test_what_is_wrong_with_a_service_is_told_once_also_on_it(stage: Stage
     def told(_: tuple[str, str], __: str, words: tuple[str, str]) -> None:
         events.append(words)
 
-    stage.one._waker = cast(Any, SimpleNamespace(tell_problem=told))
+    stage.one.waker = cast(Any, SimpleNamespace(tell_problem=told))
 
     def changed(wake_ports: str, **spec: Any) -> None:
         service = a_watched_service(annotations={**IDLE, "reconciler/wake-ports": wake_ports}, spec=spec)
@@ -131,7 +131,7 @@ async def test_a_service_that_is_idle_tells_what_is_not_held(
 ) -> None:
     """Also where its spec changes only then, on this activator, which has an address of IPv4."""
     events: list[str] = []
-    stage.one._waker = cast(Any, SimpleNamespace(tell_problem=lambda _, __, told: events.append(told[1])))
+    stage.one.waker = cast(Any, SimpleNamespace(tell_problem=lambda _, __, told: events.append(told[1])))
     for spec in (before, after, before, after) if after is not None else (before, before):
         service = a_watched_service(annotations=IDLE, spec=spec)
         stage.one._object_changed(stage.one._services, WEB, service)
@@ -207,7 +207,7 @@ async def test_at_the_end_the_slices_go_whatever_becomes_of_the_lease(
                 raise ForbiddenError(f"{what}: refused")
 
     written = Failing()
-    stage.one._publication = stage.one._publisher._publication = cast(Any, written)
+    stage.one.publication = stage.one._publisher.publication = cast(Any, written)
     stage.idle()
     await until(lambda: OURS in written.there)
     await stage.one._end()
@@ -314,7 +314,7 @@ async def test_where_the_ports_are_too_few_a_service_is_held_once_another_one_ne
     ports._ports = range(0)
     stage.idle("api")
     assert "no port of --port-range is free" in stage.told[0]
-    ports._ports = stage.one._settings.ports
+    ports._ports = stage.one.settings.ports
     await stage.one._review_activations()
     assert not stage.one._activations[API].wants_slices  # as long as no port came back
     stage.one._object_changed(stage.one._services, WEB, None)
@@ -334,7 +334,7 @@ async def test_what_is_only_told_is_not_counted_as_woken(stage: Stage, read_only
         def wake(self, _: str, names: Collection[str]) -> dict[str, str]:
             return dict.fromkeys(names, "")
 
-    stage.one._wakes._waker = cast(Any, Telling())
+    stage.one._wakes.waker = cast(Any, Telling())
     stage.idle()
     stage.one._wakes.add(stage.activation.name)
     await until(lambda: ("wake", "shop") not in stage.one._tasks.running)
@@ -355,7 +355,7 @@ async def test_what_cannot_be_woken_keeps_no_other_service_waiting_and_is_tried_
             tried.append(sorted(names))
             return {name: "forbidden" if name == "web" else "" for name in names}
 
-    stage.one._wakes._waker = cast(Any, Refused())
+    stage.one._wakes.waker = cast(Any, Refused())
     monkeypatch.setattr(Activation, "has_traffic", True)
     stage.idle()
     stage.idle("api")
@@ -410,8 +410,8 @@ async def test_a_wake_does_not_wait_for_slices_that_hang(stage: Stage) -> None:
         def wake(self, _: str, names: Collection[str]) -> dict[str, str]:
             return dict.fromkeys(names, "")
 
-    stage.one._publication = stage.one._publisher._publication = cast(Any, Hanging())
-    stage.one._wakes._waker = cast(Any, Telling())
+    stage.one.publication = stage.one._publisher.publication = cast(Any, Hanging())
+    stage.one._wakes.waker = cast(Any, Telling())
     try:
         for number in range(100):
             stage.idle(f"web-{number}")
