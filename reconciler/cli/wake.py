@@ -21,6 +21,7 @@ from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time, parse_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
+from reconciler.decide.idling.criteria import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore import (
     IdleWorkload,
@@ -32,7 +33,6 @@ from reconciler.decide.idling.restore import (
     origins,
     restore_notices,
 )
-from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.placement.removed_policies import decide_releases, scale_to_restore
 from reconciler.errors import ExitCode, FailOn, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.messages import first_of, nearest

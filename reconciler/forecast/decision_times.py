@@ -20,7 +20,7 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
-from reconciler.decide.idling.verdicts import CriterionResult, evaluator_of
+from reconciler.decide.idling.criteria import CriterionResult, evaluator_of
 from reconciler.decide.limit_amounts import DAY, policy_names
 from reconciler.decide.placement.pod_counts import ON_ITS_WAY
 from reconciler.decide.query_answers import Answers

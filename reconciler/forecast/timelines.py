@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Job, Verb, policy_title
+from reconciler.decide.idling.criteria import CriterionResult, evaluator_of
 from reconciler.decide.idling.records import readable_part
-from reconciler.decide.idling.verdicts import CriterionResult, evaluator_of
 from reconciler.decide.limit_amounts import scalable_workloads
 from reconciler.decide.query_answers import Answers, value_for
 from reconciler.decide.selectors import namespace_labels

@@ -28,9 +28,7 @@ from reconciler.decide.facts import (
 )
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool
-from reconciler.decide.idling.records import who_idled
-from reconciler.decide.idling.subjects import IdleState, Subject
-from reconciler.decide.idling.verdicts import (
+from reconciler.decide.idling.criteria import (
     MIN_AWAKE_BY_DEFAULT,
     NOT_BUSY,
     NOT_IDLE,
@@ -38,6 +36,8 @@ from reconciler.decide.idling.verdicts import (
     CriterionResult,
     PolicyVerdict,
 )
+from reconciler.decide.idling.records import who_idled
+from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards

@@ -24,6 +24,7 @@ from reconciler.decide.facts import (
     is_time,
 )
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
+from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
 from reconciler.decide.idling.notices import (
     first_idles,
     nothing_to_idle,
@@ -44,7 +45,6 @@ from reconciler.decide.idling.rules import (
 )
 from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
-from reconciler.decide.idling.verdicts import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.decide.selectors import equal_priorities, left_out

@@ -20,10 +20,10 @@ from reconciler.decide.idling.contested import (
     scaled_at,
     tools_of,
 )
+from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
 from reconciler.decide.idling.rules import GOES_IDLE, GOES_UP, Choice, IdleAction, owner_policy
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
-from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import counted
 from reconciler.model import FIELD_MANAGER, ObjectRef, by_key

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.facts import Fact
 from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions, at_rest
+from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
-from reconciler.decide.idling.verdicts import CriterionResult
 from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import NO_GUARDS, FleetGuards, removal_guards
 from reconciler.model import ObjectRef, Run

@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import cached_property, partial
 
 from reconciler.decide.decisions import Notice
+from reconciler.decide.idling.criteria import Evaluator, Exclusions, PolicyVerdict, Verdict, evaluator_of
 from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.subjects import ServiceState
-from reconciler.decide.idling.verdicts import Evaluator, Exclusions, PolicyVerdict, Verdict, evaluator_of
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import SelectingPolicies, namespace_labels, of_highest_priority

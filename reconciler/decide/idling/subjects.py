@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time
 from reconciler.decide.autoscalers import ClusterAutoscalers, PinnedAutoscaler
+from reconciler.decide.idling.criteria import CriterionResult, Exclusions, Verdict
 from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
 from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.service_targets import DiscoveredTargets
-from reconciler.decide.idling.verdicts import CriterionResult, Exclusions, Verdict
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, key_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service

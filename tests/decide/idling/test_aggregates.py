@@ -12,8 +12,8 @@ import pytest
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.contested import scaled_at
+from reconciler.decide.idling.criteria import MIN_AWAKE_BY_DEFAULT, CriterionResult, PolicyVerdict, Verdict, joined
 from reconciler.decide.idling.records import Record, ServiceRecord, record_of
-from reconciler.decide.idling.verdicts import MIN_AWAKE_BY_DEFAULT, CriterionResult, PolicyVerdict, Verdict, joined
 from reconciler.decide.removal_guard import removal_guards
 from reconciler.model import FieldWriter
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Calendar, IdlingPolicy, ScheduleCriterion

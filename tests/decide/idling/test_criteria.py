@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.verdicts import CriterionResult, PolicyVerdict, evaluator_of, joined
+from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, evaluator_of, joined
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.labels import LabelSelector

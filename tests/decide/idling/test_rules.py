@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from reconciler.decide.idling.conditions import KEEP_UP
 from reconciler.decide.idling.conditions import IdlingCondition as Condition
+from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.rules import RULES, IdleAction, choose
 from reconciler.decide.idling.subjects import IDLE_BY_US, LEFTOVERS, IdleState
-from reconciler.decide.idling.verdicts import CriterionResult
 
 IDLE, BUSY, UNKNOWN, NOT_SELECTED = (
     CriterionResult.IDLE,
