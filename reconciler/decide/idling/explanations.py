@@ -23,6 +23,7 @@ from reconciler.decide.facts import (
     field_is,
     is_time,
 )
+from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
 from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
 from reconciler.decide.idling.notices import (
@@ -43,7 +44,6 @@ from reconciler.decide.idling.rules import (
     idled_by,
     owner_policy,
 )
-from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.schedule import is_open, open_until, opens_next

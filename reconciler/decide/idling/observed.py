@@ -19,6 +19,7 @@ from reconciler.decide.autoscalers import (
 )
 from reconciler.decide.decisions import Notice
 from reconciler.decide.facts import ChangeIfCode, change_if
+from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.contested import undo_of
 from reconciler.decide.idling.criteria import Verdict
 from reconciler.decide.idling.records import (
@@ -33,7 +34,6 @@ from reconciler.decide.idling.records import (
 from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
 from reconciler.decide.idling.selection import ClusterVerdicts, without
 from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
-from reconciler.decide.idling.state import classify
 from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.reasons import Reason, ReasonCode, reason

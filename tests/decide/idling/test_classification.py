@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from reconciler.decide.annotations import format_time
+from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.records import Record
-from reconciler.decide.idling.state import classify
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_cluster, a_fleet, a_run, a_service, a_state, a_workload, an_idle_record
