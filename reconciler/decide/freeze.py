@@ -14,8 +14,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time, parsed, read_time
+from reconciler.decide.change_if import ChangeIfCode, Fact, change_if, fact
 from reconciler.decide.decisions import DesiredState, Notice
-from reconciler.decide.facts import ChangeIfCode, Fact, change_if, fact
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.errors import AnnotationError
 from reconciler.model import ObservedCluster, ObservedState, by_key

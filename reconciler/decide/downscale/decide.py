@@ -17,6 +17,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     shrunk_by,
 )
+from reconciler.decide.change_if import ChangeIfCode, Fact, all_known, change_if, fact, field_is, joint_change
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -31,7 +32,6 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
-from reconciler.decide.facts import ChangeIfCode, Fact, all_known, change_if, fact, field_is, joint_change
 from reconciler.decide.freeze import restriction
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of

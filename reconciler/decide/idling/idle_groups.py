@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.decide.annotations import fleet_names
+from reconciler.decide.change_if import Fact, fact
 from reconciler.decide.decisions import group_name
-from reconciler.decide.facts import Fact, fact
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import GOES_IDLE, Choice, IdleAction

@@ -17,8 +17,8 @@ from reconciler.decide.autoscalers import (
     first_unread,
     pinned_autoscaler,
 )
+from reconciler.decide.change_if import ChangeIfCode, change_if
 from reconciler.decide.decisions import Notice
-from reconciler.decide.facts import ChangeIfCode, change_if
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.contested import undo_of
 from reconciler.decide.idling.criteria import Verdict

@@ -11,8 +11,8 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.change_if import Fact
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.facts import Fact
 from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions, at_rest
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled

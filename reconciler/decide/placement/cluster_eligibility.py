@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
+from reconciler.decide.change_if import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
-from reconciler.decide.facts import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.ownership import why_not_placed
 from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, production_of_pattern

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.decide.change_if import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, Notice, Overridden, PlacementRow, PlacementView, PolicyExplanation
-from reconciler.decide.facts import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates
 from reconciler.decide.placement.cluster_eligibility import DRAINED, LocalWorkload
 from reconciler.decide.placement.desired_replicas import PlacementResult, lagging, placement_result

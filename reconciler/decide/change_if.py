@@ -1,8 +1,8 @@
-"""Facts: what holds of a workload and decides about it, why, and what would change that.
+"""What would change a decision, the clause of "it would change if ...": a code of a closed list, with values.
 
-Each job looks for facts in the order of a table; the first that it finds is the reason. What would change a decision,
-the clause of "it would change if ...", is a code of a closed list, with values: each job finds what would change its
-own decisions, idling in `idling/explanations.py`, placement in `placement/explanations.py`.
+Each job looks for facts in the order of a table: what holds of a workload, why, and what would end it; the first that
+it finds is the reason. Each finds what would change its own decisions, idling in `idling/counterfactuals.py`, placement
+in `placement/explanations.py`.
 """
 
 from __future__ import annotations

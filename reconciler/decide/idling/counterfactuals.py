@@ -12,8 +12,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation
-from reconciler.decide.facts import (
+from reconciler.decide.change_if import (
     ChangeIf,
     ChangeIfCode,
     FindChange,
@@ -23,6 +22,7 @@ from reconciler.decide.facts import (
     field_is,
     is_time,
 )
+from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
 from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
