@@ -40,7 +40,7 @@ from reconciler.decide.downscale.victim_choice import (
     victim_selection,
     without_domains,
 )
-from reconciler.decide.workloads import replaces_replica_sets
+from reconciler.decide.owners_and_rollouts import replaces_replica_sets
 from reconciler.errors import (
     ClusterError,
     LockLostError,

@@ -14,7 +14,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES
 from reconciler.decide.annotations import IDLED_AT
 from reconciler.decide.decisions import Phase
-from reconciler.decide.workloads import is_lagging
+from reconciler.decide.owners_and_rollouts import is_lagging
 from reconciler.errors import ClusterError, ThrottledError, UnreachableError
 from reconciler.model import ACTIVATOR_MANAGER, MANAGED_BY_LABEL, ObjectRef
 from reconciler.plan.model import Action

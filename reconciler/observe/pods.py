@@ -13,7 +13,7 @@ from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, PODS, REPL
 from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import Notice
 from reconciler.decide.downscale.victim_choice import accepted
-from reconciler.decide.workloads import OwnerKey, own_key, owner_key
+from reconciler.decide.owners_and_rollouts import OwnerKey, own_key, owner_key
 from reconciler.errors import ClusterError, PickerError, reason_of
 from reconciler.labels import selector_text
 from reconciler.model import (

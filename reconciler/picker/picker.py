@@ -37,7 +37,7 @@ from reconciler.decide.downscale.decreases_by_others import RECORD, every_decrea
 from reconciler.decide.downscale.journal import PICKER_RUN, read_entry
 from reconciler.decide.downscale.victim_choice import VictimStrategy, decrease_of
 from reconciler.decide.freeze import CONFIG_MAP
-from reconciler.decide.workloads import replaces_replica_sets
+from reconciler.decide.owners_and_rollouts import replaces_replica_sets
 from reconciler.errors import NotFoundError, ReconcilerError, reason_of
 from reconciler.model import ConfigMap, Namespace, ObservedCluster, ObservedState, Run, Workload, Write
 from reconciler.picker.admission_review import ScaleReview

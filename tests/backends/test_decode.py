@@ -23,7 +23,7 @@ from reconciler.backends.decode.values import decoded_json, decoded_value, insta
 from reconciler.backends.protocols import AUTOSCALERS, EVENTS, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.controllers import with_settled_status
 from reconciler.backends.snapshot.recorded_manifests import definition_of, recorded_manifest
-from reconciler.decide.workloads import in_rollout
+from reconciler.decide.owners_and_rollouts import in_rollout
 from reconciler.model import Workload
 from reconciler.pod_requests import PodRequests
 from reconciler.workload_kinds import BY_KIND, SWITCHES, WorkloadKind

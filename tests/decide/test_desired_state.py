@@ -21,8 +21,8 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.idling.decide import IdlingOutcome
+from reconciler.decide.owners_and_rollouts import Settled
 from reconciler.decide.placement.ownership import placed_workloads
-from reconciler.decide.workloads import Settled
 from reconciler.policy.types import ClusterPreference, DownscaleTarget, ObjectSelector
 from tests.builders import (
     a_cluster,

@@ -33,6 +33,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import restriction
+from reconciler.decide.owners_and_rollouts import SettledWorkloads, replaces_replica_sets
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (
@@ -45,7 +46,6 @@ from reconciler.decide.selectors import (
     namespace_labels,
     of_highest_priority,
 )
-from reconciler.decide.workloads import SettledWorkloads, replaces_replica_sets
 from reconciler.messages import counted
 from reconciler.model import (
     NOTHING,

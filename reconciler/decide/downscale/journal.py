@@ -32,8 +32,8 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.downscale.deletion_order import deletion_cost, goes_first
 from reconciler.decide.downscale.victim_choice import PodGroup, VictimSelection
+from reconciler.decide.owners_and_rollouts import replaces_replica_sets
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.decide.workloads import replaces_replica_sets
 from reconciler.errors import AnnotationError
 from reconciler.model import (
     DELETION_COST,

@@ -39,10 +39,10 @@ from reconciler.decide.idling.criteria import (
 from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.wake_requests import counting_request
+from reconciler.decide.owners_and_rollouts import in_rollout
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
 from reconciler.decide.selectors import key_of, left_out, names_kind
-from reconciler.decide.workloads import in_rollout
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, Workload
 from reconciler.policy.kinds.fields import spelt_duration
 from reconciler.policy.types import IdlingPolicy, Writes

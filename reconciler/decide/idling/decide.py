@@ -35,8 +35,8 @@ from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes_autoscaler import abandoned_decisions, decisions_around
 from reconciler.decide.idling.writes_service import service_decisions
 from reconciler.decide.idling.writes_workload import scalable_decision
+from reconciler.decide.owners_and_rollouts import Settled, SettledWorkloads
 from reconciler.decide.removal_guard import FleetGuards
-from reconciler.decide.workloads import Settled, SettledWorkloads
 from reconciler.model import ObjectRef, ObservedState, Run, Workload, by_key
 from reconciler.policy.types import Fleet, PolicySet
 

@@ -46,7 +46,7 @@ from reconciler.decide.annotations import (
     read_time,
     whole_number,
 )
-from reconciler.decide.workloads import OwnerKey, own_key, owner_key
+from reconciler.decide.owners_and_rollouts import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload, by_key
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in

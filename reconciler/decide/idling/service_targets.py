@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.decide.workloads import Owners, owners_in
+from reconciler.decide.owners_and_rollouts import Owners, owners_in
 from reconciler.model import (
     Endpoints,
     EndpointSlice,

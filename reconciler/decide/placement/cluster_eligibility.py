@@ -13,13 +13,13 @@ from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.change_if import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.freeze import restriction
+from reconciler.decide.owners_and_rollouts import Settled, replaces_replica_sets
 from reconciler.decide.placement.ownership import why_not_placed
 from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, production_of_pattern
 from reconciler.decide.placement.pod_counts import PodCounts, available_replicas, is_calm, pod_counts
 from reconciler.decide.placement.status import Rejection
 from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_of
 from reconciler.decide.selectors import left_out, local_ref
-from reconciler.decide.workloads import Settled, replaces_replica_sets
 from reconciler.model import ObjectRef, ObservedCluster, PodsQuestion, Workload, unreadable_pods_key
 
 DRAINED = frozenset({"Draining", "Leaving"})

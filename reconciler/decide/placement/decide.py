@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reconciler.decide.decisions import Cause, DesiredState, Verb
+from reconciler.decide.owners_and_rollouts import SettledWorkloads
 from reconciler.decide.placement.home_config_maps import (
     MEMORY,
     UNREACHABLE,
@@ -15,7 +16,6 @@ from reconciler.decide.placement.removed_policies import removed_policies
 from reconciler.decide.placement.status import REJECTED, rejection_key
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import local_ref
-from reconciler.decide.workloads import SettledWorkloads
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run
 from reconciler.policy.types import PolicySet
 

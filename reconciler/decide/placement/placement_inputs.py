@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import fleet_names, placement_owner_text
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, ClusterAutoscalers, autoscalers_of, first_unread
+from reconciler.decide.owners_and_rollouts import SettledWorkloads
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
 from reconciler.decide.placement.status import (
     PlacementStatus,
@@ -18,7 +19,6 @@ from reconciler.decide.placement.status import (
     rejection_key,
 )
 from reconciler.decide.selectors import key_of, local_key, namespace_labels
-from reconciler.decide.workloads import SettledWorkloads
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
 

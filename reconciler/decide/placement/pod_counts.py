@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from reconciler.decide.workloads import is_lagging
+from reconciler.decide.owners_and_rollouts import is_lagging
 from reconciler.model import Pod, Workload
 from reconciler.policy.types import FederatedReplicaSet
 

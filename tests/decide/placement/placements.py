@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import format_time
 from reconciler.decide.decisions import Decision, DesiredState
 from reconciler.decide.idling.decide import IdlingOutcome
+from reconciler.decide.owners_and_rollouts import Settled
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.status import status_name
-from reconciler.decide.workloads import Settled
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, Tenant

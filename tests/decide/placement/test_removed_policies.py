@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import PLACED
 from reconciler.decide.decisions import Phase, Verb
+from reconciler.decide.owners_and_rollouts import Settled
 from reconciler.decide.placement.status import rejection_key
-from reconciler.decide.workloads import Settled
 from reconciler.model import OwnerReference
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import ClusterPreference, Place, Tenant

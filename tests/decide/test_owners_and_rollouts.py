@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.workloads import in_rollout, replaces_replica_sets
+from reconciler.decide.owners_and_rollouts import in_rollout, replaces_replica_sets
 from reconciler.model import Condition
 from tests.builders import a_workload
 
