@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
-from reconciler.decide.idling.contested import AUTOSCALER, contest_of, is_restored_by_others, reason_of_others
-from reconciler.decide.idling.records import Record, is_written_by_us, record_of
+from reconciler.decide.idling.contested import contest_of, is_restored_by_others, reason_of_others
+from reconciler.decide.idling.records import Record, record_of
 from reconciler.decide.idling.subjects import IdleState, ServiceState, Subject
+from reconciler.decide.idling.wake_replicas import newest_listed, newest_record, proved_part
 
 _Classified = tuple[IdleState, Record | None]
 """A state, and what it goes back to: see `Subject`."""
@@ -21,7 +20,7 @@ def classify(subject: Subject) -> _Classified:
         return _without_record(subject), None
     if reading is not None and reading.ours and reading.record is not None:
         return _recorded(subject, reading.record)
-    newest = _newest_listed(subject)
+    newest = newest_listed(subject)
     stands = newest is not None and subject.scale.is_at_or_below(newest.idled_to)
     if reading is not None and reading.ours and not stands:
         return IdleState.UNREADABLE, None
@@ -38,33 +37,11 @@ def _listed(subject: Subject, newest: Record) -> _Classified:
     The list speaks for what we idled, and its number no further than other records bear it out. `newest` is what the
     list says as it stands there.
     """
-    behind = _newest_listed(subject, is_behind=True)
-    record = None if behind is None else _proved(behind, subject)
+    behind = newest_listed(subject, is_behind=True)
+    record = None if behind is None else proved_part(behind, subject)
     if record is None or record.replicas <= record.idled_to:
         return IdleState.UNPROVEN, newest
     return _with_autoscaler(subject, record, IdleState.IDLE), record
-
-
-def _proved(listed: Record, subject: Subject) -> Record | None:
-    """Return the part of `listed` that the scalable confirms, None where nothing on it says that we idled it; where
-    its autoscaler wrote its replicas last, that we hold the autoscaler says so.
-
-    A record of ours that cannot be read says so, and not how many there were: who broke it may scale it anyway, so the
-    list counts as it stands.
-    """
-    if subject.reading is not None and subject.reading.ours:
-        return listed
-    writer, autoscaler = subject.scale.written.replicas_writer, subject.autoscaler
-    is_held = autoscaler is not None and autoscaler.is_pinned and not autoscaler.problem
-    is_by_autoscaler = writer is not None and writer.manager == AUTOSCALER
-    return (
-        _bounded(listed, subject) if is_written_by_us(subject.scale.written) or (is_held and is_by_autoscaler) else None
-    )
-
-
-def _bounded(record: Record, subject: Subject) -> Record:
-    """Return a record from a Service's list with no more replicas than the scalable bears out, and at least one."""
-    return replace(record, replicas=min(record.replicas, max(1, subject.most_recorded)))
 
 
 def _foreign(subject: Subject) -> _Classified | None:
@@ -83,19 +60,6 @@ def _foreign(subject: Subject) -> _Classified | None:
     return None  # what runs, and only a list that was left behind names, is idle by nobody's word
 
 
-def _newest_listed(subject: Subject, *, is_behind: bool = False) -> Record | None:
-    """Return what our annotations that list it say last, or only those on Services that it `is_behind`; an entry that
-    it was woken after, or that is of an object before it, is done.
-    """
-    ends = [at for at in (subject.awake_since, subject.scale.written.created_at) if at is not None]
-    live = (
-        record
-        for service, record in subject.listings
-        if not (is_behind and service in subject.listed_only) and all(at < record.idled_at for at in ends)
-    )
-    return max(live, key=lambda record: (record.idled_at, record.replicas), default=None)
-
-
 def _recorded(subject: Subject, record: Record) -> _Classified:
     if subject.scale.is_scaled_meanwhile:
         return IdleState.HPA_CHANGED, record
@@ -103,9 +67,9 @@ def _recorded(subject: Subject, record: Record) -> _Classified:
     if _is_copy(subject, record) if idle else _is_stale(subject, record):
         return IdleState.RECORD_STALE, record
     if idle and reason_of_others(subject.scale.written, record) is not None:
-        return IdleState.TAKEN_OVER, _newest(subject, record)
+        return IdleState.TAKEN_OVER, newest_record(subject, record)
     state = _with_autoscaler(subject, record, IdleState.IDLE if idle else IdleState.MANUALLY_SCALED)
-    return state, record if state is IdleState.MANUALLY_SCALED else _newest(subject, record)
+    return state, record if state is IdleState.MANUALLY_SCALED else newest_record(subject, record)
 
 
 def _is_stale(subject: Subject, record: Record) -> bool:
@@ -128,7 +92,7 @@ def _is_copy(subject: Subject, record: Record) -> bool:
     ReplicaSet has no owner once its Deployment was deleted with `--cascade=orphan`.
     """
     is_old = subject.ref.kind == "ReplicaSet" and _is_before_wake(subject, record)
-    return is_old and _newest_listed(subject) is None
+    return is_old and newest_listed(subject) is None
 
 
 def _is_before_wake(subject: Subject, record: Record) -> bool:
@@ -143,19 +107,6 @@ def _would_list(service: ServiceState, subject: Subject, record: Record) -> bool
     is_recorded = service.record is not None or record.policy in service.verdict.names
     own = (subject.ref, subject.scale.runs.ref)
     return is_recorded and not any(other.spec_replicas > 0 for other in service.found.workloads if other.ref not in own)
-
-
-def _newest(subject: Subject, record: Record) -> Record:
-    """Return `record`, with the number and time of a newer entry in a Service's record that says another number.
-
-    So it is where an old record came back over a newer one (`kubectl rollout undo`).
-    """
-    listed = _newest_listed(subject, is_behind=True)
-    newest = record if listed is None else _bounded(listed, subject)
-    says_another = newest.replicas > record.idled_to and newest.replicas != record.replicas
-    if newest.idled_at <= record.idled_at or not says_another:
-        return record
-    return replace(record, idled_at=newest.idled_at, replicas=newest.replicas)
 
 
 def _with_autoscaler(subject: Subject, record: Record, state: IdleState) -> IdleState:

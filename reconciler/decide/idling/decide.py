@@ -3,7 +3,7 @@
 Each decision goes one way; what a reader asks stands in the module named:
 
 - look: which workloads (`observed.py`), how each is scaled (`scale.py`), behind which Service (`service_targets.py`),
-  idle by which record (`classification.py`);
+  idle by which record (`classification.py`), and with how many replicas to wake it (`wake_replicas.py`);
 - judge: which policies count (`selection.py`), and what they say by schedules and metrics (`criteria.py`);
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
   of rules, which makes the choice (`rules.py`);

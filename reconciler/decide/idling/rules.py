@@ -17,6 +17,7 @@ from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, Idling
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
+from reconciler.decide.idling.wake_replicas import wake_count
 from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import NO_GUARDS, FleetGuards, removal_guards
 from reconciler.model import ObjectRef, Run
@@ -240,7 +241,7 @@ class Choice(Struct, frozen=True):
     def next_replicas(self) -> int:
         """The replicas it has after this run, where it is not idled: a wake restores its record."""
         if self.action is IdleAction.WAKE and self.record is not None:
-            return wake_count(self, self.record)
+            return wake_count(self.subject, self.record)
         return self.subject.scale.runs.spec_replicas
 
     def _is_raised_from(self, replicas: int) -> bool:
@@ -322,18 +323,6 @@ def _owner(choice: Choice, record: Record, names: frozenset[str]) -> str:
     if verdict.result is not CriterionResult.IDLE or verdict.policy is None or record.policy in names:
         return record.policy
     return verdict.policy.name
-
-
-def wake_count(choice: Choice, record: Record) -> int:
-    """Return the replicas a wake restores: those of the record, within the bounds of its autoscaler, and no fewer than
-    there are: what is too many for it, it takes away itself.
-    """
-    autoscaler, hpa = choice.subject.pinned, choice.subject.scale.hpa
-    if hpa is not None:
-        return min(record.replicas, hpa.maximum)
-    if autoscaler is None or autoscaler.problem:
-        return record.replicas
-    return max(autoscaler.own_bounds.clamp(record.replicas), choice.subject.scale.replicas)
 
 
 def owner_policy(choice: Choice) -> str:

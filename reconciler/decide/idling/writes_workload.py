@@ -31,7 +31,7 @@ from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, ann
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_text, is_contested, reason_of_others
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused
-from reconciler.decide.idling.rules import Choice, IdleAction, wake_count
+from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on
@@ -129,7 +129,7 @@ def _awake(choice: Choice, record: Record, context: WriteContext) -> Decision:
     elif not wakes:
         changed, reasons = _handed_over(choice, record, now)
     if wakes:
-        count = wake_count(choice, record)
+        count = choice.next_replicas
         scaled, replicas = (scale.change_back(count, record),), count if scale.counts and scale.kind.counts else None
         # A scale that sets no reason clears it; the time is of the last scale (seed idling-and-unidling.md).
         unset = dict.fromkeys((SCALE_REASON, SCALE_PREVIOUS, UNDONE))
