@@ -22,15 +22,7 @@ from reconciler.backends.kubernetes.pages import METADATA_ONLY, answer_to, liste
 from reconciler.backends.kubernetes.request_limits import ReadBudget
 from reconciler.backends.kubernetes.requests import ApiRequest, object_request
 from reconciler.backends.kubernetes.rights import own_user
-from reconciler.backends.protocols import (
-    BUILT_IN_SCALES,
-    EVENTS,
-    NAMESPACES,
-    NODES,
-    RESOURCES,
-    SCALED_OBJECT,
-    Resource,
-)
+from reconciler.backends.protocols import BUILT_IN_SCALES, EVENTS, NAMESPACES, NODES, RESOURCES, SCALED_OBJECT, Resource
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError
 from reconciler.model import NEED_PODS, ServiceAccount, Write
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind

@@ -26,13 +26,7 @@ from reconciler.decide.decisions import DesiredState, Ending, PolicyExplanation
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
 from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
-from reconciler.decide.idling.notices import (
-    first_idles,
-    nothing_to_idle,
-    notices,
-    overridden,
-    undecided,
-)
+from reconciler.decide.idling.notices import first_idles, nothing_to_idle, notices, overridden, undecided
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.rules import (
     Choice,

@@ -22,15 +22,7 @@ from reconciler.decide.idling.rules import Choice, IdleAction, choices_of
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.reasons import ReasonCode, reason, text_of
-from reconciler.model import (
-    HorizontalPodAutoscaler,
-    ObjectRef,
-    ObservedCluster,
-    ObservedState,
-    Run,
-    Service,
-    Workload,
-)
+from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet, Writes
 
 T = TypeVar("T", Service, Workload, HorizontalPodAutoscaler)

@@ -38,13 +38,7 @@ from reconciler.decide.idling.records import Record, cleared_annotations, flux_p
 from reconciler.decide.idling.rules import UNTOUCHED, Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import (
-    WriteContext,
-    annotations_of,
-    cause_of,
-    decision_key,
-    decision_on,
-)
+from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_key, decision_on
 from reconciler.decide.idling.writes_workload import pauses_flux, stays_raised
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import NOTHING

@@ -20,15 +20,7 @@ from reconciler.decide.annotations import (
     WAKE_REQUESTED_AT,
     fleet_names,
 )
-from reconciler.decide.decisions import (
-    Cause,
-    Decision,
-    FieldChange,
-    Phase,
-    Verb,
-    annotation_changes,
-    annotation_tests,
-)
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.records import (
     Record,
     ServiceRecord,

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.decide.downscale.deletion_order import (
-    PodRule,
-    RankingRules,
-    age_scale,
-    deletion_cost,
-    rank_victims,
-)
+from reconciler.decide.downscale.deletion_order import PodRule, RankingRules, age_scale, deletion_cost, rank_victims
 from reconciler.errors import PolicyError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
