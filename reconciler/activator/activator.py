@@ -26,8 +26,8 @@ from reconciler.activator.objects import (
     is_restricted,
 )
 from reconciler.activator.pod_addresses import PodAddresses
-from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher, slices_problem
-from reconciler.activator.wake import WakeQueue, Waker, wake_problem
+from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher
+from reconciler.activator.wake import WakeQueue, Waker
 from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
@@ -198,8 +198,8 @@ class Activator:
             if activation.is_over:
                 activation.close()
                 del self._activations[name]
-                for problem in (slices_problem(name), wake_problem(name)):
-                    self._tasks.problems.pop(problem, None)
+                for what in ("slices", "wake"):
+                    self._tasks.problems.pop((what, name), None)
 
     def _find_strays(self) -> None:
         """Delete our EndpointSlices that nothing needs any more: the answer to an earlier write may have been lost."""
@@ -259,8 +259,8 @@ class Activator:
             service = next(iter(self._services.of(name)), None)
             activation = self._activations.get(name)
             if service is None:
-                for about in (_holding(name), _wake_ports(name)):
-                    self._tasks.problems.pop(about, None)
+                for what in ("holding", "wake ports"):
+                    self._tasks.problems.pop((what, name), None)
             if activation is None:
                 if service is None or service.record is None or self._tasks.is_ending:
                     continue
@@ -281,13 +281,13 @@ class Activator:
             activation.observe(ObservedService(service, backends, restricted))
         except (ReconcilerError, OSError) as error:
             words = f"{'/'.join(activation.name)}: it is not held: {reason_of(error)}"
-            self._tasks.failed(_holding(activation.name), words, "error")
+            self._tasks.failed(("holding", activation.name), words, "error")
         else:
             if service is not None:
                 self._tell_unheld(service)
         if service is not None:
             problem = service.wake_ports_problem
-            self._tell_problem(service, _wake_ports(service.name), "WakePortsUnknown", problem)
+            self._tell_problem(service, "wake ports", "WakePortsUnknown", problem)
 
     def _tell_unheld(self, service: WatchedService) -> None:
         """Report why connections to an idle Service are not held, or only some of them, or take in that all are."""
@@ -297,25 +297,17 @@ class Activator:
             why, over = "this activator has no such address", f" over {' and '.join(missing)}"
         words = f"connections{over} cannot be held while it is idle: {why}; it is woken in all other ways"
         is_told = why and service.record is not None
-        self._tell_problem(service, _holding(service.name), "ConnectionsNotHeld", words if is_told else "")
+        self._tell_problem(service, "holding", "ConnectionsNotHeld", words if is_told else "")
 
     def _tell_problem(self, service: WatchedService, about: str, reason: str, words: str) -> None:
         """Report once, also with an Event of that reason, a problem of an idle Service, or take in that it is over."""
-        if self._tasks.failed(about, words and f"{'/'.join(service.name)}: {words}"):
+        if self._tasks.failed((about, service.name), words and f"{'/'.join(service.name)}: {words}"):
             tell = partial(self.waker.tell_problem, service.name, service.metadata.uid or "", (reason, words))
             self._tasks.start(("event", service.name, words), partial(self._in_thread, tell))
 
     def _publish(self, name: NamespacedName) -> None:
         if name in self._activations:
             self._publisher.publish(self._activations[name])
-
-
-def _holding(service: NamespacedName) -> str:
-    return f"holding {'/'.join(service)}"
-
-
-def _wake_ports(service: NamespacedName) -> str:
-    return f"wake ports of {'/'.join(service)}"
 
 
 def _quietly(soon: Callable[..., object], *what: Any) -> None:

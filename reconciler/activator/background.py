@@ -27,7 +27,7 @@ class BackgroundTasks:
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.running: dict[object, asyncio.Task[None]] = {}
-        self.problems: dict[str, str] = {}
+        self.problems: dict[object, str] = {}
         self.is_ending = False
         self._tell = tell
 
@@ -46,7 +46,7 @@ class BackgroundTasks:
 
         self.running[key] = asyncio.get_running_loop().create_task(guarded())
 
-    def failed(self, what: str, why: str, level: str = "warning") -> bool:
+    def failed(self, what: object, why: str, level: str = "warning") -> bool:
         """Record a failure, or its end; each is reported once. Return whether it was reported now."""
         if not why:
             self.problems.pop(what, None)
@@ -62,20 +62,20 @@ class BackgroundTasks:
         error = context.get("exception")
         self.failed("event loop", f"{context['message']}{f': {reason_of(error)}' if error else ''}")
 
-    async def until_done(self, what: str, work: Callable[[], Awaitable[object]]) -> None:
+    async def until_done(self, what: object, work: Callable[[], Awaitable[object]]) -> None:
         """Do `work` again and again until it succeeds, with pauses that grow."""
         for pause in pauses():
             if await self._succeeded(what, work):
                 return
             await asyncio.sleep(pause)
 
-    async def again(self, what: str, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+    async def again(self, what: object, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
         """Do `work` every so many seconds, sooner after a failure: others wait for its result."""
         while True:
             succeeded = await self._succeeded(what, work)
             await asyncio.sleep(seconds if succeeded else min(_SOON_SECONDS, seconds))
 
-    async def _succeeded(self, what: str, work: Callable[[], Awaitable[object]]) -> bool:
+    async def _succeeded(self, what: object, work: Callable[[], Awaitable[object]]) -> bool:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported, and tried again

@@ -17,7 +17,7 @@ import msgspec
 from reconciler.activator.activation import Activation
 from reconciler.activator.activation_context import ActivatorPod
 from reconciler.activator.background import BackgroundTasks
-from reconciler.activator.objects import NamespacedName, WatchedSlice
+from reconciler.activator.objects import WatchedSlice
 from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.values import micro_time
 from reconciler.backends.kubernetes.client import ApiClient
@@ -187,11 +187,6 @@ class Publication:
         return object_request(self._client.cluster, "list", resource.key, namespace, query={"labelSelector": labels})
 
 
-def slices_problem(service: NamespacedName) -> str:
-    """Return the key of the problem that the slices of a Service cannot be written."""
-    return f"slices of {'/'.join(service)}"
-
-
 @dataclass(eq=False)
 class SlicePublisher:
     """Writes through `publication`, in `threads`; what fails is reported by `tasks`, and tried again."""
@@ -203,8 +198,8 @@ class SlicePublisher:
     def publish(self, activation: Activation) -> None:
         """Write what the slices of `activation` lack, soon."""
         if self._lacking(activation) is not None:
-            name, publish = activation.name, partial(self._publish, activation)
-            self.tasks.start(("slices", name), partial(self.tasks.until_done, slices_problem(name), publish))
+            about, publish = ("slices", activation.name), partial(self._publish, activation)
+            self.tasks.start(about, partial(self.tasks.until_done, about, publish))
 
     def _lacking(self, activation: Activation) -> dict[str, Mapping[str, Any]] | None:
         """Return the slices that are to be there in place of those that are, None where nothing is to be done now.

@@ -296,11 +296,6 @@ _NAMESPACES = 4
 """How many namespaces are woken at a time."""
 
 
-def wake_problem(service: NamespacedName) -> str:
-    """Return the key of the problem that a Service cannot be woken."""
-    return f"wake of {'/'.join(service)}"
-
-
 @dataclass(eq=False)
 class WakeQueue:
     """Services that traffic came for, woken soon by `waker`, those of one namespace together; each that fails is tried
@@ -345,7 +340,7 @@ class WakeQueue:
             self.metrics.counters["wake_failures"] += len(failed)
             for name in names:
                 service = (namespace, name)
-                self.tasks.failed(wake_problem(service), failed.get(name, ""))
+                self.tasks.failed(("wake", service), failed.get(name, ""))
                 activation = self.activations.get(service)
                 if name in failed and activation is not None and activation.has_traffic:
                     self._pause(service)
