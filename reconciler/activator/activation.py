@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum, auto
@@ -333,17 +333,13 @@ class Activation:
             self._signals_at = now + _SIGNALS_AGAIN
             self._context.signal(self.name)
 
-    def backends(self, port: WatchedPort) -> Iterable[EndpointAddress]:
-        """Yield the pods in turn, none where a connection may not be spliced, or no pod is ready."""
+    def backends(self, port: WatchedPort) -> tuple[EndpointAddress, ...]:
+        """Return the pods in turn, none where a connection may not be spliced, or no pod is ready."""
         if self._phase is _Phase.AT_ZERO or self._observed.restricted:
             return ()
-        return _rotated(self._observed.backends.of(port), next(self._turn))
-
-
-def _rotated(backends: tuple[EndpointAddress, ...], turn: int) -> Iterator[EndpointAddress]:
-    start = turn % len(backends) if backends else 0
-    yield from backends[start:]
-    yield from backends[:start]
+        found = self._observed.backends.of(port)
+        start = next(self._turn) % max(1, len(found))
+        return (*found[start:], *found[:start])
 
 
 class HeldConnection:
@@ -444,7 +440,7 @@ class HeldConnection:
         self._splice.start(first)
 
     async def _connected(self) -> socket.socket | None:
-        while backends := tuple(self._owner.backends(self.port)):
+        while backends := self._owner.backends(self.port):
             for backend in backends:
                 pod = await self._owner.connect(backend)
                 if pod is not None:
