@@ -1,4 +1,6 @@
-"""Who reverted an idling (the replicas, or the bounds of an autoscaler), how often, and when it is left alone."""
+"""What somebody else changed of what is idle: who reverted it (the replicas, or the bounds of an autoscaler), how
+often, and when it is left alone; and who keeps it scaled down for a reason of their own.
+"""
 
 from __future__ import annotations
 

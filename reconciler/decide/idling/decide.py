@@ -9,7 +9,7 @@ Each decision goes one way; what a reader asks stands in the module named:
   of rules, which makes the choice (`rules.py`);
 - settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_order.py`);
 - write: decisions on all objects concerned (below, `writes_*.py`); what is said of each, and what would change it
-  (`counterfactuals.py`, `notices.py`); and what all that leaves to the other jobs (`IdlingOutcome`).
+  (`would_change.py`, `notices.py`); and what all that leaves to the other jobs (`IdlingOutcome`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from msgspec.structs import replace
 from reconciler.decide.change_if import ChangeIf
 from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState, HeldBack, Verb
 from reconciler.decide.idling.contested import scaled_down_by_others
-from reconciler.decide.idling.counterfactuals import change_if_of, explained
 from reconciler.decide.idling.idle_groups import FederatedMembers, federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_of, guarded_choices, owner_policy
 from reconciler.decide.idling.subjects import IdleState, is_recorded
 from reconciler.decide.idling.wake_order import staggered, wake_tiers
+from reconciler.decide.idling.would_change import change_if_of, explained
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes_autoscaler import abandoned_decisions, decisions_around
 from reconciler.decide.idling.writes_service import service_decisions

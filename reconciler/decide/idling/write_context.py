@@ -170,13 +170,13 @@ def decision_on(
         verb=verb,
         phase=Phase.REPAIR,
         ref=written.ref,
-        api_version=getattr(written, "api_version", "v1"),
+        api_version="v1" if isinstance(written, Service | Endpoints) else written.api_version,
         uid=written.uid,
         changes=changes,
         cause=cause,
         group=group,
         has_annotations=written.has_annotations,
-        has_labels=getattr(written, "has_labels", True),
+        has_labels=written.has_labels if isinstance(written, Workload) else True,
     )
 
 
