@@ -54,7 +54,7 @@ class WorkerPool:
 
     Lanes take turns, and only a quarter of the threads are ever the second or a later one of a lane, so that clusters
     that hang leave threads to the others. Another quarter is kept for urgent work, locks and writes: it goes on,
-    however many clusters hang while they are read.
+    however many clusters hang while they are read. Of urgent work three quarters may be the second or a later one.
 
     The threads are daemons and nobody joins them: what hangs does not keep the process. With a `size` of 0 there are
     none, nor a `share`, and whoever asks for work does it; so it is where the system lets us have none.
@@ -172,13 +172,16 @@ class WorkerPool:
 
     def _free(self, *, first: bool) -> list[_Lane]:
         """Return the lanes with work that may begin some, those that have no thread (`first`) or those that have."""
+        quarter = self.size // 4
         ordinary = [busy for (urgent, _), busy in self._busy.items() if busy and not urgent]
-        is_full = sum(ordinary) >= self.size - self.size // 4
-        is_crowded = sum(ordinary) - len(ordinary) >= self.size // 4
+        writing = [busy for (urgent, _), busy in self._busy.items() if busy and urgent]
+        is_full = sum(ordinary) >= self.size - quarter
+        is_crowded = sum(ordinary) - len(ordinary) >= quarter, sum(writing) - len(writing) >= self.size - quarter
         return [
             (urgent, name)
             for urgent, name in self._lanes
             if (self._busy[urgent, name] == 0) is first
             and self._busy[urgent, name] < self.share
-            and (urgent or not (is_full or (is_crowded and not first)))
+            and (urgent or not is_full)
+            and (first or not is_crowded[urgent])
         ]

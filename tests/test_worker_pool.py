@@ -63,6 +63,16 @@ def test_clusters_that_hang_leave_threads_for_others_and_for_what_is_urgent() ->
     assert not wait(hanging, 60).not_done
 
 
+def test_clusters_whose_writes_hang_leave_threads_for_the_writes_of_others() -> None:
+    pool = WorkerPool(size=32, share=8)
+    ends = threading.Event()
+    hanging = [pool.submit(f"sick-{n}", lambda: ends.wait(60), urgent=True) for n in range(4) for _ in range(8)]
+    well = [pool.submit(f"well-{number}", threading.get_ident, urgent=True) for number in range(20)]
+    assert not wait(well, 30).not_done
+    ends.set()
+    assert not wait(hanging, 60).not_done
+
+
 def test_lanes_take_turns() -> None:
     pool = WorkerPool(size=1, share=1)
     begins = threading.Event()
