@@ -34,7 +34,7 @@ def test_the_schemas_are_those_of_the_code() -> None:
 def test_every_annotation_and_label_is_described() -> None:
     named = {**vars(annotations), **vars(model), **vars(workload_kinds)}.items()
     known = {value for name, value in named if name.isupper() and isinstance(value, str) and "/" in value}
-    described = set(re.findall(r"`([a-z.]+/[a-z-]+)`", (FOLDER / "annotations.md").read_text()))
+    described = set(re.findall(r"`([a-z0-9.]+/[a-z-]+)`", (FOLDER / "annotations.md").read_text()))
     assert described - {"federation.kubernetes.io/replica-set-preferences"} == known
 
 
