@@ -23,7 +23,7 @@ from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, form
 from reconciler.decide.decisions import DesiredState, annotation_changes
 from reconciler.decide.idling.criteria import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.wakes_by_hand import (
+from reconciler.decide.idling.restore_and_wake_commands import (
     IdleWorkload,
     Restoration,
     decide_restore,

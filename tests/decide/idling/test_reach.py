@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.wakes_by_hand import Restoration, decide_restore
+from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
 from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedState, OwnerReference, PodsQuestion
 from reconciler.observe.pods import owner_uids
 from reconciler.policy.types import ObjectSelector

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Verb
-from reconciler.decide.idling.wakes_by_hand import Restoration, decide_restore, idle_workloads, origins
+from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore, idle_workloads, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa, an_idle_record
 from tests.decide.idling.idling_policies import (
