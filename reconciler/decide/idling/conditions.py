@@ -1,7 +1,7 @@
 """The conditions that the rules name: what holds of one scalable besides its state and the verdict of its policies, why
 it does, and what would end it.
 
-Here is what meets each of them by itself; what its neighbours say is in `idle_groups.py`.
+Here is what meets each of them by itself; what its neighbours say is in `idle_together.py`.
 """
 
 from __future__ import annotations

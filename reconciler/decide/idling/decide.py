@@ -2,12 +2,13 @@
 
 Each decision goes one way; what a reader asks stands in the module named:
 
-- look: which workloads (`observed.py`), how each is scaled (`scale.py`), behind which Service (`service_targets.py`),
-  idle by which record (`classification.py`), and with how many replicas to wake it (`wake_replicas.py`);
+- look: which workloads (`observed.py`), how each is scaled (`scale.py`), behind which Service
+  (`workloads_behind_service.py`), idle by which record (`classification.py`), and with how many replicas to wake it
+  (`wake_replicas.py`);
 - judge: which policies count (`selection.py`), and what they say by schedules and metrics (`criteria.py`);
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
   of rules, which makes the choice (`rules.py`);
-- settle: what goes idle together (`idle_groups.py`), which wakes wait for the next run (`wake_order.py`);
+- settle: what goes idle together (`idle_together.py`), which wakes wait for the next run (`wake_order.py`);
 - write: decisions on all objects concerned (below, `writes_*.py`); what is said of each, and what would change it
   (`would_change.py`, `notices.py`); and what all that leaves to the other jobs (`IdlingOutcome`).
 """
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 from reconciler.decide.change_if import ChangeIf
 from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState, HeldBack, Verb
 from reconciler.decide.idling.contested import scaled_down_by_others
-from reconciler.decide.idling.idle_groups import FederatedMembers, federated_members, idled_together, pods_to_read
+from reconciler.decide.idling.idle_together import FederatedMembers, federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_of, guarded_choices, owner_policy

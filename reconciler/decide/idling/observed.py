@@ -33,9 +33,14 @@ from reconciler.decide.idling.records import (
 )
 from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
 from reconciler.decide.idling.selection import ClusterVerdicts, without
-from reconciler.decide.idling.service_targets import Inventory, discover_targets, inventory_of, is_owned_by_scalable
 from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
+from reconciler.decide.idling.workloads_behind_service import (
+    Inventory,
+    discover_targets,
+    inventory_of,
+    is_owned_by_scalable,
+)
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import OPT_OUTS, Exclusion, exclusions, key_of, namespace_annotations, namespace_labels
 from reconciler.model import (

@@ -14,7 +14,7 @@ from reconciler.decide.autoscalers import ClusterAutoscalers, PinnedAutoscaler
 from reconciler.decide.idling.criteria import CriterionResult, Exclusions, Verdict
 from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
 from reconciler.decide.idling.scale import Scale
-from reconciler.decide.idling.service_targets import DiscoveredTargets
+from reconciler.decide.idling.workloads_behind_service import DiscoveredTargets
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, key_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service

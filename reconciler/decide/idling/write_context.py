@@ -14,12 +14,12 @@ from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_tim
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, group_name
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.idle_groups import groups_of
+from reconciler.decide.idling.idle_together import groups_of
 from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy, waking_policy
-from reconciler.decide.idling.service_targets import Inventory
 from reconciler.decide.idling.subjects import ServiceState, Subject, is_recorded
+from reconciler.decide.idling.workloads_behind_service import Inventory
 from reconciler.decide.reasons import MEASURED, Reasons, text_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy, Writes

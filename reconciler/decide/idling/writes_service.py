@@ -30,9 +30,9 @@ from reconciler.decide.idling.records import (
     targets_text,
 )
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
-from reconciler.decide.idling.service_targets import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_order import tier
+from reconciler.decide.idling.workloads_behind_service import Inventory, is_owned_by_scalable
 from reconciler.decide.idling.write_context import (
     WriteContext,
     cause_of,

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.idling.service_targets import discover_targets, inventory_of
+from reconciler.decide.idling.workloads_behind_service import discover_targets, inventory_of
 from reconciler.model import OwnerReference, PodsQuestion
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload, an_endpoint_slice

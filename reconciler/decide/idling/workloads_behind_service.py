@@ -82,7 +82,7 @@ def inventory_of(cluster: ObservedCluster) -> Inventory:
 
 
 _OWNERS = tuple(kind.plural for kind in SCALABLE_KINDS.values() if kind.pods != "None")
-"""What can be behind any Service. Only together do the targets of a Service are idle."""
+"""What can be behind any Service, whose targets go idle only together."""
 
 
 class _UnknownTargetError(Exception):
