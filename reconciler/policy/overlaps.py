@@ -1,4 +1,7 @@
-"""Which policies of equal priority may select the same object, as far as their selectors tell without any cluster."""
+"""Which policies of equal priority may select the same object, as far as their selectors tell without any cluster.
+
+Which one wins on a cluster is decided in `decide/selectors.py`, for idling in `decide/idling/winning_policies.py`.
+"""
 
 from __future__ import annotations
 

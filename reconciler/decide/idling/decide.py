@@ -5,7 +5,7 @@ Each decision goes one way; what a reader asks stands in the module named:
 - look: which workloads (`observed.py`), how each is scaled (`scale.py`), behind which Service
   (`workloads_behind_service.py`), idle by which record (`classification.py`), and with how many replicas to wake it
   (`wake_replicas.py`);
-- judge: which policies count (`selection.py`), and what they say by schedules and metrics (`criteria.py`);
+- judge: which policies count (`winning_policies.py`), and what they say by schedules and metrics (`criteria.py`);
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
   of rules, which makes the choice (`rules.py`);
 - settle: what goes idle together (`idle_together.py`), which wakes wait for the next run (`wake_order.py`);

@@ -32,9 +32,9 @@ from reconciler.decide.idling.records import (
     read_service_record,
 )
 from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
-from reconciler.decide.idling.selection import ClusterVerdicts, without
 from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
+from reconciler.decide.idling.winning_policies import ClusterVerdicts, without
 from reconciler.decide.idling.workloads_behind_service import (
     Inventory,
     discover_targets,
