@@ -115,8 +115,8 @@ class HttpPodPicker:
 
     def _body(self, picker: PodPicker, request: HttpRequest) -> bytes | bytearray:
         """Return the body of the first response with status 200; each attempt has the picker's time limit."""
-        from reconciler.http.client import RetryPolicy, with_retries
         from reconciler.http.errors import HttpError, TimedOutError
+        from reconciler.http.retries import RetryPolicy, with_retries
 
         policy = RetryPolicy(max(0, picker.max_retries) + 1, _RETRIED, True, _FIRST_PAUSE, _LONGEST_PAUSE)
         tried = 0

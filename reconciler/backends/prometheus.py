@@ -19,8 +19,9 @@ from reconciler.backends.credentials.allowed_sources import secret_in
 from reconciler.backends.decode.values import decoded_json
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.errors import UnauthorisedError
-from reconciler.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.client import HttpClient, HttpRequest, HttpResponse
 from reconciler.http.errors import CertificateError, HttpError, TimedOutError, TooLargeError
+from reconciler.http.retries import RetryPolicy, with_retries
 from reconciler.messages import cut
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
 from reconciler.redaction import remember_authorization, remember_header, without_credentials

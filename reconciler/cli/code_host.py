@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.errors import CommentError, UsageError
-from reconciler.http.client import HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.client import HttpClient, HttpRequest, HttpResponse
 from reconciler.http.errors import HttpError
+from reconciler.http.retries import RetryPolicy, with_retries
 from reconciler.redaction import printable_without_credentials, remember, without_credentials
 from reconciler.time_limit import TimeLimit
 from reconciler.untrusted_text import one_line

@@ -27,18 +27,15 @@ from msgspec.structs import replace
 from reconciler import redaction
 from reconciler.http import resolver as http_resolver
 from reconciler.http import sockets
-from reconciler.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.client import ByteBudget, HttpClient, HttpRequest, HttpResponse
 from reconciler.http.connections import _system_tls as system_tls
 from reconciler.http.connections import connections, tls_context
 from reconciler.http.errors import CertificateError, HttpError, ReadEnoughError, TimedOutError, TooLargeError
 from reconciler.http.resolver import Resolver
 from reconciler.time_limit import TimeLimit
 from tests.backends.servers import BUNDLE, HELLO, Answer, Server, SocketServer, hang, headers_in
-from tests.fakes import FakeClock
 from tests.real.cluster import wait_until
 from tests.real.faults import gzipped_zeros
-
-QUICK = RetryPolicy(first_pause=0.01)
 
 
 def cut(client: socket.socket) -> None:
@@ -516,95 +513,6 @@ def test_a_connection_that_is_kept_is_known_to_load_balancers_all_the_time() -> 
             assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             silent = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL)
             assert all(opened.getsockopt(socket.IPPROTO_TCP, option) <= 60 for option in silent)
-
-
-BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
-
-
-def asked_again(url: str, deadline: TimeLimit, policy: RetryPolicy) -> HttpResponse:
-    client = a_client()
-    return with_retries(lambda: client.exchange(HttpRequest("GET", url), deadline), policy, deadline.wait)
-
-
-@pytest.mark.parametrize(
-    ("answers", "status", "requests"),
-    [
-        pytest.param([BUSY, BUSY, HELLO], 200, 3, id="it passes"),
-        pytest.param([BUSY], 503, 8, id="eight attempts at most"),
-        pytest.param([b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"], 404, 1, id="asking again is no use"),
-        pytest.param([cut, HELLO], 200, 2, id="it was cut"),
-    ],
-)
-def test_what_may_pass_is_tried_again(answers: list[Any], status: int, requests: int) -> None:
-    with Server(*answers) as server:
-        assert asked_again(server.url, TimeLimit(10), QUICK).status == status
-        assert len(server.requests) == requests
-
-
-def test_what_hung_is_tried_again_only_where_the_policy_says_so() -> None:
-    class Hanging:
-        def __init__(self) -> None:
-            self.attempts = 0
-
-        def __call__(self) -> HttpResponse:
-            self.attempts += 1
-            raise TimedOutError("no answer in time")
-
-    for policy, attempts in ((QUICK, 1), (RetryPolicy(attempts=3, after_timeout=True), 3)):
-        hanging = Hanging()
-        with pytest.raises(TimedOutError):
-            with_retries(hanging, policy, lambda _: True)
-        assert hanging.attempts == attempts
-
-
-def test_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried() -> None:
-    """Eight attempts last longer than an API server needs to start again, and none waits beyond the deadline."""
-    waits: list[float] = []
-
-    def wait(seconds: float) -> bool:
-        waits.append(seconds)
-        return True
-
-    def refused() -> HttpResponse:
-        return asked("http://127.0.0.1:1")
-
-    with pytest.raises(HttpError, match="refused"):
-        with_retries(refused, RetryPolicy(), wait)
-    assert len(waits) == 7
-    assert 6 < sum(waits) < 20
-    clock = FakeClock()
-    with pytest.raises(HttpError, match="refused"):
-        asked_again("http://127.0.0.1:1", TimeLimit(0.8, clock), RetryPolicy())
-    assert 0 < clock.now < 0.8
-
-
-def test_an_attempt_that_only_the_deadline_ended_hides_nothing_of_the_one_before() -> None:
-    """The pause before it left it a few milliseconds, which say nothing about the server."""
-    outcomes: list[HttpError] = [
-        HttpError("the connection was refused", passes=True),
-        TimedOutError("no answer in time"),
-    ]
-
-    def attempt() -> HttpResponse:
-        raise outcomes.pop(0)
-
-    with pytest.raises(HttpError, match="refused"):
-        with_retries(attempt, QUICK, lambda _: True)
-    assert not outcomes
-
-
-@pytest.mark.parametrize(
-    ("policy", "tried", "retry_after", "low", "high"),
-    [
-        pytest.param(RetryPolicy(), 1, None, 0.05, 0.15, id="the first"),
-        pytest.param(RetryPolicy(), 4, None, 0.4, 1.2, id="doubled"),
-        pytest.param(RetryPolicy(), 1, 30.0, 30, 30, id="as the server says"),
-        pytest.param(RetryPolicy(longest_pause=5), 1, 30.0, 5, 5, id="but no longer"),
-        pytest.param(RetryPolicy(longest_pause=5), 40, None, 5 / 3, 5, id="nor by itself"),
-    ],
-)
-def test_pauses(policy: RetryPolicy, tried: int, retry_after: float | None, low: float, high: float) -> None:
-    assert low <= policy.pause(tried, retry_after) <= high
 
 
 # Proxies

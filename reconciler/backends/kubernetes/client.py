@@ -18,8 +18,9 @@ from reconciler.backends.kubernetes.errors import error_of, no_answer
 from reconciler.backends.kubernetes.request_limits import RequestTurns
 from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
-from reconciler.http.client import HttpRequest, HttpResponse, RetryPolicy, with_retries
+from reconciler.http.client import HttpRequest, HttpResponse
 from reconciler.http.errors import CertificateError, HttpError
+from reconciler.http.retries import RetryPolicy, with_retries
 from reconciler.time_limit import TimeLimit
 from reconciler.version import VERSION
 
