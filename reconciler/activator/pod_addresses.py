@@ -18,7 +18,7 @@ from reconciler.activator.wake import CLUSTER
 from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import answer_to
-from reconciler.backends.kubernetes.requests import object_request
+from reconciler.backends.kubernetes.request_form import object_request
 from reconciler.backends.protocols import PODS
 from reconciler.errors import NotFoundError, reason_of
 from reconciler.forbidden_addresses import Address, is_forbidden, is_loopback

@@ -22,8 +22,8 @@ from reconciler.backends.decode.objects import model_object, shape_of
 from reconciler.backends.decode.values import micro_time
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import listed
+from reconciler.backends.kubernetes.request_form import APPLY_PATCH, ApiRequest, When, object_request
 from reconciler.backends.kubernetes.request_limits import ReadBudget
-from reconciler.backends.kubernetes.requests import APPLY_PATCH, ApiRequest, When, object_request
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, ENDPOINT_SLICES, LEASES, Resource
 from reconciler.errors import NotFoundError
 from reconciler.model import (

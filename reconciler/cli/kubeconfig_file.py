@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from reconciler.backends.credentials.config_node import ConfigNode, KubeconfigError
 from reconciler.backends.credentials.kubeconfig import ServerAccess
-from reconciler.backends.kubernetes.requests import JSON_PATCH
+from reconciler.backends.kubernetes.request_form import JSON_PATCH
 from reconciler.cli.server_side_apply import Manifest, Manifests
 from reconciler.errors import AlreadyExistsError, ConflictError, InvalidError, UsageError
 from reconciler.yaml.files import write_new

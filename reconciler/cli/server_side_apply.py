@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import answer_to
-from reconciler.backends.kubernetes.requests import APPLY_PATCH, ApiRequest, RequestFields, object_request
+from reconciler.backends.kubernetes.request_form import APPLY_PATCH, ApiRequest, RequestFields, object_request
 from reconciler.errors import NotFoundError
 
 _FIELD_MANAGER = "reconciler-connect"

@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.activator.activation_context import ActivatorPod
 from reconciler.activator.publication import Publication
+from reconciler.backends.kubernetes.request_form import ApiRequest
 from reconciler.backends.kubernetes.request_limits import RequestTurns
-from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.protocols import DEFAULTS
 from reconciler.errors import ForbiddenError
 from reconciler.http.client import HttpResponse

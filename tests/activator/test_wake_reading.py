@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.activator.wake import Waker, WakeView
 from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.request_form import ApiRequest
 from reconciler.backends.kubernetes.request_limits import RequestTurns
-from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.protocols import DEFAULTS
 from reconciler.http.client import HttpResponse
 from reconciler.time_limit import TimeLimit

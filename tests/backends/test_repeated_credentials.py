@@ -17,7 +17,7 @@ from werkzeug import Request, Response
 
 from reconciler import redaction
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import SERVICES
 from reconciler.cli.code_host import github_run, gitlab_run

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from reconciler.backends.credentials.connection import ApiServer, ApiServerConnection, load_libraries
 from reconciler.backends.kubernetes.errors import error_of, no_answer
+from reconciler.backends.kubernetes.request_form import ApiRequest
 from reconciler.backends.kubernetes.request_limits import RequestTurns
-from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic, RequestSettings
 from reconciler.http.client import HttpRequest, HttpResponse
 from reconciler.http.errors import CertificateError, HttpError

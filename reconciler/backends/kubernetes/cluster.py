@@ -19,8 +19,8 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
 from reconciler.backends.kubernetes.object_write import ObjectWrite
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, answer_to, listed
+from reconciler.backends.kubernetes.request_form import ApiRequest, object_request
 from reconciler.backends.kubernetes.request_limits import ReadBudget
-from reconciler.backends.kubernetes.requests import ApiRequest, object_request
 from reconciler.backends.kubernetes.rights import own_user
 from reconciler.backends.protocols import BUILT_IN_SCALES, EVENTS, NAMESPACES, NODES, RESOURCES, SCALED_OBJECT, Resource
 from reconciler.errors import MalformedAnswerError, NotFoundError, RefusedError, UnreachableError

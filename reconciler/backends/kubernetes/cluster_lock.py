@@ -12,7 +12,7 @@ from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.decode.values import Wire, micro_time
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.kubernetes.requests import JSON_PATCH, ApiRequest, RequestFields, object_request
+from reconciler.backends.kubernetes.request_form import JSON_PATCH, ApiRequest, RequestFields, object_request
 from reconciler.backends.protocols import LEASES
 from reconciler.errors import (
     AlreadyExistsError,

@@ -14,8 +14,8 @@ from reconciler.backends.decode.objects import scale_kind_of
 from reconciler.backends.decode.shapes import CustomResourceDefinition
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, answer_to, listed
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation, object_request, resource_name
 from reconciler.backends.kubernetes.request_limits import MOST_KINDS, ReadBudget
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation, object_request, resource_name
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.model import EVERY_KIND

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from reconciler.backends.decode.values import decoded_json
-from reconciler.backends.kubernetes.requests import Operation
+from reconciler.backends.kubernetes.request_form import Operation
 from reconciler.errors import (
     AlreadyExistsError,
     AnswerTooLargeError,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.kubernetes.client import ApiClient, Attempts
 from reconciler.backends.kubernetes.pages import answer_to, decoded
-from reconciler.backends.kubernetes.requests import (
+from reconciler.backends.kubernetes.request_form import (
     APPLY_PATCH,
     JSON_PATCH,
     ApiRequest,

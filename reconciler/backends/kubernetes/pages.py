@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from reconciler.backends.decode.values import decoded_json
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.errors import NOT_JSON
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.kubernetes.request_limits import PAGE, ReadBudget
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.errors import AnswerTooLargeError, GoneError, MalformedAnswerError
 from reconciler.http.client import HttpResponse
 from reconciler.redaction import without_credentials

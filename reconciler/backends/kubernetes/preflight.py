@@ -13,7 +13,7 @@ from reconciler.backends.decode.shapes import LeaseSpec
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster_lock import NAME, LockManifest
 from reconciler.backends.kubernetes.pages import answer_to, decoded
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation, object_request
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation, object_request
 from reconciler.backends.kubernetes.rights import Right, is_allowed, own_user
 from reconciler.backends.kubernetes.tokens import TokenClaims, claims_of
 from reconciler.backends.protocols import LEASES

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.protocols import RequestSettings
 from reconciler.errors import LockLostError, MalformedAnswerError, ReadLimitError, StoppedError
 from reconciler.http.client import ByteBudget

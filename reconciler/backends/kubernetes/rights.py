@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import answer_to
-from reconciler.backends.kubernetes.requests import object_request, resource_name
+from reconciler.backends.kubernetes.request_form import object_request, resource_name
 from reconciler.backends.protocols import BUILT_IN_SCALES
 from reconciler.model import EVERY_KIND, ServiceAccount
 from reconciler.workload_kinds import WorkloadKind

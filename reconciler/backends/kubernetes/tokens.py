@@ -14,7 +14,7 @@ from reconciler.backends.decode.values import Instant, Wire, decoded_json
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.errors import NOT_JSON
 from reconciler.backends.kubernetes.pages import answer_to
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.model import ServiceAccount
 from reconciler.redaction import remember
 

@@ -13,8 +13,8 @@ from reconciler.backends.decode.values import Wire, decoded_json
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.errors import NOT_JSON
 from reconciler.backends.kubernetes.pages import decoded, listed
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation, object_request
 from reconciler.backends.kubernetes.request_limits import ReadBudget
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation, object_request
 from reconciler.errors import (
     ForbiddenError,
     GoneError,

@@ -29,7 +29,7 @@ from reconciler.backends.credentials.config_node import CredentialError
 from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.credentials.kubeconfig import kubeconfig_context
 from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection

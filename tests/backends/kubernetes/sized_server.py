@@ -9,8 +9,8 @@ from typing import Any, cast
 from reconciler.backends.decode.metadata import Object
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.pages import listed
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.kubernetes.request_limits import ReadBudget, RequestTurns
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.backends.protocols import DEFAULTS
 from reconciler.errors import AnswerTooLargeError
 from reconciler.http.client import HttpResponse

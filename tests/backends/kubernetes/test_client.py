@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from reconciler.backends.credentials.connection import ApiServerConnection
 from reconciler.backends.kubernetes.client import ApiClient
+from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.kubernetes.request_limits import Rate
-from reconciler.backends.kubernetes.requests import ApiRequest, Operation
 from reconciler.backends.live import open_live
 from reconciler.backends.protocols import RequestSettings
 from reconciler.connection_settings import ClusterConnection

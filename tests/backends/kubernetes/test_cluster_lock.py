@@ -18,8 +18,8 @@ from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.cluster_lock import LEASE_DURATION, NAME, LeaseLock
 from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.kubernetes.request_form import ApiRequest
 from reconciler.backends.kubernetes.request_limits import RequestTurns
-from reconciler.backends.kubernetes.requests import ApiRequest
 from reconciler.backends.protocols import DEFAULTS, RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import (

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.backends.kubernetes.errors import refusal_status
 from reconciler.backends.kubernetes.pages import decoded
-from reconciler.backends.kubernetes.requests import Operation
+from reconciler.backends.kubernetes.request_form import Operation
 from reconciler.backends.protocols import NAMESPACES, workloads_of
 from reconciler.errors import MalformedAnswerError
 from reconciler.http.client import HttpResponse

@@ -1,4 +1,4 @@
-"""What an API server is asked for: on which objects, in which form, and when it is sent."""
+"""The form of a request to an API server: on which objects it is, what it asks for, and when it is sent."""
 
 from __future__ import annotations
 
