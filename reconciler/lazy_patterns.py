@@ -27,6 +27,9 @@ class _LazyPattern:
         setattr(self, name, found)
         return found
 
+    def __reduce__(self) -> Any:
+        return _compile, self._stated
+
 
 @contextmanager
 def lazy_patterns() -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 
 import pytest
@@ -25,6 +27,12 @@ def test_it_does_what_a_pattern_does():
     assert isinstance(vowels, re.Pattern)
     assert (vowels.findall("Alone"), vowels.pattern) == (["A", "o", "e"], "[aeiou]")
     assert re.sub(vowels, "-", "Alone") == "-l-n-"
+
+
+def test_a_copy_is_the_pattern_itself():
+    stated = a_pattern("[aeiou]", re.IGNORECASE)
+    assert copy.copy(stated) == copy.deepcopy(stated) == pickle.loads(pickle.dumps(stated))
+    assert copy.copy(stated) == re.compile("[aeiou]", re.IGNORECASE)
 
 
 def test_others_are_compiled_at_once_again():
