@@ -59,6 +59,14 @@ class Hours(Amounts, frozen=True):
     replicas: float = 0.0
     requests: PodRequests = NO_REQUESTS
 
+    def values(self) -> dict[str, float]:
+        """Return them as JSON values."""
+        return {
+            "replicaHours": round(self.replicas, 4),
+            "cpuHours": round(self.requests.cpu, 4),
+            "memoryGiBHours": round(self.requests.memory, 4),
+        }
+
 
 def requests_of(pod: Mapping[str, Any]) -> PodRequests:
     """Return what a pod of this spec requests; nothing where it states nothing.

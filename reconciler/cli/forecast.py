@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
-from reconciler.cli.option_values import LONGEST_PAST, duration
-from reconciler.cli.options import days_option, is_on_command_line, option, output_option, verb
+from reconciler.cli.option_values import LONGEST_PAST, duration, prices_of
+from reconciler.cli.options import days_option, is_on_command_line, option, output_option, price_option, verb
 from reconciler.cli.output import Formats, say_each, show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.simulated_snapshot import SimulatedSnapshot, past_snapshot
@@ -18,18 +17,7 @@ from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
 from reconciler.forecast.timelines import Forecast
-from reconciler.policy.types import Prices
 from reconciler.report.calendar import render_calendars
-from reconciler.untrusted_text import LARGEST
-
-
-def price_option() -> Any:
-    """Return the field of stated prices, which `prices_of` reads."""
-    return option(
-        "What a core (cpu) or a GiB (memory) costs an hour, in place of prices of the Fleet; may be repeated.",
-        multiple=True,
-        metavar="RESOURCE=PRICE",
-    )
 
 
 def _values(shown: Forecast, style: ForecastStyle) -> dict[str, Any]:
@@ -90,25 +78,6 @@ def forecast_command(options: _ForecastOptions) -> int:
     say_each("error", (f"{name}: {why}" for name, why in shown.first.unknown.items()))
     lacking = shown.replay is not None and shown.replay.lacking
     return ExitCode.PARTIAL if shown.first.unknown or lacking else ExitCode.DONE
-
-
-def prices_of(texts: tuple[str, ...]) -> Prices:
-    """Return the prices that `texts` state, RESOURCE=PRICE each.
-
-    Raises:
-        UsageError: a resource or a price is none, or a resource is priced twice.
-    """
-    found: dict[str, float] = {}
-    for text in texts:
-        resource, _, price = text.partition("=")
-        try:
-            amount = float(price)
-        except ValueError:
-            amount = math.nan
-        if resource not in ("cpu", "memory") or resource in found or not 0 <= amount <= LARGEST:
-            raise UsageError(f'--price: "{text}" is not a price, expected cpu=NUMBER and memory=NUMBER, each once')
-        found[resource] = amount
-    return Prices(**found)
 
 
 class _CalendarOptions(RunOptions):

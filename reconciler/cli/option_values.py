@@ -14,7 +14,8 @@ from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, parse_time
 from reconciler.errors import FailOn, UsageError
 from reconciler.labels import LabelSelector, parse_label_selector
 from reconciler.policy.kinds.fields import MOST_DURATION, parse_duration, spelt_duration
-from reconciler.untrusted_text import whole_number_in
+from reconciler.policy.types import Prices
+from reconciler.untrusted_text import LARGEST, whole_number_in
 
 _EXAMPLE = "2026-11-20T15:41:23Z"
 _LONGEST_WAIT = 86_400.0
@@ -164,3 +165,19 @@ def label_selector(text: str) -> LabelSelector:
         return parse_label_selector(text)
     except ValueError as error:
         raise UsageError(f"--selector: {error}") from error
+
+
+def prices_of(texts: tuple[str, ...]) -> Prices:
+    """Return the prices that `texts` state, RESOURCE=PRICE each.
+
+    Raises:
+        UsageError: a resource or a price is none, or a resource is priced twice.
+    """
+    found: dict[str, float] = {}
+    for text in texts:
+        resource, _, price = text.partition("=")
+        amount = _number(price)
+        if resource not in ("cpu", "memory") or resource in found or not 0 <= amount <= LARGEST:
+            raise UsageError(f'--price: "{text}" is not a price, expected cpu=NUMBER and memory=NUMBER, each once')
+        found[resource] = amount
+    return Prices(**found)

@@ -158,6 +158,15 @@ def days_option(words: str, most: int = 31) -> Any:
     )
 
 
+def price_option() -> Any:
+    """Return the field of stated prices, which `prices_of` reads."""
+    return option(
+        "What a core (cpu) or a GiB (memory) costs an hour, in place of prices of the Fleet; may be repeated.",
+        multiple=True,
+        metavar="RESOURCE=PRICE",
+    )
+
+
 def auto_approve_option(words: str = "Do not ask for approval; required without a terminal.") -> Any:
     """Return the field of what somebody would be asked for, of a verb that a person calls."""
     return option(words, "--auto-approve", "--yes", default=False)

@@ -10,15 +10,13 @@ import click
 from msgspec import Struct
 
 from reconciler.cli.exit_codes import no_cluster_read
-from reconciler.cli.forecast import price_option, prices_of
-from reconciler.cli.option_values import duration, is_duration
-from reconciler.cli.options import option, output_option, verb
+from reconciler.cli.option_values import duration, is_duration, prices_of
+from reconciler.cli.options import option, output_option, price_option, verb
 from reconciler.cli.output import Formats, document, say_each, show
 from reconciler.cli.run_options import READ_WORLD, RunOptions
 from reconciler.cli.status import read_history
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode
-from reconciler.forecast.json import hours_values
 from reconciler.history.changes import IdlePeriod, ended_periods, lasting_periods
 from reconciler.history.config_maps import KEPT
 from reconciler.messages import counted
@@ -102,7 +100,7 @@ class _RealisedSavings(Struct, frozen=True):
     def _values(self, periods: Sequence[IdlePeriod]) -> dict[str, Any]:
         hours = self._hours(periods)
         money = {"money": round(self.prices.cost(hours), 4)} if self.prices.known else {}
-        return {"workloads": len({period.object for period in periods}), **hours_values(hours), **money}
+        return {"workloads": len({period.object for period in periods}), **hours.values(), **money}
 
 
 FORMATS: Formats = {"text": _RealisedSavings.lines, "json": _RealisedSavings.values}

@@ -16,7 +16,7 @@ from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.json import plan_to_dict
-from reconciler.pod_requests import Hours, PodRequests
+from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import Prices
 
 FORECAST_VERSION = "reconciler/forecast/v1alpha1"
@@ -50,9 +50,9 @@ def _savings(found: Savings, prices: Prices) -> dict[str, Any]:
     """Return what is saved for certain, and as IfMetricsStay all of it if metrics stay as they were recorded."""
     return {
         "workloads": found.workloads,
-        "withoutPolicies": hours_values(found.without),
-        "saved": hours_values(found.saved),
-        "savedIfMetricsStay": hours_values(found.possible),
+        "withoutPolicies": found.without.values(),
+        "saved": found.saved.values(),
+        "savedIfMetricsStay": found.possible.values(),
         "percent": round(found.percent(found.saved), 2),
         "percentIfMetricsStay": round(found.percent(found.possible), 2),
         **(
@@ -60,14 +60,6 @@ def _savings(found: Savings, prices: Prices) -> dict[str, Any]:
             if prices.known
             else {}
         ),
-    }
-
-
-def hours_values(hours: Hours) -> dict[str, float]:
-    return {
-        "replicaHours": round(hours.replicas, 4),
-        "cpuHours": round(hours.requests.cpu, 4),
-        "memoryGiBHours": round(hours.requests.memory, 4),
     }
 
 
