@@ -17,7 +17,7 @@ from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import Imported, Loss, Manifest, mappings, policy_name, stated
 from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
 from reconciler.model import pointer
-from reconciler.policy.kinds.windows import MINUTES_A_DAY, MINUTES_A_WEEK
+from reconciler.policy.kinds.windows import MINUTES_A_DAY, MINUTES_A_WEEK, moment
 from reconciler.untrusted_text import MOST_REPLICAS
 from reconciler.workload_kinds import BY_KIND
 from reconciler.yaml.reader import marked
@@ -123,6 +123,8 @@ def _windows(one: Manifest) -> tuple[str, ...]:
     sleeps = _moments(one, "sleepAt")
     hour_later = {(at + 60) % MINUTES_A_WEEK for at in sleeps} - sleeps
     wakes = _moments(one, "wakeUpAt") if one.at("spec", "wakeUpAt") else hour_later
+    if sleeps & wakes:
+        raise PeriodError(f"sleepAt and wakeUpAt both name {moment(min(sleeps & wakes))}, expected different times")
     found = downtimes(sleeps, wakes)
     if not found or len(found) > _MOST_WINDOWS:
         raise PeriodError(f"its times are {len(found)} windows a week, expected 1 to {_MOST_WINDOWS}")

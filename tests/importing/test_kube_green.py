@@ -108,6 +108,13 @@ def test_what_has_no_counterpart_is_said(tmp_path):
     assert second.startswith('SleepInfo odd: spec: sleepAt "25" is out of range, expected 0 to 23; it is left out')
 
 
+def test_a_moment_that_both_sleeps_and_wakes_is_left_out(tmp_path):
+    """kube-green does what it did not do last."""
+    _, said = imported(tmp_path, "kube-green", sleep_info() + sleep_info("odd", sleepAt="8,20:00"))
+    words = "sleepAt and wakeUpAt both name Mon 08:00, expected different times; it is left out"
+    assert lost(said) == [f"SleepInfo odd: spec: {words}"]
+
+
 def test_a_patch_that_only_does_what_a_policy_does_selects_its_kind(tmp_path):
     replicas = {
         "target": {"group": "apps", "kind": "StatefulSet"},
