@@ -322,10 +322,9 @@ class _DownscalerImport:
             return any_of([during(downtime), outside(uptime)]), True
         return paired(up, down)
 
-    @staticmethod
-    def _replicas(scopes: Sequence[Scope]) -> int:
+    def _replicas(self, scopes: Sequence[Scope]) -> int:
         text = next((scope[key] for scope in scopes for key in _REPLICAS if key in scope), "0")
-        number = whole_number_in(text)
+        number = whole_number_in(text if self._go else text.strip())
         if number is None or number > MOST_REPLICAS:
             raise PeriodError(f'downtime-replicas "{text}" is no number of replicas')
         return number
@@ -334,7 +333,7 @@ class _DownscalerImport:
         said = [scope["grace-period"] for scope in scopes if "grace-period" in scope]
         text = said[0] if said else "900"
         if not self._go:  # there a workload only shortens what the flags say, and a Namespace says nothing of it
-            text, own = scopes[-1].get("grace-period", "900"), scopes[0].get("grace-period", "")
+            text, own = (scopes[at].get("grace-period", none).strip() for at, none in ((-1, "900"), (0, "")))
             shorter, seconds = whole_number_in(own), whole_number_in(text)
             if len(scopes) == 3 and shorter and seconds is not None and shorter < seconds:
                 text = own

@@ -239,6 +239,13 @@ def test_what_no_policy_can_say_is_lost(tmp_path, annotations):
     assert [line.endswith("; it is left out") for line in lost(said)] == [True]
 
 
+def test_kube_downscaler_reads_numbers_with_blanks_around_them(tmp_path):
+    annotations = {"uptime": UP, "downtime_replicas": " 1", "grace_period": "60 "}
+    specs, said = imported(tmp_path, "kube-downscaler", web(**annotations) + controller())
+    assert (specs["dev-web"]["idleReplicas"], specs["dev-web"]["minAge"]) == (1, "1m")
+    assert lost(said) == []
+
+
 @pytest.mark.parametrize(("tool", "replicas"), [("kube-downscaler", 1), ("go-kube-downscaler", 2)])
 def test_each_tool_has_its_own_annotation_of_replicas(tmp_path, tool, replicas):
     specs, _ = imported(tmp_path, tool, space(uptime=UP, downtime_replicas="1", downscale_replicas="2"))
