@@ -52,6 +52,14 @@ def value_for(series: Series, namespace: str, service: str | None) -> float | Re
     return found[0] if found else None
 
 
+def coverage_gap(covered: float | Reason | None, least: float) -> Reason | None:
+    """Return why the coverage is not enough, None where it is."""
+    if isinstance(covered, float) and covered >= least:
+        return None
+    found = "no series" if covered is None else covered if isinstance(covered, float) else str(covered)
+    return reason(ReasonCode.LOW_COVERAGE, coverage=found, atLeast=float(least))
+
+
 class Answers(Struct, frozen=True):
     """The answers to one policy on one cluster, at `now`. `selects`: whether it selects a Service, by namespace and
     name.
@@ -77,6 +85,19 @@ class Answers(Struct, frozen=True):
     def series(self, template: str, window: str) -> Series:
         answer = self._answer(template, window)
         return _why_unusable(answer, self.now) or (NOTHING if answer is None else answer.by_service)
+
+    def without_series(self, series: Series, no_series: str) -> float | Reason:
+        """Return the value of a Service that `series` does not name, by the field `noSeries`, or why it is unknown.
+
+        Where there are series, and none of them names a selected Service, their labels are not what we look for
+        (`exported_namespace`), and the traffic of every Service would be taken for zero.
+        """
+        if no_series != "Zero":
+            return reason(ReasonCode.NO_SERIES)
+        # An empty answer is zero traffic; series of other names only are a query with the wrong labels.
+        if isinstance(series, Reason) or not series or any(self.selects(*named) for named in series):
+            return 0.0
+        return reason(ReasonCode.OTHER_LABELS)
 
     def _answer(self, template: str, window: str) -> QueryAnswer | None:
         return self.said.get(QueryKey(self.cluster, self.policy, template, window))

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.change_if import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
-from reconciler.decide.query_answers import Answers, Series, value_for
+from reconciler.decide.query_answers import Answers, coverage_gap, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
@@ -168,38 +168,15 @@ def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until:
 def _metric_evaluator(policy: IdlingPolicy, criterion: MetricCriterion, answers: Answers) -> Evaluator:
     series = answers.series(criterion.query, criterion.window)
     coverage = answers.series(criterion.coverage, criterion.window) if criterion.coverage else None
-
-    @cache
-    def absent() -> float | Reason:
-        return _absent(series, answers) if criterion.no_series == "Zero" else reason(ReasonCode.NO_SERIES)
+    least = criterion.coverage_at_least or 0
+    absent = cache(lambda: answers.without_series(series, criterion.no_series))
 
     def evaluate(namespace: str, service: str | None) -> PolicyVerdict:
-        gap = None if coverage is None else _gap(criterion, value_for(coverage, namespace, service))
+        gap = None if coverage is None else coverage_gap(value_for(coverage, namespace, service), least)
         value = value_for(series, namespace, service)
         return _metric_verdict(policy, criterion, gap or (absent() if value is None else value))
 
     return evaluate
-
-
-def _absent(series: Series, answers: Answers) -> float | Reason:
-    """Return the value of a Service without a series under `noSeries: Zero`, or why it is unknown.
-
-    Where there are series, and none of them names a selected Service, their labels are not what we look for
-    (`exported_namespace`), and the traffic of every Service would be taken for zero.
-    """
-    # An empty answer is zero traffic; series of other names only are a query with the wrong labels.
-    if isinstance(series, Reason) or not series or any(answers.selects(*named) for named in series):
-        return 0.0
-    return reason(ReasonCode.OTHER_LABELS)
-
-
-def _gap(criterion: MetricCriterion, covered: float | Reason | None) -> Reason | None:
-    """Return why the coverage is not enough, None where it is."""
-    least = criterion.coverage_at_least or 0
-    if isinstance(covered, float) and covered >= least:
-        return None
-    found = "no series" if covered is None else covered if isinstance(covered, float) else str(covered)
-    return reason(ReasonCode.LOW_COVERAGE, coverage=found, atLeast=float(least))
 
 
 def _metric_verdict(policy: IdlingPolicy, criterion: MetricCriterion, value: float | Reason) -> PolicyVerdict:
