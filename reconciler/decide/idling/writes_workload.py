@@ -79,9 +79,9 @@ def _decision(
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     written, cause = choice.subject.scale.written, context.causes[choice.ref]
     flux = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
-    # Most of what goes idle at once shares all of these, and so its annotations.
-    kind = id(written.kind), written.ref.kind  # an autoscaler has the row of a custom kind, and no scale of its own
-    about = (id(record), id(cause), id(written.annotations), *kind, *flux, id(choice.subject.undo))
+    # Most of what goes idle at once shares all of these, and so its annotations. Its kind counts by name: an autoscaler
+    # has the row of a custom kind, and no scale of its own.
+    about = (id(record), id(cause), id(written.annotations), written.ref.kind, *flux, id(choice.subject.undo))
     found = context.idled_alike.get(about)
     if found is None:
         found = context.idled_alike[about] = _idled_annotations(choice, record, flux, context)

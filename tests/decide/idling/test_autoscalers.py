@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.policy.types import Autoscalers
-from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa, an_idle_record
+from tests.builders import a_ref, a_service, a_workload, an_hpa, an_idle_record
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -18,7 +18,6 @@ from tests.decide.idling.idling_policies import (
     verbs,
     why_of,
     workloads_selector,
-    written,
 )
 from tests.decide.idling.world import World, a_world
 
@@ -57,20 +56,6 @@ def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(m
     world.add(a_workload("api", replicas=5, template_labels={"app": "web"}))
     run_in(world, policy)
     assert (world.replicas(WEB), world.replicas(a_ref("api"))) == (idle_replicas, expected)
-
-
-@pytest.mark.parametrize("kind", ["Gadget", "Widget"], ids=["before it", "after it"])
-def test_beside_a_custom_kind_an_autoscaler_says_the_same_of_its_minimum(kind):
-    policy = a_policy(
-        idle_replicas=1, autoscalers=Autoscalers("LowerMinimum"), selector=workloads_selector("Deployment", kind)
-    )
-
-    workloads = a_workload(replicas=5), a_workload("x", replicas=3, kind=kind)
-    idled = decided(a_state(a_cluster(workloads=workloads, autoscalers=(an_hpa(minimum=3),))), policy).desired.decisions
-    assert {one.ref.kind: written(one).get("scale.kubernetes.io/previous-scale") for one in idled} == {
-        kind: "3",
-        "HorizontalPodAutoscaler": None,
-    }
 
 
 class TestAMinimumOfZero:

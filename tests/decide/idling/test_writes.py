@@ -18,8 +18,10 @@ from reconciler.decide.decisions import Decision, FieldChange
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
 from reconciler.model import FieldWriter, ObjectRef, OwnerReference, Workload
+from reconciler.policy.kinds.idling_policy import GitOps
 from reconciler.policy.types import (
     AnyOf,
+    Autoscalers,
     Calendar,
     IdlingPolicy,
     ObjectSelector,
@@ -30,7 +32,18 @@ from reconciler.policy.types import (
     WorkloadSelector,
     Writes,
 )
-from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
+from tests.builders import (
+    a_cluster,
+    a_fleet,
+    a_ref,
+    a_run,
+    a_service,
+    a_state,
+    a_workload,
+    an_endpoints,
+    an_hpa,
+    an_idle_record,
+)
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -474,3 +487,42 @@ def test_every_write_in_its_order(name):
 
 def test_the_file_has_these_scenarios():
     assert list(EXPECTED) == list(SCENARIOS)
+
+
+def test_what_goes_idle_beside_others_is_written_as_it_is_alone():
+    """Also beside what is like it but for its kind, annotations, labels, replicas, policy, requests or writer."""
+    nights = a_policy(
+        "nights",
+        idle_replicas=1,
+        autoscalers=Autoscalers("LowerMinimum"),
+        git_ops=GitOps("Pause"),
+        on_revert="Insist",
+        selector=workloads_selector("Deployment", "Gadget", "Widget"),
+    )
+    other = Selector(workloads=WorkloadSelector(objects=ObjectSelector(("other",))))
+    policies = nights, replace(nights, name="other", priority=1, selector=other), a_policy("asked", a_metric(at_most=2))
+    reverted = an_idle_record(owner="production/IdlingPolicy/nights")
+    workloads = [
+        *(a_workload("a", kind=kind) for kind in ("Deployment", "Gadget", "Widget")),
+        *(a_workload(name) for name in ("b", "asked", "asked-twice", "other")),
+        a_workload("annotated", annotations={"reconciler/exclude": "false"}),
+        a_workload("flux", labels={"kustomize.toolkit.fluxcd.io/name": "apps"}),
+        a_workload("five", replicas=5),
+        *(
+            a_workload(f"reverted-by-{by}", annotations=reverted, replicas_writer=FieldWriter(by, NIGHT))
+            for by in ("argocd-controller", "kustomize-controller")
+        ),
+        a_workload("scaled", replicas=5),
+    ]
+    cluster = a_cluster(
+        workloads=tuple(workloads),
+        services=tuple(map(a_service, ("asked", "asked-twice"))),
+        autoscalers=(an_hpa("scaled", minimum=3),),
+    )
+    state = a_state(cluster, answers=answers(("asked", 1), ("asked-twice", 2), policy="asked"))
+    together = decided(state, *policies).desired.decisions
+    assert sorted(one.ref.name for one in together if one.idles) == sorted(one.ref.name for one in workloads)
+    for workload in workloads:
+        part = replace(state, clusters={"east": replace(cluster, workloads=(workload,))})
+        alone = {one.key: one for one in decided(part, *policies).desired.decisions if one.idles}
+        assert list(alone.values()) == [one for one in together if one.key in alone] != []
