@@ -248,8 +248,8 @@ def awake_since(workload: Workload) -> datetime | None:
 
 
 def most_recorded(workload: Workload, copied: Mapping[OwnerKey, int], fleets: frozenset[str]) -> int:
-    """Return the highest number of replicas that a record of ours has: on `workload` itself, or on a ReplicaSet of it,
-    where the Deployment controller copied it, as `copied` says; 0 where there is none, since 0 is never recorded.
+    """Return the highest number of replicas that a record has which is not another Fleet's: on `workload` itself, or on
+    a ReplicaSet of it, where the Deployment controller copied it, as `copied` says; 0 for none, as 0 is never recorded.
 
     Source: kubernetes pkg/controller/deployment/util, copyDeploymentAnnotationsToReplicaSet (it never takes one off).
     """
@@ -263,7 +263,7 @@ def is_written_by_us(workload: Workload) -> bool:
 
 
 def most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict[OwnerKey, int]:
-    """Return the most replicas that records of `fleets` have on what each owner owns."""
+    """Return the most replicas recorded on what each owner owns, by `fleets` or without a Fleet that can be read."""
     found: dict[OwnerKey, int] = {}
     for workload in workloads:
         owner = owner_key(workload) if PREVIOUS_SCALE in workload.annotations else None
