@@ -148,7 +148,7 @@ def _imported(options: _ImportOptions) -> Imported:
         assert served is not None
         manifests = manifests_of(context, chain.from_iterable(served.manifests(group, kind) for group, kind in kinds))
     else:
-        manifests = read_manifests(paths)
+        manifests = read_manifests(paths, kinds)
     imported = read(manifests)
     if not imported.policies:
         say_each("warning", imported.losses.values())

@@ -231,7 +231,11 @@ class _DownscalerImport:
             return
         namespaces: dict[str, Any] = {}
         if controller.listed("namespace"):
-            namespaces["include"] = controller.listed("namespace")
+            namespaces["include"] = list(filter(_LITERAL.fullmatch, controller.listed("namespace")))
+            if namespaces["include"] != controller.listed("namespace"):
+                self._lose_flag("namespace", f'"{controller.flag("namespace")}" has what is no name of a Namespace')
+            if not namespaces["include"]:
+                return
         excluded = self._globs("exclude-namespaces")
         if excluded:
             namespaces["exclude"] = excluded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, convert
@@ -17,7 +17,7 @@ from reconciler.backends.patched_values import value_below
 from reconciler.backends.snapshot.folder import is_manifest_name
 from reconciler.backends.snapshot.manifest_files import objects_in, with_type_meta
 from reconciler.errors import PolicyError, Problem, UsageError
-from reconciler.importing.shapes import shape_of
+from reconciler.importing.shapes import ANY_OBJECT, shape_of
 from reconciler.labels import LabelSelector
 from reconciler.policy.kinds.fields import API_VERSION
 from reconciler.untrusted_text import one_line
@@ -85,8 +85,10 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
-def read_manifests(paths: Sequence[str]) -> list[Manifest]:
+def read_manifests(paths: Sequence[str], kinds: Collection[tuple[str, str]]) -> list[Manifest]:
     """Return the objects in `paths`, files, folders or "-" for standard input, in their order; those of a List singly.
+
+    Those of `kinds`, by group and kind, have to be of the shape in which they are read; of all others the metadata.
 
     Raises:
         UsageError: a path leads nowhere. PolicyError: with everything that cannot be read.
@@ -99,7 +101,10 @@ def read_manifests(paths: Sequence[str]) -> list[Manifest]:
         for document in documents.found:
             for path, manifest in _objects(document):
                 found.append(manifest)
-                problems += _misshapen(document, path, manifest)
+                kind = (manifest.group, manifest.kind)
+                shape = shape_of(*kind) if kind in kinds else ANY_OBJECT
+                wrong = mismatches(manifest.value, shape)
+                problems += [problem_at(document, one.path, one.words(), outer=path) for one in wrong]
     if problems:
         raise PolicyError.of(problems)
     return found
@@ -154,12 +159,6 @@ def _objects(document: Document) -> Iterator[tuple[FieldPath, Manifest]]:
         if isinstance(value, dict):
             line, column = document.place(path)
             yield path, Manifest(with_type_meta(value, *stated), f"{document.file}:{line}:{column}")
-
-
-def _misshapen(document: Document, path: FieldPath, manifest: Manifest) -> Iterator[Problem]:
-    """Yield what is wrong with an object, at `path` in `document`."""
-    for found in mismatches(manifest.value, shape_of(manifest.group, manifest.kind)):
-        yield problem_at(document, found.path, found.words(), outer=path)
 
 
 # What becomes of the manifests of another tool: policies, and what of them has no counterpart.

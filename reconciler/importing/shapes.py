@@ -99,10 +99,10 @@ def _struct(stated: dict[str, Any]) -> type[Struct]:
 
 def shape_of(group: str, kind: str) -> type[Struct]:
     """Return what is read of objects of `kind`."""
-    return _SHAPES.get((group, kind), _ANY_OBJECT)
+    return _SHAPES.get((group, kind), ANY_OBJECT)
 
 
-_ANY_OBJECT = _struct({"metadata": _METADATA})
+ANY_OBJECT = _struct({"metadata": _METADATA})
 _FIELDS: dict[tuple[str, str], dict[str, Any]] = {
     ("", "ConfigMap"): {"data": dict[str, Any]},
     ("apps", "Deployment"): {"spec": _SCALED},

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.cli.other_tools import TOOLS
 from reconciler.errors import PolicyError
 from reconciler.importing.downscaler import import_downscaler
 from reconciler.importing.karmada import import_karmada
@@ -23,6 +24,7 @@ from tests.importing.downscaled import UP, controller, space, web
 from tests.importing.peers import sleep_info
 from tests.importing.spread import DEPLOYMENT, an_object, federated, karmada, preference, weights
 
+EVERY_KIND = {kind for _, kinds in TOOLS.values() for kind in kinds}
 ODD = (None, "Gt", "9" * 5000, 1, [[]], {"a": 1})
 REF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 PATCH = {"target": {"group": "apps", "kind": "Deployment"}, "patch": "- {op: add, path: /spec/replicas, value: 0}"}
@@ -91,7 +93,7 @@ def test_anything_in_any_place_is_policies_or_a_mistake_with_its_line(tmp_path, 
             inner[path[-1]] = odd
             file.write_text("\n---\n".join(map(json.dumps, documents)))
             with suppress(PolicyError):
-                importer(read_manifests([str(file)]))
+                importer(read_manifests([str(file)], TOOLS[tool][1]))
                 made += 1
     assert made
 
@@ -100,7 +102,7 @@ def test_all_mistakes_are_said_at_once_where_they_stand(tmp_path):
     file = tmp_path / "in.yaml"
     file.write_text(sleep_info(weekdays=1, excludeRef=[{"matchLabels": ["green"]}]))
     with pytest.raises(PolicyError) as caught:
-        read_manifests([str(file)])
+        read_manifests([str(file)], EVERY_KIND)
     said = [f"{one.line}:{one.column}: {one.field}: {one.message}" for one in caught.value.problems]
     assert said == [
         "9:5: spec.excludeRef[0].matchLabels: is a list, expected a mapping",
@@ -123,14 +125,20 @@ def test_replicas_that_are_no_number_are_a_mistake(tmp_path, manifest, field):
     file = tmp_path / "in.yaml"
     file.write_text(manifest)
     with pytest.raises(PolicyError) as caught:
-        read_manifests([str(file)])
+        read_manifests([str(file)], EVERY_KIND)
     assert [(one.field, one.message) for one in caught.value.problems] == [(field, 'is "6", expected a whole number')]
+
+
+def test_what_another_tool_reads_may_be_of_any_shape(tmp_path):
+    file = tmp_path / "in.yaml"
+    file.write_text(sleep_info(weekdays=1) + web(uptime=UP))
+    assert [one.kind for one in read_manifests([str(file)], TOOLS["kube-downscaler"][1])] == ["SleepInfo", "Deployment"]
 
 
 def test_what_the_standard_input_holds_is_read_as_a_file_is(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a: \xff\n"), errors="surrogateescape"))
     with pytest.raises(PolicyError, match="standard input:1:4: byte #xff is no UTF-8"):
-        read_manifests(["-"])
+        read_manifests(["-"], EVERY_KIND)
 
 
 def test_a_link_that_stays_in_the_folder_is_followed(tmp_path):
@@ -138,7 +146,7 @@ def test_a_link_that_stays_in_the_folder_is_followed(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "base" / "in.yaml").write_text(web(uptime=UP))
     (tmp_path / "team" / "in.yaml").symlink_to("../base/in.yaml")
-    assert [one.name for one in read_manifests([str(tmp_path)])] == ["web", "web"]
+    assert [one.name for one in read_manifests([str(tmp_path)], EVERY_KIND)] == ["web", "web"]
 
 
 def test_what_a_cluster_lets_through_is_a_mistake_with_its_object():

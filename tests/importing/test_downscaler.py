@@ -239,6 +239,22 @@ def test_what_no_policy_can_say_is_lost(tmp_path, annotations):
     assert [line.endswith("; it is left out") for line in lost(said)] == [True]
 
 
+def test_what_is_no_name_of_a_namespace_is_lost(tmp_path):
+    flags = (f"--default-uptime={UP}", "--namespace=team-a,Team_B")
+    specs, said = imported(tmp_path, "go-kube-downscaler", controller(*flags))
+    assert specs["default"]["selector"]["namespaces"]["include"] == ["team-a"]
+    words = 'Deployment downscaler: --namespace: "team-a,Team_B" has what is no name of a Namespace'
+    assert lost(said) == [words]
+
+
+def test_flags_that_name_no_namespace_select_nothing(tmp_path):
+    cli = Folder(tmp_path)
+    cli.write("in.yaml", controller(f"--default-uptime={UP}", "--namespace=Team_B"))
+    said = cli.call("import", "kube-downscaler", "in.yaml")
+    assert said.code == 64
+    assert "no policy can be made of kube-downscaler" in said.err
+
+
 def test_kube_downscaler_reads_numbers_with_blanks_around_them(tmp_path):
     annotations = {"uptime": UP, "downtime_replicas": " 1", "grace_period": "60 "}
     specs, said = imported(tmp_path, "kube-downscaler", web(**annotations) + controller())
