@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import yaml
 from msgspec import Struct
@@ -125,7 +125,7 @@ def kubeconfig_context(
 
 def _access(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> ServerAccess:
     access = ServerAccess(
-        server=_server(str(cluster["server"])),
+        server=_server(cluster),
         authorization=_always(None),
         verified=not cluster.is_set("insecure-skip-tls-verify"),
         server_name=cluster.text("tls-server-name"),
@@ -146,9 +146,13 @@ def _access(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> ServerAc
     )
 
 
-def _server(text: str) -> str:
+def _server(cluster: ConfigNode) -> str:
     """Return the address of an API server; one without a scheme is https."""
-    return (text if "://" in text else f"https://{text}").rstrip("/")
+    text = str(cluster["server"])
+    address = text if "://" in text else f"https://{text}"
+    if not urlsplit(address).hostname:
+        raise KubeconfigError(f"server of {cluster.name} has no host")
+    return address.rstrip("/")
 
 
 def _login(cluster: ConfigNode, user: ConfigNode, limit: TimeLimit) -> tuple[Authorization, tuple[Pem, Pem] | None]:

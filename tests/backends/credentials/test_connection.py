@@ -369,6 +369,8 @@ NO_FILE: dict[str, Any] = {}
             id="an authority of nothing",
         ),
         pytest.param({"cluster": {"server": None}}, "no key server in ", id="no server"),
+        pytest.param({"cluster": {"server": "https://"}}, "/cluster has no host, expected ", id="a server of no host"),
+        pytest.param({"cluster": {"server": ":6443"}}, "/cluster has no host, expected ", id="a port alone"),
         pytest.param({"user": an_oidc_user()}, "Expected key id-token in ", id="no id-token"),
         pytest.param(
             {"user": {"client-key": f"LS0tLS1CRUdJTi{SECRET}"}},
