@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from reconciler.cli.object_names import ObjectArgument, known_cluster, object_name
+from reconciler.cli.object_names import ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import Formats, document, show
 from reconciler.cli.run_options import READ_WORLD, RunOptions
@@ -107,6 +107,8 @@ def workload_named(state: ObservedState, name: ObjectArgument, text: str) -> Wor
     if name.cluster not in state.clusters:
         raise UsageError(f'{text}: cluster "{name.cluster}" cannot be looked at: {state.unreachable[name.cluster]}')
     found = [workload for workload in state.clusters[name.cluster].workloads if name.matches(workload.ref)]
+    if not found:
+        check_there(state, name, text)
     if len(found) != 1:
         named = first_of([str(workload.ref) for workload in found], 5) or "nothing"
         raise UsageError(f"{text}: names {named}, expected one workload as CLUSTER/NAMESPACE/KIND/NAME")

@@ -103,6 +103,11 @@ WRONG_CALLS = {
         64,
         "eu-west/batch: names eu-west/batch/Deployment/worker, eu-west/batch/ReplicaSet/worker-6d4f9, expected one",
     ),
+    "nothing to rank": (
+        f"rank eu-west/batch/deploy/wroker {LOOKING}",
+        64,
+        'eu-west/batch/deploy/wroker: no such Service or workload was found, did you mean "worker"?',
+    ),
     "an unknown cluster to rank": (
         f"rank mars/batch/deploy/worker {LOOKING}",
         64,
