@@ -265,9 +265,10 @@ def explanation_values(plan: Plan, found: Iterable[ObjectExplanation]) -> Iterat
     """Yield the explanation of each object as JSON values: what each policy says of it, its reasons as data."""
     for subject, part in _parts(plan, found):
         decision, fate = _decided(part)
+        workload = subject.workload
         yield {
             "object": str(subject.ref),
-            "specReplicas": None if subject.workload is None else subject.workload.spec_replicas,
+            "specReplicas": None if workload is None or workload.scale_target else workload.spec_replicas,
             "policies": [_policy_values(plan, one) for one in part.explanations if one.ref == subject.ref],
             "change": "" if decision is None else f"{_change(decision, subject.ref)}{fate}",
         }
@@ -349,8 +350,8 @@ def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
 
 def _state(workload: Workload) -> str:
     switch = workload.switch
-    if switch is None:
-        return str(workload.spec_replicas)
+    if switch is None:  # a ScaledObject has no replicas, and where its target is there, that is explained
+        return str(workload.spec_replicas) if workload.scale_target is None else "unknown"
     value = switch.kind.value_at(1) if switch.value is None else switch.value
     return f"{field_name(switch.kind.replicas_path)} {value_text(value) if switch.is_known else 'not known'}"
 

@@ -116,6 +116,15 @@ def test_an_object(folder, subject, told):
     assert explained(folder, subject) == told
 
 
+def test_a_scaled_object_whose_target_is_not_there(folder):
+    folder.write("policies/all.yaml", f"{FLEET}---\n{idling('workloads: {kinds: [ScaledObject]}')}")
+    folder.write("snapshot/east/all.yaml", CLUSTER)
+    said = explained(folder, "east/shop/ScaledObject/scaler").splitlines()
+    assert (said[1], said[5]) == ("Current unknown, desired unknown.", "  because: its target was not found")
+    about = ("explain", "east/shop/ScaledObject/scaler", "--snapshot", "snapshot", "-o", "json")
+    assert json.loads(folder.call(*about).out)["objects"][0]["specReplicas"] is None
+
+
 def test_what_a_limit_holds_back(folder):
     folder.write("policies/all.yaml", f"{FLEET}---\n{NIGHTS}  limits: {{workloads: 0}}\n")
     assert explained(folder, "east/shop/deploy/web") == (
