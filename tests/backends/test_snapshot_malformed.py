@@ -41,6 +41,11 @@ def problems(directory: Path, files: dict[str, str | bytes]) -> list[str]:
             "apiVersion: v1\nmetadata: {name: a}\n", "a.yaml:1:1: kind: is missing, expected a text", id="no kind"
         ),
         pytest.param(
+            DEPLOYMENT.replace("Deployment", "deployment"),
+            'a.yaml:2:7: kind: is "deployment", expected Deployment',
+            id="a kind in lower case",
+        ),
+        pytest.param(
             "apiVersion: v1\nkind: Service\n", "a.yaml:1:1: metadata: is missing, expected a mapping", id="no metadata"
         ),
         pytest.param(

@@ -170,6 +170,19 @@ def test_identity(tmp_path: Path, manifest: str, identity: str) -> None:
     assert a_snapshot_cluster(tmp_path, {"a.yaml": manifest}).identity() == identity
 
 
+def test_null_in_place_of_a_text_is_empty_as_a_server_has_it(tmp_path: Path) -> None:
+    manifests = [
+        a_manifest(labels={"a": None, "b": "c"}, annotations={"d": None}),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "e"}, "data": {"f": None}},
+    ]
+    manifests.append(a_manifest(kind="ReplicaSet"))
+    manifests[-1]["spec"]["template"]["metadata"]["labels"]["app"] = None
+    cluster = a_snapshot_cluster(tmp_path, {f"{number}.json": json.dumps(one) for number, one in enumerate(manifests)})
+    assert cluster.problems() == []
+    (web,), (old,) = (cluster.list(BUILT_IN[kind]) for kind in ("Deployment", "ReplicaSet"))
+    assert (web.labels, web.annotations, old.template_labels) == ({"a": "", "b": "c"}, {"d": ""}, {"app": ""})
+
+
 def test_namespaces_are_those_written_and_those_of_objects(tmp_path: Path) -> None:
     cluster = a_snapshot_cluster(
         tmp_path,

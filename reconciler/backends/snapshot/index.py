@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from reconciler.backends.decode.metadata import Metadata, Object, OwnerReference, controller_of
-from reconciler.backends.decode.mismatches import FieldPath, json_words, problem_at, read_as
+from reconciler.backends.decode.mismatches import FieldPath, json_words, problem_at, read_object
 from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
 from reconciler.backends.decode.shapes import SHAPES, Custom
 from reconciler.backends.patched_values import value_below
@@ -160,7 +160,7 @@ class Index:
         scale = self.scales.get((entry.group, entry.kind))
         if scale is None or not isinstance(entry.decoded, Named):
             return []
-        decoded = read_as(Custom, entry.value)
+        decoded = read_object(Custom, entry.value)
         if isinstance(decoded, list):
             return [(mismatch.path, mismatch.words()) for mismatch in decoded]
         found = None if scale.is_switch else value_below(entry.value, scale.replicas_path)

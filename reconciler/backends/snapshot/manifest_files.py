@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from reconciler.backends.decode.metadata import OwnerReference
-from reconciler.backends.decode.mismatches import FieldPath, problem_at, read_as
+from reconciler.backends.decode.mismatches import FieldPath, problem_at, read_as, read_object
 from reconciler.backends.decode.shapes import SHAPES
 from reconciler.backends.decode.values import NonEmptyText, Wire
 from reconciler.backends.patched_values import equal
@@ -28,6 +28,7 @@ _GROUPS = {
     ("extensions", "ReplicaSet"): "apps",
     ("events.k8s.io", "Event"): "",
 }
+_KINDS = {(group, kind.lower()): kind for group, kind in SHAPES}
 
 
 class Key(NamedTuple):
@@ -145,7 +146,12 @@ def entry_of(value: Any, api_version: str = "", kind: str = "") -> ManifestEntry
     version, kind = read.api_version, read.kind
     if version.rpartition("/")[0] in _NOT_FOR_CLUSTERS:
         return None
-    decoded = read_as(SHAPES.get((api_group(version, kind), kind), Named), value)
+    group = api_group(version, kind)
+    shape = SHAPES.get((group, kind), Named)
+    meant = _KINDS.get((group, kind.lower())) if shape is Named else None
+    if meant is not None:
+        return [(("kind",), f'is "{kind}", expected {meant}')]
+    decoded = read_object(shape, value)
     if isinstance(decoded, list):
         return [(mismatch.path, mismatch.words(secret=kind == "Secret")) for mismatch in decoded]
     return ManifestEntry(value, version, kind, decoded)
