@@ -209,7 +209,7 @@ def still_allowed(saved: Plan, fleet: Fleet) -> tuple[Action, ...]:
         action
         for action in saved.actions
         if action.decision.writes <= writes.get(action.ref.cluster, Writes.EVERYTHING)
-        and action.ref.namespace not in protected
+        and (action.ref.namespace not in protected or action.decision.phase is Phase.WAKE)
     ]
     whole = {action.decision.group for action in saved.actions}
     whole -= {action.decision.group for action in saved.actions if action not in allowed}

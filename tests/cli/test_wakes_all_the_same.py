@@ -50,6 +50,14 @@ def test_a_duration_without_bound_is_a_problem_and_the_wakes_are_done(folder: Fo
     assert replicas(folder) == [3, 3]
 
 
+def test_a_saved_plan_wakes_in_a_namespace_that_is_protected_since(folder: Folder) -> None:
+    (folder.path / "policies/web.yaml").unlink()
+    assert folder.plan(NOW, "--out", "plan.json").code == 0
+    folder.write("policies/fleet.yaml", FLEET + "  protectedNamespaces: [shop]\n")
+    said = folder.call("apply", "plan.json", "--snapshot", "snapshot", "--now", NOW)
+    assert (said.code, replicas(folder)) == (0, [3, 3])
+
+
 def test_the_status_shows_what_is_idle_although_the_policies_cannot_be_used(folder: Folder) -> None:
     folder.write("policies/web.yaml", POLICY.replace("replicas: 3", "replicas: three"))
     said = folder.call("status", "--snapshot", "snapshot", "--now", "2026-11-23T05:00:00Z")

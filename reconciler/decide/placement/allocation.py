@@ -1,4 +1,4 @@
-"""How many replicas each cluster gets: order, minimum, sticky, share (placement.md, Algorithm).
+"""How many replicas each cluster gets: order, minimum, sticky, share.
 
 A run calls this on validated values; `allocate_replicas` is the public function, with every check.
 """

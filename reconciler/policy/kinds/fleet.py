@@ -137,8 +137,8 @@ class _FleetSpec(Fields, frozen=True, kw_only=True):
     """limits restricts what policies may take down for the first time. What exceeds a limit is held back as a whole;
     wakes never are. Numbers that a policy or a tenant states apply to it instead."""
     protected_namespaces: tuple[NamespaceName, ...] = ()
-    """protectedNamespaces lists namespaces that are never changed. kube-system, kube-public, kube-node-lease and the
-    namespace of the reconciler are always protected."""
+    """protectedNamespaces lists namespaces where nothing is idled or shrunk. kube-system, kube-public, kube-node-lease
+    and the namespace of the reconciler always are."""
     kube_downscaler_annotations: Literal["Honor", "Ignore"] = "Honor"
     """kubeDownscalerAnnotations is Honor: downscaler/exclude and downscaler/exclude-until on namespaces and workloads
     exclude as reconciler/exclude does; or Ignore: they are not read."""

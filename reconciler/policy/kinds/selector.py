@@ -91,7 +91,7 @@ class _ScopeFields(Fields, frozen=True, kw_only=True):
     clusters: _ClusterSelectorFields = _ClusterSelectorFields()
     """clusters selects clusters of the Fleet. All parts must match."""
     namespaces: NamespaceSelectorFields = NamespaceSelectorFields()
-    """namespaces selects namespaces. All parts must match. Protected namespaces are never selected."""
+    """namespaces selects namespaces. All parts must match; protected namespaces never do."""
 
 
 class WorkloadsOnlyFields(_ScopeFields, frozen=True, kw_only=True):
