@@ -288,7 +288,9 @@ def _granted(role: Mapping[str, Any]) -> set[str]:
         f"{verb} {resource}{group and f'.{group}'}{name and f'/{name}'}"
         for rule in role.get("rules") or ()
         for verb, resource, group, name in product(
-            *(rule.get(key) or ("",) for key in ("verbs", "resources", "apiGroups", "resourceNames"))
+            rule.get("verbs") or (),
+            rule.get("resources") or rule.get("nonResourceURLs") or (),
+            *(rule.get(key) or ("",) for key in ("apiGroups", "resourceNames")),
         )
     }
 

@@ -201,6 +201,11 @@ def test_what_was_done_before_it_failed_is_said(
             ", which no longer grants get secrets/a",
             id="one on a name",
         ),
+        pytest.param(
+            [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+            ", which no longer grants get /metrics",
+            id="one on a path",
+        ),
         pytest.param([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["patch"]}], "", id="less"),
         pytest.param(None, "", id="none at all"),
     ],
