@@ -195,10 +195,8 @@ def gitlab_notes(api: RestApi, project: str, number: int) -> Comments:
 
     Source: GitLab REST API, "Notes API", merge requests; "Users API", current user.
     """
-    notes, user = (
-        f"/projects/{quote(project, safe='')}/merge_requests/{number}/notes",
-        api.asked("GET", "/user", GitLabAccount),
-    )
+    notes = f"/projects/{quote(project, safe='')}/merge_requests/{number}/notes"
+    user = api.asked("GET", "/user", GitLabAccount)
     listed = f"{notes}?sort=asc&order_by=created_at&"
     return Comments(api, 1_000_000, notes, listed, lambda note: note.author == user, ("PUT", notes))
 

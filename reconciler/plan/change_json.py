@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -43,8 +44,12 @@ def converted(value: object, kind: type[T]) -> T:
 
 def made_of(value: Struct, kind: type[Made], /, **fields: Any) -> Made:
     """Return a `kind` with `fields`; of all others it has what `value` has under their names, or else the default."""
-    others = (name for name in kind.__struct_fields__ if name not in fields and hasattr(value, name))
-    return kind(**{name: getattr(value, name) for name in others}, **fields)
+    return kind(**{name: getattr(value, name) for name in _shared_names(type(value), kind, *fields)}, **fields)
+
+
+@cache
+def _shared_names(given: type[Struct], kind: type[Struct], *stated: str) -> tuple[str, ...]:
+    return tuple(name for name in kind.__struct_fields__ if name not in stated and hasattr(given, name))
 
 
 class _ObjectDocument(JsonObject, frozen=True):
