@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.activation_context import ActivatorContext, ActivatorMetrics, ActivatorSettings
+from reconciler.activator.activation_context import ActivatorContext, ActivatorMetrics
 from reconciler.activator.background import BackgroundTasks, pauses
+from reconciler.activator.connection_limits import ActivatorSettings
 from reconciler.activator.objects import (
     WATCHED_NETWORK_POLICIES,
     WATCHED_SERVICES,

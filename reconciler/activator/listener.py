@@ -10,7 +10,8 @@ import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from reconciler.activator.activation_context import ActivatorContext, PortRange
+from reconciler.activator.activation_context import ActivatorContext
+from reconciler.activator.connection_limits import PortRange
 from reconciler.activator.objects import NamespacedName, WatchedPort
 from reconciler.errors import ReconcilerError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from reconciler.activator.activation_context import SharedLimit
+from reconciler.activator.connection_limits import SharedLimit
 
 _CONNECT_SECONDS = 2.0
 

@@ -12,8 +12,9 @@ import signal
 import click
 from msgspec.structs import replace
 
-from reconciler.activator.activation_context import ActivatorPod, ActivatorSettings
+from reconciler.activator.activation_context import ActivatorPod
 from reconciler.activator.activator import Activator
+from reconciler.activator.connection_limits import ActivatorSettings
 from reconciler.activator.publication import Publication
 from reconciler.activator.wake import CLUSTER, Waker, WakeView
 from reconciler.backends.credentials.connection import ApiServerConnection

@@ -10,7 +10,8 @@ import signal
 import sys
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.activation_context import ActivatorContext, ActivatorMetrics, ActivatorPod, ActivatorSettings
+from reconciler.activator.activation_context import ActivatorContext, ActivatorMetrics, ActivatorPod
+from reconciler.activator.connection_limits import ActivatorSettings
 from reconciler.activator.objects import EndpointAddress, ServiceEndpoints
 from reconciler.cli.activator import within_descriptors
 from tests.activator.services import IDLE, a_watched_service

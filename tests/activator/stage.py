@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from reconciler.activator.activation import Activation
-from reconciler.activator.activation_context import ActivatorPod, ActivatorSettings
+from reconciler.activator.activation_context import ActivatorPod
 from reconciler.activator.activator import Activator
+from reconciler.activator.connection_limits import ActivatorSettings
 from reconciler.errors import ForbiddenError
 from reconciler.time_limit import TimeLimit
 from tests.activator.services import IDLE, a_watched_service

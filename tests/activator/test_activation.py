@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.activator.activation import NO_ENDPOINTS, Activation, ObservedService
-from reconciler.activator.activation_context import ActivatorContext, ActivatorMetrics, ActivatorPod, ActivatorSettings
+from reconciler.activator.activation_context import ActivatorContext, ActivatorMetrics, ActivatorPod
+from reconciler.activator.connection_limits import ActivatorSettings
 from reconciler.activator.listener import PortsTakenError
 from reconciler.activator.objects import EndpointAddress, NamespacedName, ServiceEndpoints
 from reconciler.activator.splice import reset

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.activator.activation import Activation
-from reconciler.activator.activation_context import SharedLimit
+from reconciler.activator.connection_limits import SharedLimit
 from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.splice import BUFFER, SMALL_PIECE, Splice
 from tests.activator.services import a_slice

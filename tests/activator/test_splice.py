@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from reconciler.activator.activation_context import SharedLimit
+from reconciler.activator.connection_limits import SharedLimit
 from reconciler.activator.splice import BUFFER, Splice, proxy_header
 from tests.activator.stage import stories
 

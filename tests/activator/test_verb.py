@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from reconciler.activator.activation_context import ActivatorSettings
+from reconciler.activator.connection_limits import ActivatorSettings
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.protocols import RequestSettings
 from reconciler.cli.activator import activator_command, within_descriptors
