@@ -41,6 +41,7 @@ from reconciler.model import (
     QueryAnswer,
     QueryKey,
     Service,
+    by_key,
     unreadable_key,
 )
 from reconciler.observe.cluster_readers import LISTS_AT_ONCE, TOO_SLOW, ListKey, Readers
@@ -385,20 +386,14 @@ def _foreign(fleet: Fleet, state: ObservedState) -> Iterator[tuple[str, str]]:
 
 def _twins(state: ObservedState, foreign: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the clusters that share an identity that is pinned for none of them, each with the reason."""
-    same: dict[str, list[str]] = {}
-    for name, cluster in state.clusters.items():
-        if cluster.identity and name not in foreign:
-            same.setdefault(cluster.identity, []).append(name)
-    for identity, names in same.items():
+    shown = ((cluster.identity, name) for name, cluster in state.clusters.items() if name not in foreign)
+    for identity, names in by_key((identity, name) for identity, name in shown if identity).items():
         for name in names if len(names) > 1 else ():
             others = " and ".join(other for other in names if other != name)
-            yield (
-                name,
-                (
-                    f"{_shown(identity)}, as {others} has, expected each cluster once; only wakes that are due or "
-                    "requested are done there; name it once, or set its `identity` in the Fleet"
-                ),
+            words = (
+                "only wakes that are due or requested are done there; name it once, or set its `identity` in the Fleet"
             )
+            yield name, f"{_shown(identity)}, as {others} has, expected each cluster once; {words}"
 
 
 def _shown(identity: str) -> str:
