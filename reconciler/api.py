@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 from reconciler.backends.protocols import RequestSettings
 from reconciler.decide.annotations import FIRST_YEAR, LAST_YEAR, is_near
 from reconciler.decide.downscale.deletion_order import RankingRules, VictimRanking, rank_victims
-from reconciler.decide.placement.allocation import Allocation, allocate_replicas
+from reconciler.decide.placement.replicas_per_cluster import Allocation, allocate_replicas
 from reconciler.errors import PolicyError, Problem, SnapshotError, UsageError
 from reconciler.messages import literal, nearest, shown
 from reconciler.model import Pod

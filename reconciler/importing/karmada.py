@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.backends.patched_values import value_below
-from reconciler.decide.placement.allocation import allocate_replicas
+from reconciler.decide.placement.replicas_per_cluster import allocate_replicas
 from reconciler.importing.manifests import (
     LEFT_TO_OTHERS,
     WORKLOADS,

@@ -8,9 +8,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
-from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates, served_order, with_overflow
 from reconciler.decide.placement.cluster_eligibility import LocalWorkload
 from reconciler.decide.placement.placement_inputs import PlacementCase
+from reconciler.decide.placement.replicas_per_cluster import (
+    Allocation,
+    Demand,
+    allocate,
+    candidates,
+    served_order,
+    with_overflow,
+)
 from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
 from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_if import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
 from reconciler.decide.decisions import Cause, Notice, Overridden, PlacementRow, PlacementView, PolicyExplanation
-from reconciler.decide.placement.allocation import Allocation, Demand, allocate, candidates
 from reconciler.decide.placement.cluster_eligibility import DRAINED, LocalWorkload
 from reconciler.decide.placement.desired_replicas import PlacementResult, lagging, placement_result
 from reconciler.decide.placement.placement_inputs import PlacementCase
 from reconciler.decide.placement.pod_counts import PodCounts
+from reconciler.decide.placement.replicas_per_cluster import Allocation, Demand, allocate, candidates
 from reconciler.decide.placement.status import ClusterStatus
 from reconciler.decide.reasons import Reason, ReasonCode, reason, shared_reason, text_of
 from reconciler.messages import counted

@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.placement.allocation import allocate_replicas
+from reconciler.decide.placement.replicas_per_cluster import allocate_replicas
 from reconciler.policy.types import ClusterPreference
 from tests.builders import a_federated_replica_set
 from tests.laws import share_of

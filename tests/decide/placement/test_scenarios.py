@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.decide.placement.allocation import allocate_replicas
+from reconciler.decide.placement.replicas_per_cluster import allocate_replicas
 
 EVENLY = {"*": {"weight": 1}}
 AT_MOST_20_IN_C = {"*": {"weight": 1}, "C": {"maxReplicas": 20, "weight": 1}}

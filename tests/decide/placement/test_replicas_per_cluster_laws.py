@@ -9,7 +9,7 @@ from hashlib import sha256
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reconciler.decide.placement.allocation import allocate_replicas
+from reconciler.decide.placement.replicas_per_cluster import allocate_replicas
 from tests.laws import counted, tries
 
 FLEET = ["a", "b", "c", "d", "e"]

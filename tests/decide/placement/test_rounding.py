@@ -6,7 +6,7 @@ from fractions import Fraction
 from random import Random
 from typing import NamedTuple
 
-from reconciler.decide.placement.weighted_shares import fair_seats, kept_seats
+from reconciler.decide.placement.rounding import fair_seats, kept_seats
 
 
 class Claims(NamedTuple):

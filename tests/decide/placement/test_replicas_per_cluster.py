@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from reconciler.decide.placement.allocation import allocate_replicas
-from reconciler.decide.placement.weighted_shares import tie_hashes, tie_order
+from reconciler.decide.placement.replicas_per_cluster import allocate_replicas
+from reconciler.decide.placement.rounding import tie_hashes, tie_order
 from reconciler.errors import PolicyError
 
 PLANNER = json.loads((Path(__file__).parents[2] / "data" / "planner.json").read_text(encoding="utf-8"))

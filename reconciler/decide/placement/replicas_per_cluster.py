@@ -1,4 +1,4 @@
-"""How many replicas each cluster gets: order, minimum, sticky, share.
+"""How many replicas each cluster gets, by its minimum, maximum and weight, its capacity, and those that it has already.
 
 A run calls this on validated values; `allocate_replicas` is the public function, with every check.
 """
@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.placement.weighted_shares import Rounding, Rounds, fair_seats, kept_seats, tie_order
+from reconciler.decide.placement.rounding import Rounding, Rounds, fair_seats, kept_seats, tie_order
 from reconciler.errors import PolicyError
 from reconciler.messages import literal
 from reconciler.model import NOTHING
