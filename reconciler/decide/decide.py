@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import fleet_names
-from reconciler.decide.change_if import field_is
+from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import Decision, DesiredState, Notice, Phase, PolicyExplanation, Undecided, Verb
 from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery

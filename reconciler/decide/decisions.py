@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from reconciler.connection_settings import PodPicker
-from reconciler.decide.change_if import ChangeIf, FindChange
+from reconciler.decide.change_codes import ChangeIf, FindChange
 from reconciler.decide.reasons import Reasons, text_of
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.pod_requests import NO_REQUESTS, PodRequests

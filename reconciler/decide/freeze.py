@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time, parsed, read_time
-from reconciler.decide.change_if import ChangeIfCode, Fact, change_if, fact
+from reconciler.decide.change_codes import ChangeIfCode, Fact, change_if, fact
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.errors import AnnotationError

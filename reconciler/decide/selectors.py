@@ -18,7 +18,7 @@ from reconciler.decide.annotations import (
     parse_kube_downscaler_time,
     parse_time,
 )
-from reconciler.decide.change_if import ChangeIfCode, Fact, after, change_if, fact, field_is
+from reconciler.decide.change_codes import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.decisions import Notice
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.messages import first_of

@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_if import ChangeIfCode
+from reconciler.decide.change_codes import ChangeIfCode
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, Notice, Overridden, PlacementView, policy_title
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.messages import counted

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_if import ChangeIf
+from reconciler.decide.change_codes import ChangeIf
 from reconciler.decide.reasons import Reason, Reasons, filled, phrase_parts, stable
 from reconciler.plan.model import Plan
 from reconciler.untrusted_text import one_line

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide import reasons
-from reconciler.decide.change_if import ChangeIf, ChangeIfCode, change_if, joint_change
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, joint_change
 from reconciler.decide.reasons import Reason, ReasonCode, filled, phrase_parts, reason, text_of
 
 FIVE = datetime(2026, 11, 20, 17, tzinfo=UTC)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 
-from reconciler.decide.change_if import ChangeIfCode, change_if, joint_change
+from reconciler.decide.change_codes import ChangeIfCode, change_if, joint_change
 from reconciler.decide.decisions import Notice
 from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code

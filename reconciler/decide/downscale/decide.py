@@ -17,7 +17,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     shrunk_by,
 )
-from reconciler.decide.change_if import ChangeIfCode, Fact, all_known, change_if, fact, field_is, joint_change
+from reconciler.decide.change_codes import ChangeIfCode, Fact, all_known, change_if, fact, field_is, joint_change
 from reconciler.decide.decisions import (
     Cause,
     Decision,

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, CONTESTED, read_time
-from reconciler.decide.change_if import (
+from reconciler.decide.change_codes import (
     ChangeIf,
     ChangeIfCode,
     Fact,

@@ -11,7 +11,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.change_if import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
 from reconciler.decide.query_answers import Answers, coverage_gap, value_for
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next

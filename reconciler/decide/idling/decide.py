@@ -9,8 +9,9 @@ Each decision goes one way; what a reader asks stands in the module named:
 - choose: what keeps it up or wakes it besides, such as minAge, a rollout or a request (`conditions.py`), and the table
   of rules, which makes the choice (`rules.py`);
 - settle: what goes idle together (`idle_together.py`), which wakes wait for the next run (`wake_order.py`);
-- write: decisions on all objects concerned (below, `writes_*.py`); what is said of each, and what would change it
-  (`would_change.py`, `notices.py`); and what all that leaves to the other jobs (`IdlingOutcome`).
+- write: decisions on all objects concerned (below, `writes_*.py`); what is said of each (`explanations.py`,
+  `notices.py`), and what would change it (`smallest_change.py`); and what all that leaves to the other jobs
+  (`IdlingOutcome`).
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from itertools import chain
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.change_if import ChangeIf
+from reconciler.decide.change_codes import ChangeIf
 from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState, HeldBack, Verb
 from reconciler.decide.idling.contested import scaled_down_by_others
+from reconciler.decide.idling.explanations import explained
 from reconciler.decide.idling.idle_together import FederatedMembers, federated_members, idled_together, pods_to_read
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_of, guarded_choices, owner_policy
+from reconciler.decide.idling.smallest_change import smallest_change
 from reconciler.decide.idling.subjects import IdleState, is_recorded
 from reconciler.decide.idling.wake_order import staggered, wake_tiers
-from reconciler.decide.idling.would_change import change_if_of, explained
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes_autoscaler import abandoned_decisions, decisions_around
 from reconciler.decide.idling.writes_service import service_decisions
@@ -84,7 +86,7 @@ class _Changes(Struct, frozen=True, dict=True):  # so that the choices are made 
         return _chosen(self.policies, self.state, self.run)[-1]
 
     def __call__(self, ref: ObjectRef) -> ChangeIf | None:
-        return change_if_of(self.choices[ref], self.choices)
+        return smallest_change(self.choices[ref], self.choices)
 
 
 _DONE_BLIND = GOES_UP | {IdleAction.OVERDUE}

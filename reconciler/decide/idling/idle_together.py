@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.decide.annotations import fleet_names
-from reconciler.decide.change_if import Fact, fact
+from reconciler.decide.change_codes import Fact, fact
 from reconciler.decide.decisions import group_name
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.observed import IdlingCluster

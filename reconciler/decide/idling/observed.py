@@ -17,7 +17,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     pinned_autoscaler,
 )
-from reconciler.decide.change_if import ChangeIfCode, change_if
+from reconciler.decide.change_codes import ChangeIfCode, change_if
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.contested import undo_of

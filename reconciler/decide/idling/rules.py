@@ -11,7 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.change_if import Fact
+from reconciler.decide.change_codes import Fact
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions, at_rest
 from reconciler.decide.idling.criteria import CriterionResult

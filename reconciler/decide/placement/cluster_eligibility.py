@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
-from reconciler.decide.change_if import ChangeIfCode, Fact, after, change_if, fact, field_is
+from reconciler.decide.change_codes import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.owners_and_rollouts import Settled, replaces_replica_sets

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.decide.change_if import ChangeIf, ChangeIfCode, FindChange, change_if, field_is, joint_change
+from reconciler.decide.change_codes import FindChange
 from reconciler.decide.decisions import Cause, Notice, Overridden, PlacementRow, PlacementView, PolicyExplanation
 from reconciler.decide.placement.cluster_eligibility import DRAINED, LocalWorkload
 from reconciler.decide.placement.desired_replicas import PlacementResult, lagging, placement_result
 from reconciler.decide.placement.placement_inputs import PlacementCase
 from reconciler.decide.placement.pod_counts import PodCounts
-from reconciler.decide.placement.replicas_per_cluster import Allocation, Demand, allocate, candidates
+from reconciler.decide.placement.smallest_change import other_number, preference_of, smallest_change
 from reconciler.decide.placement.status import ClusterStatus
 from reconciler.decide.reasons import Reason, ReasonCode, reason, shared_reason, text_of
 from reconciler.messages import counted
-from reconciler.model import ObjectRef
-from reconciler.policy.types import ClusterPreference, FederatedReplicaSet
-from reconciler.untrusted_text import LARGEST
+from reconciler.policy.types import ClusterPreference
 
 
 def with_reasons(result: PlacementResult) -> PlacementResult:
@@ -45,12 +42,8 @@ def _grounds(local: LocalWorkload, result: PlacementResult, weights: int, late: 
     elif cluster not in result.allocation.served.names:
         yield reason(ReasonCode.NO_PREFERENCE)
     else:
-        yield from _preferences(_preference(local, result), weights, result.replicas[cluster])
+        yield from _preferences(preference_of(local, result), weights, result.replicas[cluster])
         yield from _limits(local, result, late)
-
-
-def _preference(local: LocalWorkload, result: PlacementResult) -> ClusterPreference:
-    return result.federated.preference(local.cluster) or ClusterPreference()
 
 
 def _preferences(own: ClusterPreference, weights: int, replicas: int) -> Iterator[Reason]:
@@ -161,7 +154,7 @@ def _entry(local: LocalWorkload, result: PlacementResult) -> ClusterStatus:
 
 def placement_explanations(result: PlacementResult) -> tuple[PolicyExplanation, ...]:
     """Return for each cluster why it has its number."""
-    other = partial(_other_number, result.federated, result.allocation.demand, result.taken_off)
+    other = partial(other_number, result.federated, result.allocation.demand, result.taken_off)
     return tuple(_explanation(local, result, other) for local in result.locals)
 
 
@@ -172,7 +165,7 @@ def _explanation(local: LocalWorkload, result: PlacementResult, other: FindChang
         return replace(alone, selected=not local.left_out)
     grounds = (*_steps(local, result), *result.reasons[local.cluster], *_shared(local, result))
     outcome = counted(result.next_replicas[local.cluster], "replica")
-    change = _change_if(local, result) or other
+    change = smallest_change(local, result) or other
     return PolicyExplanation(local.ref, "placement", name, outcome, grounds, change)
 
 
@@ -192,7 +185,7 @@ def _steps(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
 
 def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     """Yield of how many replicas a weight is a share, where that is not all of them."""
-    if local.limit in ("draining", "missing") or not _preference(local, result).weight:
+    if local.limit in ("draining", "missing") or not preference_of(local, result).weight:
         return
     if result.taken_off:
         yield shared_reason(ReasonCode.ELSEWHERE, replicas=result.taken_off, total=result.federated.replicas)
@@ -200,78 +193,6 @@ def _shared(local: LocalWorkload, result: PlacementResult) -> Iterator[Reason]:
     minimums = min(total, sum(result.allocation.minimum))
     if minimums:
         yield shared_reason(ReasonCode.MINIMUMS_FIRST, left=total - minimums, total=total)
-
-
-def _change_if(local: LocalWorkload, result: PlacementResult) -> ChangeIf | None:
-    """Return the smallest change that would give `local` another number, None where it is one of preferences or of the
-    total.
-    """
-    if result.keeping.get(local.cluster):
-        return joint_change(ChangeIfCode.ANY, (local.why.change_if, *_larger_elsewhere(result)))
-    if local.why.change_if is not None:
-        return local.why.change_if
-    if local.cluster in result.overflow:
-        return field_is("its capacity", f"above {local.capacity}")
-    if local.cluster not in result.allocation.served.names:
-        return change_if(ChangeIfCode.CLUSTER_ENTRY, cluster=local.cluster)
-    return None
-
-
-def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:
-    """Yield what would let the clusters that are not drained run more: what has no capacity elsewhere goes there."""
-    for local in result.placed:
-        if local.limit == "draining" or local.cluster not in result.allocation.served.names:
-            continue
-        most, given = _preference(local, result).max_replicas, result.replicas[local.cluster]
-        if most is not None and given >= most:
-            yield field_is(f"maxReplicas of {local.cluster}", f"above {most}")
-        elif local.capacity is not None and given >= local.capacity:
-            yield field_is(f"the capacity of {local.cluster}", f"above {local.capacity}")
-
-
-def _other_number(federated: FederatedReplicaSet, demand: Demand, taken_off: int, ref: ObjectRef) -> ChangeIf | None:
-    """Return which preferences or which total would give `ref` another number, None where none is known.
-
-    What it gets of `demand` is allocated again: a plan need not keep the allocations of all federated ReplicaSets.
-    """
-    given = allocate(candidates(federated.clusters, tuple(demand.kept)), demand)
-    if change := _other_preference(federated, given, ref.cluster):
-        return change
-    total = _total_for_more(given, ref.cluster)
-    return None if total is None else field_is("replicas", taken_off + total)
-
-
-def _other_preference(federated: FederatedReplicaSet, given: Allocation, cluster: str) -> ChangeIf | None:
-    """Return which preference of its own would give `cluster` another number, None where none would."""
-    own, served = federated.preference(cluster) or ClusterPreference(), given.replicas[cluster]
-
-    def moves_with(changed: ClusterPreference) -> bool:
-        others = candidates({**federated.clusters, cluster: changed}, tuple(given.replicas))
-        return allocate(others, given.demand).replicas[cluster] != served
-
-    most = own.max_replicas
-    if most is not None and served >= most and moves_with(replace(own, max_replicas=most + 1)):
-        return field_is("maxReplicas", f"above {most}")
-    if own.weight or not moves_with(replace(own, weight=LARGEST)):
-        return None
-    return field_is("its weight", "above 0" if moves_with(replace(own, weight=1)) else "higher")
-
-
-def _total_for_more(given: Allocation, cluster: str) -> int | None:
-    """Return from which total on `cluster` gets more, None where that is not known.
-
-    It is known with `fair`, where one replica more takes none from anybody, and while none are given up: what is kept
-    of them is another in the next run.
-    """
-    kept = sum(given.minimum) + sum(given.sticky)
-
-    def gets_more(total: int) -> bool:
-        found = allocate(given.served, replace(given.demand, total=total))
-        return found.replicas[cluster] > given.replicas[cluster]
-
-    if given.demand.rounding != "Fair" or kept > given.demand.total or not gets_more(LARGEST):
-        return None
-    return bisect_left(range(LARGEST), True, given.demand.total, key=gets_more)
 
 
 # What a person should read of it: what is left alone, not available, or more than its share.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import OWNER, STATUS, format_time
-from reconciler.decide.change_if import fact, field_is
+from reconciler.decide.change_codes import fact, field_is
 from reconciler.decide.decisions import Cause, Decision, DesiredState, PolicyExplanation, Undecided, Verb
 from reconciler.decide.placement.cluster_eligibility import LocalWorkload, local_workload
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result

@@ -15,7 +15,7 @@ from reconciler.decide.annotations import (
     placement_owner,
     read_placed,
 )
-from reconciler.decide.change_if import Fact, fact, field_is
+from reconciler.decide.change_codes import Fact, fact, field_is
 from reconciler.decide.placement.local_replica_sets import label_of
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import local_ref

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.change_if import field_is
+from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.idling.records import targets_text

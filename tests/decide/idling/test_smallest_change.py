@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time, parse_time
-from reconciler.decide.change_if import ChangeIf, ChangeIfCode, after, all_changes, change_if, joint_change
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, all_changes, change_if, joint_change
 from reconciler.model import ObservedState, QueryAnswer, QueryKey
 from reconciler.policy.types import (
     AllOf,

@@ -1,8 +1,8 @@
 """What would change a decision, the clause of "it would change if ...": a code of a closed list, with values.
 
 Each job looks for facts in the order of a table: what holds of a workload, why, and what would end it; the first that
-it finds is the reason. Each finds what would change its own decisions, idling in `idling/would_change.py`, placement
-in `placement/explanations.py`.
+it finds is the reason. Which of these it takes to change a decision is found in `smallest_change.py` of idling and of
+placement.
 """
 
 from __future__ import annotations
