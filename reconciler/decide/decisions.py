@@ -127,7 +127,7 @@ class _Reasoned:
 
     @property
     def reason_code(self) -> str:
-        return self.reasons[0].code.value if self.reasons else ""
+        return self.reasons[0].code if self.reasons else ""
 
 
 class Cause(_Reasoned, Struct, frozen=True):

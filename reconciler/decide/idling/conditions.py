@@ -40,7 +40,7 @@ from reconciler.decide.idling.records import who_idled
 from reconciler.decide.idling.subjects import IdleState, Subject
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.owners_and_rollouts import in_rollout
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.reasons import Code, Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
 from reconciler.decide.selectors import key_of, left_out, names_kind
 from reconciler.model import NOTHING, HorizontalPodAutoscaler, Workload
@@ -312,7 +312,7 @@ def _at_idle_replicas(case: IdlingConditions) -> Fact | None:
     return Fact((at_rest(subject, ReasonCode.AT_IDLE_REPLICAS),), more_replicas(subject)) if is_down else None
 
 
-def at_rest(subject: Subject, code: ReasonCode) -> Reason:
+def at_rest(subject: Subject, code: Code) -> Reason:
     """Return why what is down already is left alone: `code`, or that it is switched off, as it has no replicas then."""
     switch = subject.scale.switch
     if switch is not None and switch.is_off:
@@ -348,7 +348,7 @@ class TimedCondition(Struct, frozen=True):
     `default` is waited where no policy is known. `strictly`: it is met in the very second of that time, too.
     """
 
-    code: ReasonCode
+    code: Code
     named: str
     since: str = ""
     wait: Callable[[IdlingPolicy], timedelta] | None = None

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
 from reconciler.decide.query_answers import Answers, coverage_gap, value_for
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
 from reconciler.policy.types import (
@@ -153,7 +153,7 @@ def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -
     return PolicyVerdict(policy, CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
 
 
-def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
+def _schedule_reason(code: Code, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
     """Return the reason, with the zone that its time is shown in, and why an exception keeps things awake now."""
     exception = exception_at(calendar, now)
     return reason(

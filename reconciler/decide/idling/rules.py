@@ -18,7 +18,7 @@ from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_replicas import wake_count
-from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
+from reconciler.decide.reasons import Code, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import NO_GUARDS, FleetGuards, removal_guards
 from reconciler.model import ObjectRef, Run
 from reconciler.policy.types import PolicySet
@@ -85,7 +85,7 @@ class Rule(Struct, frozen=True):
         """Return the condition that is the reason, None where it is another one."""
         return next(filter(conditions.__contains__, self.conditions), None) if self.conditions else None
 
-    def why(self, state: IdleState) -> ReasonCode | None:
+    def why(self, state: IdleState) -> Code | None:
         """Return the reason where it is the state, None where it is a condition, or what the criteria say."""
         return None if self.conditions or self.action is IdleAction.IDLE else state.why
 

@@ -85,7 +85,7 @@ def kept_up_until(choice: Choice) -> Ending | None:
     if last is IdlingCondition.REQUESTED:  # one for a time to come is no wait
         return None
     change = _together((choice,))
-    if change is None or change.code is ChangeIfCode.ANNOTATION_REMOVED:
+    if change is None or change.code == ChangeIfCode.ANNOTATION_REMOVED:
         return last.value, None
     at = parse_time(str(change.values["at"])) if is_time(change) else None
     return None if at is None else (last.value, at)

@@ -15,7 +15,7 @@ from reconciler.decide.idling.criteria import CriterionResult, Exclusions, Verdi
 from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
 from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.workloads_behind_service import DiscoveredTargets
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.reasons import Code, Reason, ReasonCode, reason
 from reconciler.decide.selectors import Exclusion, key_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service
 from reconciler.policy.types import FleetCluster
@@ -26,9 +26,9 @@ class IdleState(StrEnum):
     that is a condition, or what its policies say.
     """
 
-    why: ReasonCode | None
+    why: Code | None
 
-    def __new__(cls, name: str, why: ReasonCode | None = None) -> IdleState:
+    def __new__(cls, name: str, why: Code | None = None) -> IdleState:
         member = str.__new__(cls, name)
         member._value_ = name
         member.why = why
@@ -69,7 +69,7 @@ class WakeRequest(Struct, frozen=True, order=True):
     """Somebody asked at `at`; it counts for what was idled then or earlier."""
 
     at: datetime
-    code: ReasonCode = ReasonCode.WAKE_REQUESTED
+    code: Code = ReasonCode.WAKE_REQUESTED
 
     @property
     def reason(self) -> Reason:

@@ -42,7 +42,7 @@ from reconciler.decide.idling.write_context import (
     own_decision_key,
 )
 from reconciler.decide.idling.writes_workload import goes_lower, stays_idle_as_before
-from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.reasons import Code, ReasonCode, reason
 from reconciler.model import NOTHING, Endpoints, ObjectRef, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
@@ -182,7 +182,7 @@ def _repaired(behind: _ServiceChoices) -> _ServiceWrite:
     return _ServiceWrite(decision, after)
 
 
-def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]]) -> tuple[Verb, ReasonCode]:
+def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]]) -> tuple[Verb, Code]:
     if not after:
         return Verb.CLEAR, ReasonCode.SERVICE_NOT_IDLE
     if after - listed:

@@ -36,7 +36,7 @@ from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 
 _SOMEBODY = {"unknown": "somebody"}
 _TESTED = (
@@ -290,7 +290,7 @@ def _repair_reason(choice: Choice, record: Record, moved: bool) -> Reason:
     return reason(ReasonCode.RECORD_UPDATED)
 
 
-def _owner_change(choice: Choice, own: Record) -> ReasonCode:
+def _owner_change(choice: Choice, own: Record) -> Code:
     """Return why the policy of `own` does not answer for the record any more."""
     if not own.policy:
         return ReasonCode.OWNER_UNKNOWN

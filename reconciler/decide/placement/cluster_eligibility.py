@@ -169,7 +169,7 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
     why = None if case.workload is None else why_not_placed(case.workload, case.federated, case.inputs.ours)
     if why is None:
         return None
-    is_of_another = why.why[0].code is ReasonCode.OWNED_BY
+    is_of_another = why.why[0].code == ReasonCode.OWNED_BY
     return case.with_notice(case.held(why, part="out"), "foreignRecord" if is_of_another else "conflict")
 
 

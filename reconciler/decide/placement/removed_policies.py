@@ -335,7 +335,7 @@ def _at_most(released: Decision, scaled: Decision) -> Decision:
     """Return `released` with the replicas that `scaled` leaves; without any where those it has are as many, or more."""
     path = scaled.changes[0].path
     metadata = tuple(change for change in released.changes if change.path != path)
-    why = tuple(why for why in released.cause.reasons if why.code is not ReasonCode.SCALE_RESTORED)
+    why = tuple(why for why in released.cause.reasons if why.code != ReasonCode.SCALE_RESTORED)
     cause = replace(released.cause, reasons=(*why, reason(ReasonCode.DECIDED_BY, policy=scaled.cause.policy)))
     before, after = released.replicas_before or 0, scaled.replicas_after or 0
     if after <= before:

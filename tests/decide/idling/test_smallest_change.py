@@ -401,18 +401,18 @@ class Situation(NamedTuple):
     def where(self, change: ChangeIf, name: str) -> Situation:
         """The situation where what `change` names of the workload `name` came true; of what each would do the first."""
         code, values = change.code, change.values
-        if code is ChangeIfCode.ALL:
+        if code == ChangeIfCode.ALL:
             found = self
             for part in change.parts:
                 found = found.where(part, name)
             return found
-        if code is ChangeIfCode.ANY:
+        if code == ChangeIfCode.ANY:
             return self.where(change.parts[0], name)
         if code in (ChangeIfCode.AT, ChangeIfCode.AFTER):
             at = parse_time(str(values["at"])) or self.now
             return self._replace(now=max(self.now, at + timedelta(seconds=1)))  # a request of that second still counts
         if code in (ChangeIfCode.METRIC_ABOVE, ChangeIfCode.METRIC_AT_MOST, ChangeIfCode.METRIC_KNOWN):
-            above = values["above"] if "above" in values else values["bound"] if code.value == "MetricAbove" else None
+            above = values.get("above", values["bound"] if code == ChangeIfCode.METRIC_ABOVE else None)
             value = values.get("bound", values.get("atMost")) if above is None else above + 1
             return self._replace(**{"waking" if 5 in values.values() else "busy": value})
         return _MADE_TRUE[code](self, values.get("object", f"Deployment/{name}"), values)
@@ -424,7 +424,7 @@ def _field_is(now: Situation, _object: str, values: Any) -> Situation:
     return now._replace(policy=replace(now.policy, **fields[values["field"]]), second=second)
 
 
-_MADE_TRUE: dict[ChangeIfCode, Any] = {
+_MADE_TRUE: dict[str, Any] = {
     ChangeIfCode.ANNOTATION_REMOVED: lambda now, name, values: now.without(name, values["annotation"]),
     ChangeIfCode.RECORD_READABLE: lambda now, name, _values: now.changed(
         name, lambda one: replace(one, annotations={**one.annotations, **RECORD})
