@@ -172,8 +172,7 @@ def _guarded(case: IdlingConditions) -> Fact | None:
 
 
 def _protected(case: IdlingConditions) -> Fact | None:
-    why = case.subject.protected
-    return None if why is None else Fact((why,), change_if(ChangeIfCode.UNPROTECTED))
+    return case.subject.protected
 
 
 def _bounds(case: IdlingConditions) -> Fact | None:

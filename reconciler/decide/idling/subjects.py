@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time
 from reconciler.decide.autoscalers import ClusterAutoscalers, PinnedAutoscaler
+from reconciler.decide.change_codes import Fact
 from reconciler.decide.idling.criteria import CriterionResult, Exclusions, Verdict
 from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
 from reconciler.decide.idling.scale import Scale
@@ -177,7 +178,7 @@ class Subject(Struct, frozen=True):
     exclusions: tuple[Exclusion, ...] = ()
     request: WakeRequest | None = None
     unknown: str = ""
-    protected: Reason | None = None
+    protected: Fact | None = None
     listed_only: frozenset[ObjectRef] = frozenset()
     most_recorded: int = 0
     lost: Record | None = None

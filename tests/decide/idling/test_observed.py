@@ -162,7 +162,7 @@ def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
 )
 def test_which_namespaces_the_fleet_protects(fleet, code):
     web = only(found(a_policy(), services=(a_service(),), workloads=(a_workload(),), fleet=fleet))
-    assert (None if web.protected is None else web.protected.code) == code
+    assert (None if web.protected is None else web.protected.why[0].code) == code
 
 
 class TestSharedVerdicts:

@@ -246,6 +246,22 @@ def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service,
     assert told(state) == ("stays awake", change)
 
 
+@pytest.mark.parametrize(
+    ("fleet", "change"),
+    [
+        pytest.param(
+            {"protected_namespaces": ("shop",)},
+            "the namespace is removed from protectedNamespaces of the Fleet",
+            id="that the Fleet lists",
+        ),
+        pytest.param({"namespace": "shop"}, "", id="our own"),
+    ],
+)
+def test_what_somebody_else_idled_in_a_protected_namespace(fleet, change):
+    theirs = a_workload(replicas=0, annotations=RECORD | STAGING)
+    assert told(a_state(a_cluster(workloads=(theirs,))), fleet=a_fleet(**fleet)) == ("left as it is", change)
+
+
 def test_what_somebody_else_idled_and_runs_keeps_its_neighbours_up_while_it_has_its_record():
     theirs = a_workload("api", template_labels={"app": "web"}, annotations=RECORD | STAGING)
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(a_workload(), theirs))))
