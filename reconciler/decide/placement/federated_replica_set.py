@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import OWNER, STATUS, format_time
 from reconciler.decide.change_codes import fact, field_is
 from reconciler.decide.decisions import Cause, Decision, DesiredState, PolicyExplanation, Undecided, Verb
-from reconciler.decide.placement.cluster_eligibility import LocalWorkload, local_workload
+from reconciler.decide.placement.cluster_eligibility import local_workload
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explanations import (
     cluster_statuses,
@@ -22,7 +22,13 @@ from reconciler.decide.placement.explanations import (
 from reconciler.decide.placement.home_config_maps import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.ownership import is_about
-from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, PlacementInputs, production_of
+from reconciler.decide.placement.placement_inputs import (
+    ClusterPlacement,
+    LocalWorkload,
+    PlacementCase,
+    PlacementInputs,
+    production_of,
+)
 from reconciler.decide.placement.status import read_status, rejection_key, status_name, status_text
 from reconciler.decide.placement.writes import asleep_writes, local_writes
 from reconciler.decide.protected_namespaces import protection
