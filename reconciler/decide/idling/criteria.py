@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Set
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import cache, cached_property
 from itertools import chain
@@ -226,8 +226,6 @@ def _wake_verdict(policy: IdlingPolicy, metric: WakeMetric, value: float | Reaso
 
 # All policies that select one object.
 
-MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
-
 Exclusions = Mapping[str, Reason]
 """The policies that exclude something which they select otherwise, each with how."""
 
@@ -338,10 +336,6 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         """Whether only the minimum of its autoscaler is lowered: one policy says so, and none leaves it."""
         said = {policy.autoscalers.hpa for policy in self.policies}
         return "LowerMinimum" in said and "Leave" not in said
-
-    @cached_property
-    def min_awake(self) -> timedelta:
-        return max((verdict.policy.min_awake for verdict in self.won), default=MIN_AWAKE_BY_DEFAULT)
 
     def wake_deadline(self, recorded: datetime | None = None) -> datetime | None:
         """Return when what is idle by it is due to wake, None where only a request or a metric wakes it.

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import Fact
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions, at_rest
+from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions
 from reconciler.decide.idling.criteria import CriterionResult
+from reconciler.decide.idling.keeps_awake import at_rest
 from reconciler.decide.idling.records import Record, who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_replicas import wake_count

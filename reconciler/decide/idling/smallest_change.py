@@ -23,8 +23,9 @@ from reconciler.decide.change_codes import (
 )
 from reconciler.decide.decisions import Ending
 from reconciler.decide.idling.classification import classify
-from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
+from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition
 from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
+from reconciler.decide.idling.keeps_awake import more_replicas
 from reconciler.decide.idling.rules import (
     Choice,
     IdleAction,

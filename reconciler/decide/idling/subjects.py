@@ -17,6 +17,7 @@ from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awa
 from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.workloads_behind_service import DiscoveredTargets
 from reconciler.decide.reasons import Code, Reason, ReasonCode, reason
+from reconciler.decide.removal_guard import FleetGuards
 from reconciler.decide.selectors import Exclusion, key_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service
 from reconciler.policy.types import FleetCluster
@@ -295,6 +296,17 @@ class Subject(Struct, frozen=True):
         if self.scale.hpa is not None:
             return written, runs
         return (written,) if self.autoscaler is None else (written, self.autoscaler.hpa.annotations)
+
+
+class IdlingCase:
+    """A scalable at the time of a run, with the guards over policies that were removed."""
+
+    __slots__ = ("guards", "now", "subject")
+
+    def __init__(self, subject: Subject, guards: FleetGuards, now: datetime) -> None:
+        self.subject = subject
+        self.guards = guards
+        self.now = now
 
 
 def is_recorded(service: ServiceState) -> bool:

@@ -30,6 +30,7 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_text, is_contested, reason_of_others
+from reconciler.decide.idling.keeps_awake import awake_until
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
@@ -154,17 +155,8 @@ def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -
     """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
     text = contest_text(undo, choice.subject.verdict.policy)
     contested = {CONTESTED: text} if is_contested(choice.subject, undo) else {}
-    until = _awake_until(choice, record, context.run.now)
+    until = awake_until(choice.subject.verdict, record, context.run.now)
     return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
-
-
-def _awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
-    """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
-    verdict = choice.subject.verdict
-    ends = [now + verdict.min_awake, verdict.window_end(now)]
-    if not verdict.won:
-        ends.append(record.wake_due)
-    return max(end for end in ends if end is not None)
 
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
@@ -202,7 +194,7 @@ def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[st
     if autoscaler is not None and choice.gets_bounds_back:
         name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
         then = reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
-    return {**wanted, AWAKE_UNTIL: format_time(_awake_until(choice, record, now))}, (changed, then)
+    return {**wanted, AWAKE_UNTIL: format_time(awake_until(choice.subject.verdict, record, now))}, (changed, then)
 
 
 def _clear(choice: Choice, context: WriteContext) -> Decision | None:
