@@ -182,17 +182,19 @@ def _openshift(annotations: Mapping[str, str]) -> Record:
     )
 
 
-def record_annotations(record: Record, workload: Workload) -> dict[str, str | None]:
-    """Return the annotations that say `record` on `workload`; None for those that must not be there.
+def record_annotations(
+    record: Record, annotations: Mapping[str, str], kind: WorkloadKind, named: str
+) -> dict[str, str | None]:
+    """Return the annotations that say `record` on an object of a `kind`, which is `named` in its manifest, and that has
+    these `annotations`; None for those that must not be there.
 
     The cause and the time of the scale are written with what they are about, not here.
     """
-    kind = workload.kind
     previous: dict[str, str | None] = dict.fromkeys(PREVIOUS_VALUES)
     if kind.is_switch:
         value = kind.absent if record.value is None else record.value
         previous[kind.record] = compact(value) if record.has_map else _NO_MAP
-    has_scale = kind.counts and workload.ref.kind != SCALE_UP.kind  # the minimum of an autoscaler is none
+    has_scale = kind.counts and named != SCALE_UP.kind  # the minimum of an autoscaler is none
     return {
         IDLING_OWNER: None,
         IDLED_AT: format_time(record.idled_at),
@@ -202,7 +204,7 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
         SCALE_REASON: IDLED,
         SCALE_PREVIOUS: str(record.replicas) if has_scale else None,
         IDLED_TO: str(record.idled_to),
-        idling_owner_key(workload.annotations): idling_owner_text(record.fleet, record.policy),
+        idling_owner_key(annotations): idling_owner_text(record.fleet, record.policy),
         WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
         ORPHANED_SINCE: None if record.orphaned_since is None else format_time(record.orphaned_since),
     }
@@ -220,7 +222,7 @@ def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -
     return {**cleared, **flux_resumed(annotations)}
 
 
-def flux_paused(written: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str | None]:
+def flux_paused(written: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str]:
     """Return the annotations that keep Flux from reconciling `written`, where it does and nobody paused it yet."""
     if FLUX_NAME_LABEL not in written.labels or FLUX_RECONCILE in written.annotations:
         return {}

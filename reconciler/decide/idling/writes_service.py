@@ -145,7 +145,7 @@ def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
         yield _ServiceWrite(decision, _record_after(behind, already), only_list=bool(behind.idled))
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
-        service, cause = behind.service, behind.context.causes[behind.idled[0].ref]
+        service, cause = behind.service, cause_of(behind.idled[0], behind.context)
         decision = decision_on(service.service, Verb.RECORD, cause, behind.context.group(service.ref, idles=True))
         decision = replace(decision, phase=Phase.DECREASE, order=(0,), needs=needs)
         yield _ServiceWrite(decision, _record_after(behind, behind.targets))
@@ -295,7 +295,7 @@ def _wanted(
         return {}
     if stays_idle_as_before(step.decision.cause, current):
         return wanted
-    return {**wanted, CAUSE: cause_text(step.decision.cause, behind.context.run)}
+    return {**wanted, CAUSE: behind.context.shared(cause_text, step.decision.cause, behind.context.run)}
 
 
 def _on(holder: Service | Endpoints, decision: Decision, changes: tuple[FieldChange, ...]) -> Decision:

@@ -31,11 +31,17 @@ from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, ann
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_text, is_contested, reason_of_others
 from reconciler.decide.idling.keeps_awake import awake_until
-from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused
+from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on
+from reconciler.decide.idling.write_context import (
+    WriteContext,
+    annotations_of,
+    cause_of,
+    cause_text,
+    decision_on,
+)
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
 from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 
@@ -78,37 +84,38 @@ def _decision(
 
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    written, cause = choice.subject.scale.written, context.causes[choice.ref]
-    flux = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
-    # Most of what goes idle at once shares all of these, and so its annotations. Its kind counts by name: an autoscaler
-    # has the row of a custom kind, and no scale of its own.
-    about = (id(record), id(cause), id(written.annotations), written.ref.kind, *flux, id(choice.subject.undo))
-    found = context.idled_alike.get(about)
-    if found is None:
-        found = context.idled_alike[about] = _idled_annotations(choice, record, flux, context)
+    written, cause, undo = choice.subject.scale.written, cause_of(choice, context), choice.subject.undo
+    also = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
+    also |= {UNDONE: undo.text} if undo is not None else {}  # onRevert: Insist
+    says = context.shared(record_annotations, record, written.annotations, written.kind, written.ref.kind)
+    found = context.shared(_idled_changes, says, cause, written.annotations, frozenset(also.items()), context)
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to.
     changes = (choice.subject.scale.change_to(record.idled_to), *found[0])
     replicas = record.idled_to if choice.subject.scale.counts else None
     return replace(_decision(choice, cause, changes, context, replicas), event="Idled", known=found[1])
 
 
-def _idled_annotations(
-    choice: Choice, record: Record, flux: Mapping[str, str | None], context: WriteContext
+def _idled_changes(
+    says: Mapping[str, str | None],
+    cause: Cause,
+    annotations: Mapping[str, str],
+    also: frozenset[tuple[str, str]],
+    context: WriteContext,
 ) -> tuple[tuple[FieldChange, ...], bool]:
-    """Return the changes of its annotations, and whether it was idled on these hours before."""
-    written, now = choice.subject.scale.written, context.run.now
-    hours, counts = hours_of(context.policies[record.policy]), record.policy not in context.run.allow_exceed
+    """Return the changes of `annotations` where it goes idle, and whether it was idled on these hours before."""
+    run, policy = context.run, cause.policy
+    hours, counts = hours_of(context.policies[policy]), policy not in run.allow_exceed
     wanted: dict[str, str | None] = {
-        **annotations_of(record, written, context.causes[choice.ref], now, context.run),
-        LAST_IDLED: last_idled_text(record.policy, hours, written.annotations, now, counts=counts),
+        **says,
+        SCALE_TIME: format_time(run.now),
+        CAUSE: cause_text(cause, run),
+        LAST_IDLED: last_idled_text(policy, hours, annotations, run.now, counts=counts),
         CONTESTED: None,
-        **flux,
+        **dict(also),
     }
-    if choice.subject.undo is not None:  # onRevert: Insist
-        wanted[UNDONE] = choice.subject.undo.text
     # The tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
-    changes = (*annotation_changes(written.annotations, wanted), *annotation_tests(written.annotations, _TESTED))
-    return changes, is_known(hours, written.annotations, now)
+    changes = (*annotation_changes(annotations, wanted), *annotation_tests(annotations, _TESTED))
+    return changes, is_known(hours, annotations, run.now)
 
 
 def pauses_flux(choice: Choice) -> bool:
