@@ -31,7 +31,8 @@ from reconciler.decide.idling.criteria import (
     PolicyVerdict,
     Verdict,
 )
-from reconciler.decide.idling.records import Record, who_idled
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import IdlingCase, Subject
 from reconciler.decide.owners_and_rollouts import in_rollout
 from reconciler.decide.reasons import Code, Reason, ReasonCode, reason

@@ -29,9 +29,9 @@ from reconciler.decide.idling.records import (
     most_by_owner,
     most_recorded,
     read_record,
-    read_service_record,
 )
 from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
+from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.idling.winning_policies import ClusterVerdicts, without

@@ -16,7 +16,8 @@ from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.keeps_awake import at_rest
-from reconciler.decide.idling.records import Record, who_idled
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_replicas import wake_count
 from reconciler.decide.reasons import Code, ReasonCode, Reasons, reason, text_of

@@ -13,8 +13,9 @@ from reconciler.decide.annotations import compact, format_time
 from reconciler.decide.autoscalers import ClusterAutoscalers, PinnedAutoscaler
 from reconciler.decide.change_codes import Fact
 from reconciler.decide.idling.criteria import CriterionResult, Exclusions, Verdict
-from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
+from reconciler.decide.idling.records import Reading, Record, awake_since
 from reconciler.decide.idling.scale import Scale
+from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.idling.workloads_behind_service import DiscoveredTargets
 from reconciler.decide.reasons import Code, Reason, ReasonCode, reason
 from reconciler.decide.removal_guard import FleetGuards

@@ -21,15 +21,15 @@ from reconciler.decide.annotations import (
     fleet_names,
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
-from reconciler.decide.idling.records import (
-    Record,
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
+from reconciler.decide.idling.service_records import (
     ServiceRecord,
     foreign_record_cleared,
     read_service_record,
     service_record_annotations,
     targets_text,
 )
-from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.workloads_behind_service import Inventory, is_owned_by_scalable

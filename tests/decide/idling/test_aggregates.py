@@ -14,7 +14,8 @@ from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.contested import scaled_at
 from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, Verdict, joined
 from reconciler.decide.idling.keeps_awake import MIN_AWAKE, MIN_AWAKE_BY_DEFAULT
-from reconciler.decide.idling.records import Record, ServiceRecord, record_of
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.removal_guard import removal_guards
 from reconciler.model import FieldWriter
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Calendar, IdlingPolicy, ScheduleCriterion

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
-from reconciler.decide.idling.records import targets_text
+from reconciler.decide.idling.service_records import targets_text
 from reconciler.decide.idling.subjects import Subject
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Endpoints, FieldWriter, ObjectRef, Service, Workload
