@@ -11,18 +11,9 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
-from reconciler.decide.decisions import (
-    Cause,
-    Decision,
-    DownscaleSettings,
-    FieldChange,
-    Job,
-    Phase,
-    PlanNumber,
-    Verb,
-    VictimForecast,
-)
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Job, Phase, Verb
 from reconciler.decide.reasons import CODES, ReasonCode
+from reconciler.decide.victim_forecast import DownscaleSettings, PlanNumber, VictimForecast
 from reconciler.model import ObjectRef, pointed_path, pointer
 from reconciler.plan.model import Action, json_value
 from reconciler.plan.order import numbered_actions
