@@ -1,7 +1,8 @@
-"""Prints what benchmarks.json says: medians by size, how they grow, and ratios beside their budgets.
+"""What benchmarks.json says, as a table: of each work how long it takes, how that grows, and what is beside it.
 
 The exponent is that of size in time: 1 is linear, 2 quadratic, 0 does not depend on the size.
-`growth.py FILE PAGE` writes them as a table into PAGE too, between the two comments that say so.
+`growth.py FILE PAGE` prints the table and what is beyond its bounds, and writes the table into PAGE, between the two
+comments that say so.
 """
 
 from __future__ import annotations
@@ -33,35 +34,14 @@ class Median:
 
 def medians_of(document: Mapping[str, Any]) -> list[Median]:
     """Return the benchmarks in the JSON of pytest-benchmark that say what they measure, by work and size."""
-    found = [
-        Median(
-            work=benchmark["extra_info"]["work"],
-            size=benchmark["extra_info"]["size"],
-            seconds=benchmark["stats"]["median"],
-            beside=benchmark["extra_info"].get("beside", ""),
-            budget=benchmark["extra_info"].get("budget"),
-            figures=benchmark["extra_info"].get("figures", ""),
-            growth=benchmark["extra_info"].get("growth"),
-        )
-        for benchmark in document["benchmarks"]
-        if "work" in benchmark.get("extra_info", {})
-    ]
+    told = (one for one in document["benchmarks"] if "work" in one.get("extra_info", {}))
+    found = [Median(seconds=one["stats"]["median"], **one["extra_info"]) for one in told]
     return sorted(found, key=lambda median: (median.work, median.size or 0))
 
 
 def exponent(smaller: Median, larger: Median) -> float:
     """Return by which power of the size the time grows between the two."""
     return math.log(larger.seconds / smaller.seconds) / math.log((larger.size or 1) / (smaller.size or 1))
-
-
-def lines_of(medians: Iterable[Median]) -> Iterator[str]:
-    """Yield the table: a block for each work, then the ratios."""
-    by_work = _by_work(medians)
-    for work, sizes in by_work.items():
-        yield work
-        yield from _block(sizes)
-        yield ""
-    yield from _ratios(by_work)
 
 
 def _by_work(medians: Iterable[Median]) -> dict[str, list[Median]]:
@@ -72,47 +52,15 @@ def _by_work(medians: Iterable[Median]) -> dict[str, list[Median]]:
     return by_work
 
 
-def _block(sizes: list[Median]) -> Iterator[str]:
-    yield f"{_line(sizes[0])}{_figures(sizes[0])}"
-    for smaller, larger in pairwise(sizes):
-        power = exponent(smaller, larger)
-        limit = "" if larger.growth is None else f" (at most {larger.growth:g}: {_held(power, larger.growth)})"
-        yield f"{_line(larger)}   exponent {power:5.2f}{limit}{_figures(larger)}"
-
-
-def _figures(median: Median) -> str:
-    return f"   {median.figures}" if median.figures else ""
-
-
-def _line(median: Median) -> str:
-    size = "" if median.size is None else f"{median.size:,}"
-    return f"  {size:>10}  {_time(median.seconds):>10}"
-
-
 def _time(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} µs"
 
 
-def _ratios(by_work: Mapping[str, list[Median]]) -> Iterator[str]:
-    for sizes in by_work.values():
-        median = sizes[-1]
-        other = _beside(median, by_work)
-        if other is None:
-            continue
-        ratio = median.seconds / other.seconds
-        verdict = "" if median.budget is None else f" (at most {median.budget:g}: {_held(ratio, median.budget)})"
-        yield f"{median.work} takes {ratio:.2f} times as long as {median.beside}{verdict}"
-
-
 def _beside(median: Median, by_work: Mapping[str, list[Median]]) -> Median | None:
     """Return what `median` is measured beside, of the same size; None if there is nothing."""
     return next((one for one in by_work.get(median.beside, ()) if one.size == median.size), None)
-
-
-def _held(ratio: float, budget: float) -> str:
-    return "kept" if ratio <= budget else "NOT KEPT"
 
 
 def table_of(medians: Iterable[Median]) -> Iterator[str]:
@@ -143,17 +91,28 @@ def written(page: str, rows: Iterable[str]) -> str:
 
 
 def grow_too_fast(medians: Iterable[Median]) -> list[str]:
-    """Return the works whose time grows faster with their size than it may. Budgets depend on the machine."""
+    """Return the works whose time grows faster with their size than it may."""
     pairs = pairwise(medians)
     return [two.work for one, two in pairs if one.work == two.work and two.growth and exponent(one, two) > two.growth]
 
 
-def main(file: Path, page: Path | None = None) -> int:
+def over_budget(medians: Iterable[Median]) -> Iterator[str]:
+    """Yield the works that take longer than they may beside another one, each by its largest size."""
+    by_work = _by_work(medians)
+    for work, sizes in by_work.items():
+        largest, other = sizes[-1], _beside(sizes[-1], by_work)
+        if other is not None and largest.budget is not None and largest.seconds > largest.budget * other.seconds:
+            yield f"{work}: more than {largest.budget:g} times {largest.beside}"
+
+
+def main(file: Path, page: Path) -> int:
+    """Write the table; 1 where something grows too fast, as budgets depend on the machine."""
     medians = medians_of(json.loads(file.read_text(encoding="utf-8")))
-    print("\n".join(lines_of(medians)))
-    if page is not None:
-        page.write_text(written(page.read_text(encoding="utf-8"), table_of(medians)), encoding="utf-8")
-    return int(bool(grow_too_fast(medians)))
+    rows = list(table_of(medians))
+    too_fast = grow_too_fast(medians)
+    print("\n".join([*rows, *over_budget(medians), *(f"{work}: grows too fast" for work in too_fast)]))
+    page.write_text(written(page.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    return int(bool(too_fast))
 
 
 if __name__ == "__main__":

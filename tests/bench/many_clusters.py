@@ -21,10 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.bench.many_servers import DEV_SHARE
-from tests.pipeline.manifests import idling
+from tests.pipeline.manifests import UNLIMITED, fleet, idling
 
 CLUSTERS, SHARDS = 200, 8
 NIGHT = "2026-11-20T23:00:00Z"
@@ -45,12 +43,9 @@ class Used:
 
 def write_policies(folder: Path, port: int) -> None:
     names = [f"c{number:03}" for number in range(CLUSTERS)]
-    limits = {"default": {"perCluster": {"share": "100%"}, "fleet": {"share": "100%"}}}
-    clusters = [{"name": name, "identity": name, "connection": {"kubeconfig": "policies/config"}} for name in names]
-    fleet = {"home": names[0], "limits": limits, "clusters": clusters}
-    document = {"apiVersion": "reconciler/v1alpha1", "kind": "Fleet", "metadata": {"name": "many"}, "spec": fleet}
+    clusters = (f"{{name: {name}, identity: {name}, connection: {{kubeconfig: policies/config}}}}" for name in names)
     (folder / "policies").mkdir()
-    (folder / "policies" / "fleet.yaml").write_text(yaml.safe_dump(document))
+    (folder / "policies" / "fleet.yaml").write_text(fleet(clusters, UNLIMITED, name="many", home=names[0]))
     (folder / "policies" / "nights.yaml").write_text(IDLING)
     entries = [{"name": name, "cluster": {"server": f"http://127.0.0.1:{port}/{name}"}} for name in names]
     contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in names]

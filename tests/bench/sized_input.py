@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import yaml
+
 from tests.pipeline import manifests
 
 CLUSTERS = 20
@@ -18,82 +20,48 @@ def fleet(clusters: int = CLUSTERS) -> str:
 def _idling(n: int) -> str:
     return f"""apiVersion: reconciler/v1alpha1
 kind: IdlingPolicy
-metadata:
-  name: idle-{n}
+metadata: {{name: idle-{n}}}
 spec:
   mode: Enforce
   priority: {n}
   selector:
-    clusters:
-      include: ["*"]
-      matchLabels:
-        region: r{n % 3}
-    namespaces:
-      include:
-        - dev-{n}
-        - dev-{n}-*
-      exclude:
-        - dev-{n}-shared
-    services:
-      matchLabels:
-        tier: web
-        team: team-{n % 17}
+    clusters: {{include: ["*"], matchLabels: {{region: r{n % 3}}}}}
+    namespaces: {{include: [dev-{n}, dev-{n}-*], exclude: [dev-{n}-shared]}}
+    services: {{matchLabels: {{tier: web, team: team-{n % 17}}}}}
   idleWhen:
-    - metric:
-        query: 'sum by (namespace, service) (increase(requests_total[{{{{ window }}}}]))'
-        atMost: 0
-        window: 30m
-        coverage: 'min by (namespace, service) (count_over_time(up[{{{{ window }}}}]))'
-        coverageAtLeast: 50
-        noSeries: Unknown
-    - schedule:
-        timeZone: Europe/Paris
-        downtime:
-          - "Mon-Thu 20:00-07:00"
-          - "Fri 20:00-Mon 07:00"
+  - metric:
+      query: 'sum by (namespace, service) (increase(requests_total[{{{{ window }}}}]))'
+      atMost: 0
+      window: 30m
+      coverage: 'min by (namespace, service) (count_over_time(up[{{{{ window }}}}]))'
+      coverageAtLeast: 50
+      noSeries: Unknown
+  - schedule: {{timeZone: Europe/Paris, downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]}}
   minAge: 1h
   minAwake: 2h
   idleReplicas: 0
   wakeWhen:
-    - metric:
-        query: 'sum by (namespace, service) (queue_length{{queue="q{n}"}})'
-        above: 0
-        window: 5m
+  - metric: {{query: 'sum by (namespace, service) (queue_length{{queue="q{n}"}})', above: 0, window: 5m}}
   wake: Automatic
-  wakeOrder:
-    group: group-{n % 29}
-    tier: 10
-  autoscalers:
-    hpa: Idle
-    keda: Pause
+  wakeOrder: {{group: group-{n % 29}, tier: 10}}
+  autoscalers: {{hpa: Idle, keda: Pause}}
   markEndpoints: false
-  limits:
-    workloads: 50
-    replicas: 500
+  limits: {{workloads: 50, replicas: 500}}
 """
 
 
 def _federated(n: int) -> str:
     return f"""apiVersion: reconciler/v1alpha1
 kind: FederatedReplicaSet
-metadata:
-  name: web-{n}
-  namespace: shop-{n % 13}
+metadata: {{name: web-{n}, namespace: shop-{n % 13}}}
 spec:
   replicas: {50 + n % 50}
   preferences:
     rebalance: true
     clusters:
-      "*":
-        weight: 1
-      cluster-00:
-        minReplicas: 1
-        maxReplicas: 20
-        weight: 3
-      cluster-01:
-        minReplicas: 0
-        maxReplicas: 10
-        weight: 2
+      "*": {{weight: 1}}
+      cluster-00: {{minReplicas: 1, maxReplicas: 20, weight: 3}}
+      cluster-01: {{minReplicas: 0, maxReplicas: 10, weight: 2}}
   rounding: Fair
   paused: false
   unschedulableAfter: 5m
@@ -102,73 +70,33 @@ spec:
   progressDeadline: 10m
   onConflict: Overwrite
   onDelete: Orphan
-  selector:
-    matchLabels:
-      app: web-{n}
+  selector: {{matchLabels: {{app: web-{n}}}}}
   template:
-    metadata:
-      labels:
-        app: web-{n}
-        tier: web
-      annotations:
-        example.com/owner: team-{n % 17}
+    metadata: {{labels: {{app: web-{n}, tier: web}}, annotations: {{example.com/owner: team-{n % 17}}}}}
     spec:
       serviceAccountName: web
       containers:
-        - name: web
-          image: registry.example/shop/web:1.{n}
-          args:
-            - --listen
-            - 0.0.0.0:8080
-          ports:
-            - name: http
-              containerPort: 8080
-          env:
-            - name: MODE
-              value: production
-          resources:
-            requests:
-              cpu: 100m
-              memory: 128Mi
-            limits:
-              memory: 256Mi
+      - name: web
+        image: registry.example/shop/web:1.{n}
+        args: [--listen, "0.0.0.0:8080"]
+        ports: [{{name: http, containerPort: 8080}}]
+        env: [{{name: MODE, value: production}}]
+        resources: {{requests: {{cpu: 100m, memory: 128Mi}}, limits: {{memory: 256Mi}}}}
 """
 
 
 def _downscale(n: int) -> str:
     return f"""apiVersion: reconciler/v1alpha1
 kind: DownscalePolicy
-metadata:
-  name: workers-{n}
+metadata: {{name: workers-{n}}}
 spec:
   mode: Enforce
   priority: {n}
   selector:
-    clusters:
-      include:
-        - cluster-0*
-        - cluster-1*
-      matchLabels:
-        region: r{n % 3}
-    namespaces:
-      include:
-        - batch-{n}
-      exclude:
-        - batch-{n}-private
-      matchLabels:
-        kind: batch
-    workloads:
-      kinds:
-        - Deployment
-        - ReplicaSet
-      matchLabels:
-        app: worker
-        team: team-{n % 17}
-  target:
-    query: 'ceil(sum(running_tasks{{queue="q{n}"}}) / 8)'
-    min: 2
-    max: 40
-    direction: Down
+    clusters: {{include: [cluster-0*, cluster-1*], matchLabels: {{region: r{n % 3}}}}}
+    namespaces: {{include: [batch-{n}], exclude: [batch-{n}-private], matchLabels: {{kind: batch}}}}
+    workloads: {{kinds: [Deployment, ReplicaSet], matchLabels: {{app: worker, team: team-{n % 17}}}}}
+  target: {{query: 'ceil(sum(running_tasks{{queue="q{n}"}}) / 8)', min: 2, max: 40, direction: Down}}
   podPicker:
     http:
       host: picker.batch-{n}.svc.cluster.local
@@ -176,20 +104,15 @@ spec:
       scheme: https
       path: /downscale-pod-picker
       httpHeaders:
-        - name: authentication
-          valueFrom:
-            secretKeyRef:
-              name: my-secret
-              key: authentication-token
-        - name: x-queue
-          value: q{n}
+      - name: authentication
+        valueFrom: {{secretKeyRef: {{name: my-secret, key: authentication-token}}}}
+      - {{name: x-queue, value: q{n}}}
       allowInsecureAuth: false
     maxRetries: 3
     timeoutSeconds: 5
     onError: fallback
     onTooFew: fill
-  logarithm:
-    base: 2
+  logarithm: {{base: 2}}
   onForeignCost: Skip
   settleSeconds: 2
   verifySeconds: 30
@@ -200,7 +123,8 @@ def write_policies(folder: Path, count: int) -> Path:
     """Write a Fleet and `count` policies of about 60 lines, ten to a file, the three kinds in turn."""
     folder.mkdir(parents=True)
     (folder / "fleet.yaml").write_text(fleet())
-    texts = [(_idling, _federated, _downscale)[n % 3](n) for n in range(count)]
+    made = ((_idling, _federated, _downscale)[n % 3](n) for n in range(count))
+    texts = [yaml.safe_dump(yaml.safe_load(text), sort_keys=False, width=200) for text in made]
     for start in range(0, count, _PER_FILE):
         (folder / f"policies-{start:05}.yaml").write_text("---\n".join(texts[start : start + _PER_FILE]))
     return folder

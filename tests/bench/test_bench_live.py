@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench.measure import Work, measured
-from tests.live.fleet import LiveFleet
-from tests.pipeline.manifests import idling
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import UNLIMITED, documents, fleet, idling
 from tests.real import faults
 from tests.real.fixtures import missing_part_skips
+from tests.real.kubeconfig import Access, write_kubeconfig
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
@@ -34,18 +36,34 @@ START = "import reconciler.cli.plan, kubernetes.config, kubernetes.client.rest"
 NIGHTLY = idling("namespaces: {include: [load]}, workloads: {kinds: [Deployment]}")
 
 
-def a_fleet(folder: Path, planes: dict[str, ControlPlane]) -> LiveFleet:
-    """Policies that idle every Deployment at night, on these clusters."""
-    names = "".join(f"    - name: {name}\n" for name in planes)
-    policies = folder / "written"
-    policies.mkdir(parents=True)
-    (policies / "fleet.yaml").write_text(
-        "apiVersion: reconciler/v1alpha1\nkind: Fleet\nmetadata: {name: load}\n"
-        f"spec:\n  home: {next(iter(planes))}\n  clusters:\n{names}"
-        "  limits:\n    default: {perCluster: {share: 100%}, fleet: {share: 100%}}\n"
-    )
-    (policies / "nights.yaml").write_text(NIGHTLY)
-    return LiveFleet(folder, planes, policies)
+class LiveFleet:
+    """Policies that idle every Deployment of these clusters at night, and runs as processes of their own."""
+
+    def __init__(self, folder: Path, planes: dict[str, ControlPlane]) -> None:
+        self.folder, self.planes = folder, planes
+        policies = documents(fleet(planes, UNLIMITED, name="load"), NIGHTLY)
+        Folder(folder).write("policies/all.yaml", policies)
+        self.connect({name: plane.access() for name, plane in planes.items()})
+
+    def connect(self, accesses: dict[str, Access]) -> None:
+        """Say how the clusters are reached: each by the context of its name."""
+        write_kubeconfig(self.folder / "kubeconfig.yaml", accesses)
+
+    def process(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
+        """Call the command line, as a person or a CronJob does."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("RECONCILER_")}
+        variables = {**kept, "KUBECONFIG": str(self.folder / "kubeconfig.yaml")}
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+        return subprocess.Popen(arguments, cwd=self.folder, env=variables, **streams)
+
+    def plan(self, now: str) -> str:
+        """The last line of a plan."""
+        out, _ = self.process(*RECONCILER, "plan", "policies", "--now", now).communicate(timeout=300)
+        return out.splitlines()[-1]
+
+
+RECONCILER = (sys.executable, "-m", "reconciler")
+NO_CHANGES = "No changes. The clusters match the policies."
 
 
 def filled(plane: ControlPlane, deployments: int, replicas: int) -> None:
@@ -65,7 +83,7 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with missing_part_skips(), ControlPlane(tmp_path_factory.mktemp("loaded")) as plane:
         filled(plane, request.param, PODS_OF_EACH)
         wait_for_pods(plane.api, "load", request.param * PODS_OF_EACH, 900)
-        yield a_fleet(tmp_path_factory.mktemp("fleet"), {"east": plane}), request.param
+        yield LiveFleet(tmp_path_factory.mktemp("fleet"), {"east": plane}), request.param
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -75,7 +93,7 @@ def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
     with missing_part_skips(), ControlPlane(tmp_path_factory.mktemp("bare"), API_ONLY) as plane:
         filled(plane, request.param, 3)
-        yield a_fleet(tmp_path_factory.mktemp("fleet"), {"east": plane}), request.param
+        yield LiveFleet(tmp_path_factory.mktemp("fleet"), {"east": plane}), request.param
 
 
 @pytest.fixture(scope="module", params=[SIZES[0]])
@@ -90,7 +108,7 @@ def three(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         for plane in planes.values():
             filled(plane, request.param, 3)
         alone = {"east": planes["east"]}
-        yield {len(some): a_fleet(tmp_path_factory.mktemp("fleet"), some) for some in (alone, planes)}
+        yield {len(some): LiveFleet(tmp_path_factory.mktemp("fleet"), some) for some in (alone, planes)}
     finally:
         for plane in planes.values():
             plane.stop()
@@ -103,12 +121,12 @@ def test_plan(benchmark: Any, loaded: tuple[LiveFleet, int], tmp_path: Path) -> 
     fleet, count = loaded
     with a_proxy(fleet, tmp_path) as proxy:
         fleet.connect({"east": proxy.access()})
-        assert fleet.plan(DAY).out.splitlines()[-1] == "No changes. The clusters match the policies."
+        assert fleet.plan(DAY) == NO_CHANGES
         fleet.connect({"east": fleet.planes["east"].access()})
         assert proxy.writes() == []
         work = Work("plan of a live cluster, nothing to change", count, CURL, 1, rounds=5)
         said = measured(benchmark, work, lambda: fleet.plan(DAY))
-        assert said.out.splitlines()[-1] == "No changes. The clusters match the policies."
+        assert said == NO_CHANGES
         benchmark.extra_info["figures"] = (
             f"{count * PODS_OF_EACH:,} pods; {len(proxy.requests)} requests, {proxy.sent() / 1e6:.1f} MB, "
             f"{peak_megabytes(fleet):.0f} MB of memory"
@@ -170,11 +188,11 @@ def test_twenty_clusters(benchmark: Any, loaded: tuple[LiveFleet, int], tmp_path
         reached = {name: proxies.enter_context(a_proxy(one, tmp_path / name)) for name in names}
         for name, proxy in reached.items():
             proxy.rule(faults.replaced(identity(one).encode(), name.encode()), matching=is_identity, times=None)
-        fleet = a_fleet(tmp_path / "fleet", dict.fromkeys(names, one.planes["east"]))
+        fleet = LiveFleet(tmp_path / "fleet", dict.fromkeys(names, one.planes["east"]))
         fleet.connect({name: proxy.access() for name, proxy in reached.items()})
         work = Work("plan of 20 live clusters, nothing to change", count, rounds=1)
         said = measured(benchmark, work, lambda: fleet.plan(DAY))
-        assert said.out.splitlines()[-1] == "No changes. The clusters match the policies.", said.err
+        assert said == NO_CHANGES
         benchmark.extra_info["figures"] = (
             f"{TWENTY * count * PODS_OF_EACH:,} pods; "
             f"{peak_megabytes(fleet):.0f} MB of memory; all of one server, through proxies of Python"
@@ -196,11 +214,9 @@ def peak_megabytes(fleet: LiveFleet) -> float:
         "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
     )
-    command = [sys.executable, "-c", script, *fleet.command("plan", "policies", "--now", DAY)]
-    done = subprocess.run(
-        command, cwd=fleet.folder, env=fleet.environment(), check=True, capture_output=True, text=True
-    )
-    return int(done.stdout) * (1 if sys.platform == "darwin" else 1024) / 1e6
+    measuring = (sys.executable, "-c", script, *RECONCILER, "plan", "policies", "--now", DAY)
+    out, _ = fleet.process(*measuring).communicate(timeout=300)
+    return int(out) * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 BARE = "bare patches of the same objects, 16 at a time"
@@ -219,11 +235,7 @@ def test_patches(benchmark: Any, bare: tuple[LiveFleet, int]) -> None:
 
     def last_scaled() -> None:
         options = ("--now", next(times), "--auto-approve", "--qps", "0", "--progress", "json")
-        command = fleet.command("apply", "policies", *options)
-        environment, nowhere = fleet.environment(), subprocess.DEVNULL
-        run = subprocess.Popen(
-            command, cwd=fleet.folder, env=environment, stdout=nowhere, stderr=subprocess.PIPE, text=True
-        )
+        run = fleet.process(*RECONCILER, "apply", "policies", *options, stdout=subprocess.DEVNULL)
         runs.append(run)
         applied = (line for line in run.stderr or () if '"status": "applied"' in line)
         assert len(list(islice(applied, count))) == count
@@ -253,4 +265,4 @@ def test_bare_patches(benchmark: Any, bare: tuple[LiveFleet, int]) -> None:
 def test_clusters(benchmark: Any, three: dict[int, LiveFleet], clusters: int) -> None:
     work = Work("plan over live clusters with 200 Deployments each", clusters, rounds=5)
     said = measured(benchmark, work, lambda: three[clusters].plan(DAY))
-    assert said.out.splitlines()[-1] == "No changes. The clusters match the policies."
+    assert said == NO_CHANGES
