@@ -21,13 +21,13 @@ from reconciler.activator.objects import EndpointAddress
 from reconciler.activator.pod_addresses import PodAddresses
 from reconciler.errors import ForbiddenError, NotFoundError
 from reconciler.model import SERVICE_LABEL
-from tests.activator.idle_services import forget, idle_services
+from tests.activator.idle_services import idle_services
 from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
 from tests.activator.services import encoded
 from tests.backends.servers import SocketServer
 from tests.live import deployed
 from tests.real.api import Api
-from tests.real.cluster import create, wait_until
+from tests.real.cluster import create, empty, wait_until
 from tests.real.control_plane import ControlPlane
 from tests.real.objects import a_namespace, an_object
 
@@ -225,15 +225,12 @@ def endpoints(service: str, address: str, port: int, pod: str | None) -> dict[st
 
 def port_of(api: Api, namespace: str, service: str) -> int:
     """Where the activator listens for a Service, once it does."""
-    found: list[int] = []
 
-    def is_there() -> bool:
+    def ports() -> list[int]:
         slices = [one for one in our_slices(api, namespace) if one["metadata"]["labels"][SERVICE_LABEL] == service]
-        found.extend(one["ports"][0]["port"] for one in slices)
-        return bool(found)
+        return [one["ports"][0]["port"] for one in slices]
 
-    wait_until(is_there, "a slice")
-    return found[0]
+    return wait_until(ports, "a slice")[0]
 
 
 STRANGERS = {
@@ -274,7 +271,7 @@ def test_what_an_endpointslice_names_that_is_no_pod_of_its_namespace_gets_no_con
     assert own.connections > 0
     for one in (*strangers, own, *clients, client):
         one.close()
-    forget(plane, namespace)
+    empty(plane.api, ["Service"], [namespace])
 
 
 @pytest.mark.real

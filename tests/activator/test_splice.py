@@ -15,7 +15,7 @@ from reconciler.activator.connection_limits import SharedLimit
 from reconciler.activator.splice import BUFFER, Splice, proxy_header
 from tests.activator.stage import stories
 
-SIZE = 16 << 20
+SIZE = 4 << 20
 _LIMIT = 60
 
 

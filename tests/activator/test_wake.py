@@ -97,16 +97,14 @@ def test_what_is_behind_the_service_is_restored_and_nothing_else(idled: IdledNam
     assert idled.deployment("web")[AWAKE_SINCE] <= idled.service("web")[REQUESTED]
     assert (idled.events("NeedPods"), idled.events("Woken")) == (["web"], ["web"])
     assert idled.events("") == [], "that a mark went is told by no Event"
-
-
-def test_several_services_of_a_namespace_wake_at_once(idled: IdledNamespace) -> None:
-    assert idled.waker().wake(idled.namespace, {"web", "api"}) == {"web": "", "api": ""}
-    assert idled.replicas() == [3, 2]
+    before = idled.api.get(deployment_path(idled.namespace, "web"))
+    assert idled.waker().wake(idled.namespace, {"web", "gone"}) == {}, "what is awake or gone is left alone"
+    assert idled.api.get(deployment_path(idled.namespace, "web")) == before
 
 
 def test_a_clock_that_is_behind_that_of_the_run_wakes_all_the_same(idled: IdledNamespace) -> None:
-    assert idled.waker(behind=3600).wake(idled.namespace, {"web"}) == {"web": ""}
-    assert idled.replicas() == [3, 0]
+    assert idled.waker(behind=3600).wake(idled.namespace, {"web", "api"}) == {"web": "", "api": ""}
+    assert idled.replicas() == [3, 2]
 
 
 def test_replicas_that_wake_at_once_wake_once(idled: IdledNamespace) -> None:
@@ -116,19 +114,6 @@ def test_replicas_that_wake_at_once_wake_once(idled: IdledNamespace) -> None:
     assert wakers[0].wake(idled.namespace, {"web"}) == {}
     assert idled.replicas() == [3, 0]
     assert (idled.events("NeedPods"), idled.events("Woken")) == (["web"], ["web"])
-
-
-def test_what_is_awake_or_gone_is_left_alone(idled: IdledNamespace) -> None:
-    waker = idled.waker()
-    waker.wake(idled.namespace, {"web"})
-    before = idled.api.get(deployment_path(idled.namespace, "web"))
-    assert waker.wake(idled.namespace, {"web", "gone"}) == {}
-    assert idled.api.get(deployment_path(idled.namespace, "web")) == before
-
-
-def test_a_custom_kind_that_is_served_beside_it_is_none_of_its_business(idled: IdledNamespace) -> None:
-    assert idled.waker().wake(idled.namespace, {"web"}) == {"web": ""}
-    assert idled.waker().wake(idled.namespace, {"web", "gone"}) == {}
 
 
 def test_where_the_replicas_of_a_custom_kind_are_may_be_read(idled: IdledNamespace) -> None:
