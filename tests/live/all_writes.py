@@ -11,6 +11,7 @@ from reconciler.model import DELETION_COST
 from tests.live import rights_cluster
 from tests.live.asked import kinds
 from tests.live.deployed import OWN
+from tests.live.rights_cluster import local
 from tests.pipeline.manifests import documents, policy, target_ref
 from tests.real.api import JSON_PATCH, Api, Object
 from tests.real.objects import (
@@ -23,6 +24,7 @@ from tests.real.objects import (
     an_object,
     for_deployment,
     owned_by,
+    status_of,
     with_metadata,
 )
 from tests.real.proxy import Request
@@ -55,12 +57,13 @@ def placed() -> Iterator[Object]:
     other["spec"]["selector"]["matchLabels"]["tier"] = "front"
     yield other
     # a part of our marks was taken off
-    yield _without(_local("unlabelled", 3), "labels")
-    yield _without(_local("unmarked", 3), "annotations", **{"reconciler/policy-digest": "old"})
+    yield with_metadata(local("unlabelled", 3), labels={})
+    yield with_metadata(local("unmarked", 3), annotations={"reconciler/policy-digest": "old"})
     # left git, and is let go
-    yield _with_annotations(_local("released", 1), **{"reconciler/on-delete": "orphan"})
+    yield local("released", 1, **{"reconciler/on-delete": "orphan"})
     # two of three pods find no node
-    yield _local("full", 3, ready=1)
+    few = {"readyReplicas": 1, "availableReplicas": 1}
+    yield local("full", 3) | {"status": status_of("ReplicaSet", 3) | few}
     yield a_deployment("targeted", 2)
 
 
@@ -75,22 +78,9 @@ def waiting_pods(replica_set: Object) -> Iterator[Object]:
         yield owned_by(replica_set, pod)
 
 
-def _local(name: str, replicas: int, ready: int | None = None) -> Object:
-    up = replicas if ready is None else ready
-    status = {"replicas": replicas, "fullyLabeledReplicas": replicas, "readyReplicas": up, "availableReplicas": up}
-    made = a_deployment(name, replicas, kind="ReplicaSet")
-    made["metadata"]["labels"] = {"reconciler/frs": name}
-    marked = _with_annotations(made, **{"reconciler/owner": f"rights/FederatedReplicaSet/shop/{name}"})
-    return {**marked, "status": {**status, "observedGeneration": 1}}
-
-
 def _with_annotations(one: Object, **annotations: str) -> Object:
     kept = one["metadata"].get("annotations", {})
     return {**one, "metadata": {**one["metadata"], "annotations": {**kept, **annotations}}}
-
-
-def _without(one: Object, part: str, **instead: str) -> Object:
-    return {**one, "metadata": {**one["metadata"], part: instead}}
 
 
 def of_oc_idle() -> Iterator[Object]:

@@ -45,6 +45,17 @@ def empty_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="session")
+def member_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server with the roles and the admission policies of deploy/, shared by the tests of what these allow."""
+    from tests.live import deployed
+    from tests.real.control_plane import API_ONLY, ControlPlane
+
+    with started(ControlPlane(tmp_path_factory.mktemp("member"), API_ONLY)) as plane:
+        deployed.install(plane.api)
+        yield plane
+
+
+@pytest.fixture(scope="session")
 def three_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ControlPlane]]:
     """Three whole control planes, shared by tests that use names of their own; they have no nodes yet."""
     from tests.real.control_plane import ControlPlane

@@ -218,8 +218,8 @@ def _rules_without(rules: list[Any], grant: Grant) -> list[Any]:
     return left
 
 
-def may(api: Api, grant: Grant, account: str) -> bool:
-    """Whether a ServiceAccount of ours has this right, as the API server sees it."""
+def may(api: Api, grant: Grant, account: str, namespace: str = "") -> bool:
+    """Whether a ServiceAccount of ours has this right, there or in a namespace, as the API server sees it."""
     resource, _, subresource = grant.resource.partition("/")
     attributes = {
         "verb": grant.verb,
@@ -227,7 +227,7 @@ def may(api: Api, grant: Grant, account: str) -> bool:
         "resource": resource,
         "subresource": subresource,
         "name": grant.name,
-        "namespace": OWN if grant.own else "",
+        "namespace": namespace or (OWN if grant.own else ""),
     }
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{OWN}", "system:authenticated"]
     spec = {"user": f"system:serviceaccount:{OWN}:{account}", "groups": groups, "resourceAttributes": attributes}

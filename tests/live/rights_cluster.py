@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,9 @@ from tests.live.asked import Conflicts
 from tests.live.deployed import APPLY, OPEN, OWN
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet, policy, template
-from tests.real.api import Api, ApiError, Object
-from tests.real.cluster import create, create_missing, path_of
+from tests.real import faults
+from tests.real.api import Api, Object
+from tests.real.cluster import create, create_missing, empty, listed, path_of
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import (
     CLONE_SET,
@@ -37,7 +37,7 @@ from tests.real.objects import (
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
-    from tests.real.proxy import Proxy
+    from tests.real.proxy import Proxy, Request
 
 CLUSTER = "east"
 NOW = "2099-01-06T22:00:00Z"  # a Tuesday night, later than anything that a test makes
@@ -111,8 +111,8 @@ def objects() -> Iterator[Object]:
     yield within("floor", a_deployment("slow", 4))
     yield within("floor", an_autoscaler("slow", 2, 9))
     # placed: `web` is made, `cache` grows, `gone` left git
-    yield within("shop", _local("cache", 1))
-    yield within("shop", _local("gone", 1, **{"reconciler/on-delete": "delete"}))
+    yield within("shop", local("cache", 1))
+    yield within("shop", local("gone", 1, **{"reconciler/on-delete": "delete"}))
     yield _status_of_gone()
     # scaled, nothing else changes
     yield within("targets", a_deployment("web", 3))
@@ -130,31 +130,11 @@ def objects() -> Iterator[Object]:
 def fill(api: Api) -> None:
     """Make the world anew."""
     create_missing(api, LASTING)
-    empty(api)
+    empty(api, (*_KINDS, *_PASSING), (*NAMESPACES, OWN))
     made = create(api, objects())
     worker = next(one for one in made if one["metadata"]["name"] == "worker")
     (replicas,) = create(api, [_owned(worker, a_deployment("worker", 4, kind="ReplicaSet"), "worker-1")], "batch")
     create(api, (_pod(replicas, number) for number in range(4)), "batch")
-
-
-def empty(api: Api) -> None:
-    """Take away all that `fill` makes and a run writes, but for what lasts."""
-
-    kinds = (*_KINDS, *_PASSING)
-    with ThreadPoolExecutor(8) as threads:
-        lists = list(threads.map(lambda kind: api.items(path_of(kind)), kinds))
-        found = [(kind, one["metadata"]) for kind, items in zip(kinds, lists, strict=True) for one in items]
-        ours = [(kind, one) for kind, one in found if one["namespace"] in (*NAMESPACES, OWN)]
-        list(threads.map(lambda place: _delete(api, *place), ours))
-
-
-def _delete(api: Api, kind: str, metadata: Mapping[str, Any]) -> None:
-    path = path_of(kind, metadata["namespace"], metadata["name"])
-    try:
-        api.delete(path, propagationPolicy="Background", gracePeriodSeconds=0)
-    except ApiError as error:
-        if error.status != 404:  # Endpoints go with their Service
-            raise
 
 
 def settle(api: Api) -> None:
@@ -168,14 +148,10 @@ def state(api: Api) -> dict[tuple[str, str, str], Object]:
     """What the world is like by namespace, kind and name: all but what differs each time it is made, as the
     history does.
     """
-    with ThreadPoolExecutor(4) as threads:
-        lists = list(threads.map(lambda kind: api.items(path_of(kind)), _KINDS))
     return {
         (one["metadata"]["namespace"], kind, one["metadata"]["name"]): _lasting(one)
-        for kind, items in zip(_KINDS, lists, strict=True)
-        for one in items
-        if one["metadata"]["namespace"] in (*NAMESPACES, OWN)
-        and not one["metadata"]["name"].startswith("reconciler-history-")
+        for kind, one in listed(api, _KINDS, (*NAMESPACES, OWN))
+        if not one["metadata"]["name"].startswith("reconciler-history-")
     }
 
 
@@ -201,7 +177,8 @@ def _idled(name: str, replicas: int) -> Object:
     return with_metadata(a_deployment(name, 0), annotations=annotations)
 
 
-def _local(name: str, replicas: int, **annotations: str) -> Object:
+def local(name: str, replicas: int, **annotations: str) -> Object:
+    """A ReplicaSet that placement made."""
     owner = {"reconciler/owner": f"rights/FederatedReplicaSet/shop/{name}", **annotations}
     made = a_deployment(name, replicas, kind="ReplicaSet") | {"status": status_of("ReplicaSet", replicas)}
     return with_metadata(made, labels={"reconciler/frs": name}, annotations=owner)
@@ -254,15 +231,23 @@ class RightsCluster:
         return self.plane.api
 
     def fill(self) -> None:
+        """Make the world anew, with its policies, and forget what passed the proxy."""
         fill(self.api)
+        self.folder.write("policies/all.yaml", POLICIES)
         self.proxy.reset()
 
     def call(self, access: Access, *arguments: str) -> Said:
         """Call the command line; the first write of each kind is answered with a conflict."""
         self.proxy.rules.clear()
+        self.proxy.rule(faults.after(self._collect_garbage), matching=lambda one: one.method == "DELETE", times=None)
         Conflicts(self.proxy)
         write_kubeconfig(self.folder.path / "kubeconfig.yaml", {CLUSTER: access})
         return self.folder.call(*arguments, "--now", NOW)
+
+    def _collect_garbage(self, request: Request) -> None:
+        """Let go of what was deleted without its pods, as the garbage collector does once nothing names it as owner."""
+        if self.api.find(request.path) is not None:
+            self.api.patch(request.path, {"metadata": {"finalizers": None}})
 
     def plan(self, account: str, *more: str) -> Said:
         return self.call(self.accesses[account], "plan", "policies", *more)

@@ -9,7 +9,6 @@ stage.settle()                                   # what controllers would do
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -27,7 +26,7 @@ from tests.live.children import called
 from tests.pipeline.calls import Folder, Said
 from tests.real import faults
 from tests.real.api import JSON_PATCH, Api, Object
-from tests.real.cluster import create, create_missing, path_of
+from tests.real.cluster import create, create_missing, empty, listed, path_of
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_namespace, status_of
 from tests.real.proxy import Fault, Matching, Proxy, Request, Rule, is_any
@@ -147,16 +146,8 @@ class Stage:
         return _without_events(self._filled)
 
     def _fill(self, name: str, objects: Iterable[Object]) -> None:
-        api = self.planes[name].api
-        _empty(api)
-        wanted = list(objects)
-        lasting = [one for one in wanted if one["kind"] in ("Node", "CustomResourceDefinition")]
-        create_missing(api, lasting)
-        made = create(api, [one for one in wanted if one not in lasting])
-        for deployment in made:
-            if deployment["metadata"]["name"] == "worker":
-                (replica_set,) = create(api, everything.workers(deployment))
-                create(api, everything.pods(replica_set))
+        empty(self.planes[name].api, _KINDS, everything.NAMESPACES)
+        populate(self.planes[name].api, objects)
 
     def objects(self) -> dict[Key, Object]:
         """Every object of the world as the API servers have it, Events and what the servers make themselves aside."""
@@ -166,7 +157,7 @@ class Stage:
         return {
             (cluster, one["metadata"]["namespace"], kind, one["metadata"]["name"]): {**one, "kind": kind}
             for cluster, plane in self.planes.items()
-            for kind, one in _everything(plane.api)
+            for kind, one in listed(plane.api, _KINDS, everything.NAMESPACES)
         }
 
     def settle(self) -> None:
@@ -240,11 +231,6 @@ class Stage:
     def apply_words(self, *more: str) -> tuple[str, ...]:
         return ("apply", "policies", "--now", self.now, "--auto-approve", "--quiet", "--allow-removed", *more)
 
-    def actions(self) -> list[dict[str, Any]]:
-        """The actions that a plan would take now."""
-        found: list[dict[str, Any]] = json.loads(self.plan("-o", "json").out)["actions"]
-        return found
-
     def start(self, *arguments: str) -> Run:
         self._runs.append(start(self.folder, *arguments))
         return self._runs[-1]
@@ -257,24 +243,20 @@ class Stage:
                 run.process.join()
 
 
+def populate(api: Api, objects: Iterable[Object]) -> None:
+    """Make these objects, with the pods of the Deployment `worker` where it is one of them."""
+    wanted = list(objects)
+    lasting = [one for one in wanted if one["kind"] in ("Node", "CustomResourceDefinition")]
+    create_missing(api, lasting)
+    made = create(api, [one for one in wanted if one not in lasting])
+    for deployment in made:
+        if deployment["metadata"]["name"] == "worker":
+            (replica_set,) = create(api, everything.workers(deployment))
+            create(api, everything.pods(replica_set))
+
+
 def _is_scale_of_workers(request: Request) -> bool:
     return request.method == "PATCH" and request.path.startswith(_WORKER)
-
-
-def _everything(api: Api) -> list[tuple[str, Object]]:
-    """All objects of the world with their kinds."""
-    with ThreadPoolExecutor(len(_KINDS)) as threads:
-        lists = list(threads.map(lambda kind: api.items(path_of(kind)), _KINDS))
-    found = [(kind, one) for kind, items in zip(_KINDS, lists, strict=True) for one in items]
-    return [(kind, one) for kind, one in found if one["metadata"]["namespace"] in everything.NAMESPACES]
-
-
-def _empty(api: Api) -> None:
-    """Delete the world."""
-    found = {(kind, one["metadata"]["namespace"]) for kind, one in _everything(api)}
-    paths = [path_of(kind, namespace) for kind, namespace in sorted(found)]
-    with ThreadPoolExecutor(16) as threads:
-        list(threads.map(lambda path: api.delete(path, gracePeriodSeconds=0), paths))
 
 
 def _shrink_workers(api: Api, wanted: int) -> None:

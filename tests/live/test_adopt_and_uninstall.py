@@ -1,15 +1,11 @@
 """Moving in from kube-downscaler and out again on a real cluster: no pod more or less, and nothing of ours is left.
 
-`KUBE_DOWNSCALER` may hold the command line of py-kube-downscaler, `GO_KUBE_DOWNSCALER` that of GoKubeDownscaler, which
-then really run; else their writes are made here as they make them.
+The writes of the other tools are made here as they make them.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import subprocess
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -22,14 +18,23 @@ import pytest
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.model import Write
 from tests.laws import share_of
-from tests.live.fleet import reset
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling, placed, target_ref
 from tests.real.api import Api, Object
-from tests.real.cluster import create, served_meanwhile, wait_for_ready, wait_until
+from tests.real.cluster import create, empty, path_of, served_meanwhile, wait_for_ready, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
-from tests.real.objects import a_crd, a_cron_job, a_deployment, a_namespace, a_node, a_service, an_autoscaler, an_object
+from tests.real.objects import (
+    a_crd,
+    a_cron_job,
+    a_deployment,
+    a_namespace,
+    a_node,
+    a_service,
+    an_autoscaler,
+    an_object,
+    status_of,
+)
 
 _KINDS = {
     "deployments": "apps/v1",
@@ -37,6 +42,7 @@ _KINDS = {
     "cronjobs": "batch/v1",
     "horizontalpodautoscalers": "autoscaling/v2",
 }
+_EMPTIED = ("Service", *_KINDS)
 _FLAGS = ("--include-resources=deployments,statefulsets,cronjobs", "--grace-period=0", "--exclude-deployments=kept")
 NIGHTLY = a_cron_job("nightly", schedule="0 3 1 1 *")
 _OURS = ("reconciler/", "idling.kubernetes.io/", "scale.kubernetes.io/")
@@ -46,22 +52,15 @@ pytestmark = pytest.mark.real
 
 @dataclass(frozen=True)
 class Tool:
-    """A kube-downscaler: how to run it on `kubeconfig`, and what it remembers of a CronJob that was not suspended."""
+    """A kube-downscaler, and what it remembers of a CronJob that was not suspended."""
 
     name: str
-    variable: str
     image: str
     awake: str
 
-    def command(self, kubeconfig: Path) -> list[str]:
-        """Return how it is called for one run, nothing where it is not here."""
-        called = shlex.split(os.environ.get(self.variable, ""))
-        by_flag = ["-k", str(kubeconfig)] if self.variable.startswith("GO_") else []
-        return called and [*called, *by_flag, "--once", *_FLAGS]
 
-
-PY = Tool("kube-downscaler", "KUBE_DOWNSCALER", "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "1")
-GO = Tool("go-kube-downscaler", "GO_KUBE_DOWNSCALER", "ghcr.io/caas-team/gokubedownscaler:1.3.4", "false")
+PY = Tool("kube-downscaler", "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "1")
+GO = Tool("go-kube-downscaler", "ghcr.io/caas-team/gokubedownscaler:1.3.4", "false")
 
 
 def stamp(at: datetime) -> str:
@@ -85,16 +84,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory, night: tuple[datetime, datet
         yield plane
 
 
-@pytest.fixture(params=[PY, GO], ids=lambda tool: tool.name)
-def tool(request: pytest.FixtureRequest) -> Tool:
-    found: Tool = request.param
-    return found
-
-
-@pytest.fixture
-def space(plane: ControlPlane, tool: Tool) -> Iterator[str]:
+@pytest.fixture(params=[PY, pytest.param(GO, marks=pytest.mark.soak)], ids=lambda tool: tool.name)
+def tool(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Tool]:
     """A namespace that the tool is to put to sleep, and its controller, which was stopped."""
-    api, namespace = plane.api, "dev"
+    api, namespace, tool = plane.api, "dev", request.param
     database = a_deployment("db", 2, kind="StatefulSet")
     database["spec"]["serviceName"] = "db"
     controller = a_deployment("downscaler", 0)
@@ -104,8 +97,8 @@ def space(plane: ControlPlane, tool: Tool) -> Iterator[str]:
     for name, replicas in (("web", 3), ("kept", 1)):
         wait_for_ready(api, namespace, name, replicas)
     wait_until(lambda: len(pods(api, namespace)) == 6, "6 pods")
-    yield namespace
-    clear(api, namespace)
+    yield tool
+    empty(api, _EMPTIED, [namespace])
     wait_until(lambda: not pods(api, namespace), "no pods")
 
 
@@ -121,9 +114,7 @@ def still_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPla
 def still(still_plane: ControlPlane) -> Iterator[ControlPlane]:
     """That cluster, with empty namespaces."""
     yield still_plane
-    for namespace in ("dev", "shop"):
-        clear(still_plane.api, namespace)
-    reset(still_plane, ["reconciler"])
+    empty(still_plane.api, (*_EMPTIED, "ConfigMap", "Event", "Lease"), ("dev", "shop", "reconciler"))
 
 
 @pytest.fixture
@@ -131,12 +122,6 @@ def kube_green(still: ControlPlane) -> Iterator[ControlPlane]:
     """That cluster, where kube-green's kind is served."""
     with served_meanwhile(still.api, [a_crd("SleepInfo", "kube-green.com")]):
         yield still
-
-
-def clear(api: Api, namespace: str) -> None:
-    api.delete(f"/api/v1/namespaces/{namespace}/services")
-    for plural, version in _KINDS.items():
-        api.delete(f"/apis/{version}/namespaces/{namespace}/{plural}")
 
 
 def pods(api: Api, namespace: str) -> dict[str, str]:
@@ -155,21 +140,15 @@ def specs(api: Api, namespace: str) -> dict[str, Any]:
     return {path: one["spec"] for path, one in workloads(api, namespace)}
 
 
-def put_to_sleep(plane: ControlPlane, tool: Tool, namespace: str, folder: Path) -> None:
-    """Let `tool` put `namespace` to sleep."""
-    kubeconfig = plane.kubeconfig("member")
-    if command := tool.command(kubeconfig):
-        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(folder)}
-        done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return
-    for path, one in workloads(plane.api, namespace):
+def put_to_sleep(api: Api, tool: Tool, namespace: str) -> None:
+    """Put `namespace` to sleep as `tool` does."""
+    for path, one in workloads(api, namespace):
         if one["metadata"]["name"] in ("kept", "downscaler"):
             continue
         cron = "schedule" in one["spec"]
         had = tool.awake if cron else str(one["spec"]["replicas"])
         spec = {"suspend": True} if cron else {"replicas": 0}
-        plane.api.patch(path, {"metadata": {"annotations": {"downscaler/original-replicas": had}}, "spec": spec})
+        api.patch(path, {"metadata": {"annotations": {"downscaler/original-replicas": had}}, "spec": spec})
 
 
 def marked(api: Api) -> list[str]:
@@ -191,11 +170,11 @@ def marked(api: Api) -> list[str]:
 
 
 def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_is_left(
-    plane: ControlPlane, tool: Tool, space: str, night: tuple[datetime, datetime], tmp_path: Path
+    plane: ControlPlane, tool: Tool, night: tuple[datetime, datetime], tmp_path: Path
 ) -> None:
-    api, cli = plane.api, Folder(tmp_path, plane.kubeconfig("member"))
+    api, cli, space = plane.api, Folder(tmp_path, plane.kubeconfig("member")), "dev"
     before, up = specs(api, space), pods(api, space)
-    put_to_sleep(plane, tool, space, tmp_path)
+    put_to_sleep(api, tool, space)
     wait_until(lambda: len(pods(api, space)) == 1, "1 pods")
     asleep = pods(api, space)
     assert asleep.items() <= up.items()
@@ -262,12 +241,10 @@ POLICIES = documents(
 
 def settle(api: Api) -> None:
     """Say of each Deployment what its controller would say: there is none here."""
-    for path in ("/apis/apps/v1/namespaces/dev/deployments/web", "/apis/apps/v1/namespaces/shop/deployments/placed"):
-        one = api.get(path)
-        counts = dict.fromkeys(
-            ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), one["spec"]["replicas"]
-        )
-        api.patch(f"{path}/status", {"status": {**counts, "observedGeneration": one["metadata"]["generation"]}})
+    for one in api.items(path_of("Deployment")):
+        place, generation = one["metadata"], one["metadata"]["generation"]
+        path = path_of("Deployment", place["namespace"], place["name"], "status")
+        api.patch(path, {"status": status_of("Deployment", one["spec"]["replicas"], generation)})
 
 
 class Crash(BaseException):
@@ -328,11 +305,8 @@ def test_uninstall_releases_what_placement_raised_and_wakes_what_it_lowered_to_i
     assert cli.call("apply", "--auto-approve").code == 0
     nights = idling(asleep, "minAge: 0s", "minAwake: 0s", downtime='"00:00-24:00"')
     cli.write("policies/all.yaml", documents(of_fleet, *policies, nights))
-    for path, one in workloads(api, space):
-        replicas = one["spec"]["replicas"]
-        assert replicas == 5
-        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
-        api.patch(f"{path}/status", {"status": {**counts, "observedGeneration": one["metadata"]["generation"]}})
+    assert {one["spec"]["replicas"] for _, one in workloads(api, space)} == {5}
+    settle(api)
     assert cli.call("apply", "--auto-approve").code == 0
     assert {one["spec"]["replicas"] for _, one in workloads(api, space)} == {0}
     gone = cli.call("uninstall", "--yes")

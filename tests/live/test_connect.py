@@ -207,40 +207,32 @@ def test_a_token_that_expires_is_warned_of_and_renewed_and_a_member_that_fails_s
 
 
 def wait_for_line(run: Folder, begin: str) -> str:
-    found: list[str] = []
+    def there() -> list[str]:
+        return [line for line in run.call("doctor").out.splitlines() if line.startswith(begin)]
 
-    def there() -> bool:
-        found[:] = [line for line in run.call("doctor").out.splitlines() if line.startswith(begin)]
-        return bool(found)
-
-    wait_until(there, begin)
-    return found[0]
+    return wait_until(there, begin)[0]
 
 
-@pytest.mark.parametrize(("left", "words"), [(2000, "left as it is until "), (1700, "renewed, its token expires at ")])
-def test_it_is_renewed_past_half_of_its_life_and_not_before(
-    plane: ControlPlane, cli: Folder, left: int, words: str
-) -> None:
+def test_it_is_renewed_past_half_of_its_life_and_not_before(plane: ControlPlane, cli: Folder) -> None:
     assert cli.call(*CONNECT).code == 0
-    token = a_token(plane, life=3600, left=left)
-    file = write_kubeconfig(cli.path / "hub.kubeconfig", {"east": plane.access(token)})
-
-    said = rotated(cli)
-
-    assert said.out.startswith(f"east: {words}"), said
-    assert (token_in(file) == token) is words.startswith("left")
+    for left, words in ((2000, "left as it is until "), (1700, "renewed, its token expires at ")):
+        token = a_token(plane, life=3600, left=left)
+        file = write_kubeconfig(cli.path / "hub.kubeconfig", {"east": plane.access(token)})
+        said = rotated(cli)
+        assert said.out.startswith(f"east: {words}"), said
+        assert (token_in(file) == token) is words.startswith("left")
 
 
 def rotated(cli: Folder) -> Said:
     """What rotation says once the API server knows of the rights."""
-    found: list[Said] = []
 
-    def done() -> bool:
-        found[:] = [cli.call("connect", "--rotate", "--file", "hub.kubeconfig")]
-        return found[0].code == 0
+    def done() -> Said | None:
+        said = cli.call("connect", "--rotate", "--file", "hub.kubeconfig")
+        return said if said.code == 0 else None
 
-    wait_until(done, "the right to ask for a token")
-    return found[0]
+    said = wait_until(done, "the right to ask for a token")
+    assert said is not None
+    return said
 
 
 @pytest.fixture
@@ -341,13 +333,6 @@ def test_admission_lets_a_token_ask_for_another_one_like_itself_and_for_none_els
         paths = Paths(api)
         for one in objects:
             api.delete(paths.of(one))
-
-
-def test_nothing_is_done_where_nobody_says_yes(plane: ControlPlane, cli: Folder) -> None:
-    said = cli.call(*CONNECT[:-1])
-
-    assert (said.code, said.err) == (64, "error: connect: there is no terminal to ask on, expected --auto-approve\n")
-    assert ours(plane.api) == {}
 
 
 def test_with_its_service_account_every_token_goes_and_it_is_connected_anew(plane: ControlPlane, cli: Folder) -> None:

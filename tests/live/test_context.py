@@ -13,7 +13,7 @@ from tests.pipeline.manifests import fleet, idling
 from tests.real.cluster import allow, create
 from tests.real.control_plane import ControlPlane
 from tests.real.kubeconfig import write_kubeconfig
-from tests.real.objects import a_deployment, a_service
+from tests.real.objects import a_deployment, a_service, status_of
 
 NIGHT = "2035-11-20T23:00:00Z"
 POLICIES = idling('namespaces: {include: ["test-*"]}, services: {}', name="idle-nights")
@@ -23,8 +23,7 @@ FLEET = fleet(["member"], name="mine")
 @pytest.fixture
 def world(api_server: ControlPlane, api_namespace: str) -> str:
     """A namespace with one Deployment of three, behind a Service."""
-    settled = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
-    web = a_deployment("web", 3) | {"status": settled}
+    web = a_deployment("web", 3) | {"status": status_of("Deployment", 3)}
     create(api_server.api, [a_service("web"), web], api_namespace)
     return api_namespace
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from pytest_httpserver import HTTPServer
-from werkzeug import Request, Response
 
+from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.preflight import Preflight
+from reconciler.backends.protocols import NoMetrics
 from reconciler.cli import doctor
-from reconciler.cli.doctor_findings import clock_finding
+from reconciler.cli.doctor_findings import ClusterCheck, clock_finding, metrics_findings
 from reconciler.decide.freeze import freezes_text
-from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL
+from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL, QueryAnswer, Sample
+from reconciler.observe.needed_objects import EVERYTHING
 from reconciler.policy.types import Freeze
+from tests.builders import NOW, a_state, policies_of
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import APPLY_PATCH
@@ -69,23 +69,19 @@ def test_all_is_well_for_an_admin(api_server: ControlPlane, api_namespace: str, 
     ]
 
 
-@pytest.mark.parametrize("verb", ["plan", "apply"])
 def test_the_roles_it_prints_are_those_that_are_missing(
-    api_server: ControlPlane, api_namespace: str, tmp_path: Path, verb: str
+    api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
     token = api_server.service_account(api_namespace, "runner")
     cli = a_cli(tmp_path, {"east": api_server.access(token)}, api_namespace)
-    said = cli.call("doctor", "--for", verb)
+    said = cli.call("doctor")
     assert said.code == 6
-    for role in yaml.safe_load_all(said.out.partition("---\n")[2]):
-        bind(api_server, role, api_namespace)
-    again = cli.call("doctor", "--for", verb)
-    if "---\n" in again.out:  # definitions of custom kinds could not be read before, so their kinds were not known
-        for role in yaml.safe_load_all(again.out.partition("---\n")[2]):
+    for _ in range(2):  # definitions of custom kinds could not be read before, so their kinds were not known
+        for role in yaml.safe_load_all(said.out.partition("---\n")[2]):
             bind(api_server, role, api_namespace)
-        again = cli.call("doctor", "--for", verb)
-    assert "---" not in again.out
-    assert findings(cli, "--for", verb)["east", "rights"]["state"] == "OK"
+        said = cli.call("doctor")
+    assert "---" not in said.out
+    assert findings(cli)["east", "rights"]["state"] == "OK"
     assert cli.call("plan", "--now", "2035-11-20T12:00:00Z").code == 0
 
 
@@ -126,72 +122,6 @@ def test_what_stands_in_the_way(api_server: ControlPlane, api_namespace: str, tm
     assert cli.call("doctor", *SOON).code == 6
 
 
-def test_nothing_answers(api_server: ControlPlane, tmp_path: Path) -> None:
-    away = Access("https://127.0.0.1:1", api_server.ca_file, {"token": "any"})
-    said = a_cli(tmp_path, {"east": away}, "reconciler").call("doctor", *SOON)
-    assert said.code == 1
-    assert said.out.startswith("FAIL  east  server ")
-
-
-def test_the_holder_of_the_lock_is_told(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
-    spec = {"holderIdentity": "another run", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
-    create(api_server.api, [an_object("coordination.k8s.io/v1", "Lease", "reconciler", spec=spec)], api_namespace)
-    found = findings(a_cli(tmp_path, {"east": api_server.access()}, api_namespace))["east", "lock"]
-    assert (found["state"], found["todo"]) == ("WARN", "")
-    assert re.fullmatch(rf"Lease {api_namespace}/reconciler is held by another run, renewed \d+d ago", found["text"])
-
-
-def test_metrics_that_policies_ask_for_and_nobody_gives(
-    api_server: ControlPlane, api_namespace: str, tmp_path: Path
-) -> None:
-    cli = a_cli(tmp_path, {"east": api_server.access()}, api_namespace)
-    text = (tmp_path / "policies" / "all.yaml").read_text()
-    metric = "{metric: {query: 'sum by (namespace, service) (up)', atMost: 0, window: 5m}}, "
-    cli.write("policies/all.yaml", text.replace("idleWhen: [", f"idleWhen: [{metric}"))
-    found = findings(cli)["east", "metrics"]
-    assert found["text"] == "no Prometheus is configured, but policies have queries"
-    assert (found["state"], found["todo"]) == ("FAIL", "set prometheus.url")
-    broken = text.replace("{name: east}", '{name: east, prometheus: {url: "http://127.0.0.1:1"}}')
-    cli.write("policies/all.yaml", broken)
-    assert findings(cli)["east", "metrics"]["state"] == "FAIL"
-
-
-@pytest.mark.parametrize(
-    ("age", "state", "words"),
-    [
-        pytest.param(20, "OK", "answers, its newest sample is ", id="fresh"),
-        pytest.param(950, "FAIL", "answers, its newest sample is 9", id="stale"),
-        pytest.param(
-            None, "WARN", "answers, but has no series `up`: nothing was scraped in five minutes", id="no series"
-        ),
-    ],
-)
-def test_the_age_of_metrics(
-    httpserver: HTTPServer,
-    api_server: ControlPlane,
-    api_namespace: str,
-    tmp_path: Path,
-    age: int | None,
-    state: str,
-    words: str,
-) -> None:
-    newest = [] if age is None else [{"metric": {}, "value": [0, str(time.time() - age)]}]
-
-    def answer(request: Request) -> Response:
-        result = newest if "timestamp" in request.form["query"] else [{"metric": {}, "value": [0, "1"]}]
-        body = {"status": "success", "data": {"resultType": "vector", "result": result}}
-        return Response(json.dumps(body), content_type="application/json")
-
-    httpserver.expect_request("/api/v1/query").respond_with_handler(answer)
-    cli = a_cli(tmp_path, {"east": api_server.access()}, api_namespace)
-    text = (tmp_path / "policies" / "all.yaml").read_text()
-    url = httpserver.url_for("").rstrip("/")
-    cli.write("policies/all.yaml", text.replace("{name: east}", f'{{name: east, prometheus: {{url: "{url}"}}}}'))
-    found = findings(cli)["east", "metrics"]
-    assert found["state"] == state
-    assert found["text"].startswith(words)
-
-
 @pytest.mark.parametrize(
     ("ahead", "state", "words"),
     [
@@ -205,6 +135,37 @@ def test_clocks(ahead: timedelta | None, state: str, words: str) -> None:
     found = clock_finding(ahead)
     assert found.state == state
     assert found.text.startswith(words)
+
+
+class Source:
+    """Answers each query with one value, or with nothing."""
+
+    def __init__(self, alive: bool, newest: float | None) -> None:
+        self._values = {"vector(1)": 1.0 if alive else None, "max(timestamp(up))": newest}
+
+    def query(self, text: str) -> QueryAnswer:
+        value = self._values[text]
+        return QueryAnswer(() if value is None else (Sample({}, value),))
+
+
+QUERY = "{metric: {query: 'sum by (namespace, service) (up)', atMost: 0, window: 5m}}, "
+
+
+@pytest.mark.parametrize(
+    ("source", "state", "words"),
+    [
+        pytest.param(NoMetrics(), "FAIL", "no Prometheus is configured, but policies have queries", id="none"),
+        pytest.param(Source(False, None), "FAIL", "no result for the query vector(1)", id="no answer"),
+        pytest.param(Source(True, NOW.timestamp() - 300), "OK", "answers, its newest sample is 300 s", id="fresh"),
+        pytest.param(Source(True, NOW.timestamp() - 301), "FAIL", "answers, its newest sample is 301", id="old"),
+        pytest.param(Source(True, None), "WARN", "answers, but has no series `up`", id="no series"),
+    ],
+)
+def test_metrics(source: Any, state: str, words: str) -> None:
+    text = documents(fleet(["east"]), idling("services: {}").replace("idleWhen: [", f"idleWhen: [{QUERY}"))
+    case = ClusterCheck("east", Backend("east", metrics=source), policies_of(text), a_state(), EVERYTHING, NOW, True)
+    (found,) = metrics_findings(case)
+    assert (found.state, found.text[: len(words)]) == (state, words)
 
 
 def test_rights_in_one_namespace(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> None:
@@ -234,25 +195,14 @@ def test_what_is_refused(tmp_path: Path, flags: list[str], words: str) -> None:
 
 
 @pytest.fixture
-def pair(
-    api_server: ControlPlane, api_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[tuple[str, str], dict[str, Any]]]:
-    """A Fleet of east and west, called in this process: what is found, by cluster and check."""
-    cli = a_cli(tmp_path, {"east": api_server.access(), "west": api_server.access()}, api_namespace)
-    monkeypatch.setenv("KUBECONFIG", str(cli.kubeconfig))
-
-    def found(code: int, *more: str) -> dict[tuple[str, str], dict[str, Any]]:
-        said = Folder(tmp_path).call("doctor", "-o", "json", *more)
-        assert said.code == code, said
-        clusters = json.loads(said.out)["clusters"]
-        return {(one["name"], finding["check"]): finding for one in clusters for finding in one["findings"]}
-
-    return found
+def pair(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> Folder:
+    """A Fleet of east and west, which are one API server."""
+    return a_cli(tmp_path, {"east": api_server.access(), "west": api_server.access()}, api_namespace)
 
 
-@pytest.mark.parametrize("check", ["server", "missing", "lock"])
+@pytest.mark.parametrize(("check", "named"), [("server", "server"), ("missing", "rights"), ("lock", "lock")])
 def test_an_unexpected_error_of_one_cluster_is_its_own(
-    pair: Callable[..., dict[tuple[str, str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch, check: str
+    pair: Folder, monkeypatch: pytest.MonkeyPatch, check: str, named: str
 ) -> None:
     inside = getattr(Preflight, check)
 
@@ -262,18 +212,15 @@ def test_an_unexpected_error_of_one_cluster_is_its_own(
         return inside(self, *arguments)
 
     monkeypatch.setattr(Preflight, check, fails)
-    found = pair(6)
-    named = {"server": "server", "missing": "rights", "lock": "lock"}[check]
+    found = findings(pair)
     told = found["west", named]
-    assert told["state"] == "FAIL"
+    assert (told["state"], told["todo"]) == ("FAIL", "please report it")
     assert "unexpected KeyError ('nobody foresaw this') at " in told["text"]
-    assert told["todo"] == "please report it"
-    assert found["east", named]["state"] == "OK"
-    assert found["east", "writers"]["state"] == "OK"
+    assert found["east", named]["state"] == found["east", "writers"]["state"] == "OK"
 
 
 def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
-    pair: Callable[..., dict[tuple[str, str], dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    pair: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = doctor.decide
 
@@ -283,7 +230,7 @@ def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
         return inside(policies, state, run)
 
     monkeypatch.setattr(doctor, "decide", fails)
-    found = pair(6)
+    found = findings(pair)
     assert found["west", "objects"]["state"] == "FAIL"
     assert "unexpected OverflowError (date value out of range) at " in found["west", "objects"]["text"]
     assert ("east", "objects") not in found
@@ -312,7 +259,7 @@ def test_the_state_of_a_cluster_is_told_and_counts(
     assert ("patch" in verbs) is writes
 
 
-def test_what_freezes_who_lives_and_who_else_writes_is_told_in_a_line_each(
+def test_what_freezes_who_holds_the_lock_who_lives_and_who_else_writes_is_told_in_a_line_each(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path
 ) -> None:
     api, app = api_server.api, f"{api_namespace}-app"
@@ -323,7 +270,9 @@ def test_what_freezes_who_lives_and_who_else_writes_is_told_in_a_line_each(
     spec = {"renewTime": "2099-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
     labels = {**ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL: "one"}
     lease = an_object("coordination.k8s.io/v1", "Lease", "reconciler-activator-one", {"labels": labels}, spec=spec)
-    create(api, [an_object("v1", "ConfigMap", "freeze", data={"freezes": freezes}), lease], api_namespace)
+    held = {"holderIdentity": "another run", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
+    lock = an_object("coordination.k8s.io/v1", "Lease", "reconciler", spec=held)
+    create(api, [an_object("v1", "ConfigMap", "freeze", data={"freezes": freezes}), lease, lock], api_namespace)
     create(api, [an_object("v1", "Namespace", app), within(app, a_service("web"))])
     web = deployment_path(app, "web")
     api.patch(web, a_deployment("web", 2), APPLY_PATCH, fieldManager="argocd-controller", force="true")
@@ -336,6 +285,8 @@ def test_what_freezes_who_lives_and_who_else_writes_is_told_in_a_line_each(
         "WARN  east  freeze     namespace shop: frozen by bob until Thu 2099-01-01 00:00 UTC: move; "
         "only wakes are written",
     ]
+    holder = rf"WARN  east  lock       Lease {api_namespace}/reconciler is held by another run, renewed \d+d ago"
+    assert [line for line in lines if re.fullmatch(holder, line)]
     assert "OK    east  activator  1 live, renewed 0 s ago, 0 EndpointSlices" in lines
     assert (
         "WARN  east  writers    of 1 selected workloads: 1 last written by argocd-controller; argocd-controller: "

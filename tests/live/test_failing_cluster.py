@@ -90,3 +90,7 @@ def test_the_others_wake_in_time(stage: Stage, fault: Fault, matching: Matching,
     assert int((stage.folder.path / "peak").read_text()) < 300 << 10
     assert stage.objects()[DOCS]["spec"]["replicas"] == 2, run.stdout
     assert len(stage.proxies["west"].requests) < asked + 50
+    events = stage.planes["east"].api.items("/api/v1/namespaces/reconciler/events")
+    of_fleet = [(one["reason"], one["message"]) for one in events if one["involvedObject"]["kind"] == "Fleet"]
+    is_unknown = matching is not is_list_of_services  # then all but Services is known
+    assert [(reason, text[:6]) for reason, text in of_fleet] == [("ClusterUnknown", "west: ")] * is_unknown

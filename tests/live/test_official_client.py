@@ -20,15 +20,15 @@ from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.cluster import create
 from tests.real.control_plane import ControlPlane
-from tests.real.objects import a_deployment, a_service
+from tests.real.objects import a_deployment, a_service, status_of
 
 NIGHT = datetime(2035, 11, 20, 23, 0, tzinfo=UTC)
 
 
 @pytest.fixture
 def policies(api_server: ControlPlane, api_namespace: str, tmp_path: Path) -> Path:
-    settled = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
-    create(api_server.api, [a_service("web"), a_deployment("web", 3) | {"status": settled}], api_namespace)
+    web = a_deployment("web", 3) | {"status": status_of("Deployment", 3)}
+    create(api_server.api, [a_service("web"), web], api_namespace)
     api_server.api.create("/api/v1/namespaces", {"metadata": {"name": f"{api_namespace}-own"}})
     nights = idling(f"namespaces: {{include: [{api_namespace}]}}, services: {{}}", "minAge: 0s", "minAwake: 0s")
     mine = fleet(["member"], f'namespace: "{api_namespace}-own"', name="mine")

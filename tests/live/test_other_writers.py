@@ -49,18 +49,14 @@ def night(one_namespace: OneNamespace) -> Night:
 
 
 class GitOps:
-    """Applies what git says, from the server's side and by force, as Argo CD and Flux do."""
+    """Applies the bounds that git says, from the server's side and by force, as Argo CD and Flux do."""
 
-    def __init__(self, night: Night, *, replicas: bool) -> None:
+    def __init__(self, night: Night) -> None:
         self._night = night
         self.autoscaler = f"/apis/autoscaling/v2/namespaces/{night.namespace}/horizontalpodautoscalers/web"
         deployment = a_deployment("web", 5)
-        if not replicas:
-            del deployment["spec"]["replicas"]
-        self._declared = {
-            night.web: deployment,
-            self.autoscaler: an_autoscaler("web", 2, 9),
-        }
+        del deployment["spec"]["replicas"]
+        self._declared = {night.web: deployment, self.autoscaler: an_autoscaler("web", 2, 9)}
 
     def sync(self) -> None:
         for path, declared in self._declared.items():
@@ -74,9 +70,8 @@ class GitOps:
         ]
 
 
-@pytest.mark.parametrize("replicas", [True, False], ids=["with the replicas", "only the bounds"])
-def test_bounds_that_git_puts_back_after_each_run_end_contested(night: Night, replicas: bool) -> None:
-    git = GitOps(night, replicas=replicas)
+def test_bounds_that_git_puts_back_after_each_run_end_contested(night: Night) -> None:
+    git = GitOps(night)
     git.sync()
     create(night.api, [a_service("web")], night.namespace)
     night.api.patch(night.web, {"spec": {"replicas": 5}}, fieldManager="kubectl-scale")
@@ -166,33 +161,18 @@ def test_a_tool_that_undoes_each_night_is_left_alone_after_the_second(night: Nig
     assert 'reconciler_contested{cluster="member"} 3' in metrics.read_text()
 
 
-def test_with_the_documented_settings_no_tool_undoes_anything(night: Night) -> None:
-    found = tools(night, None)
-    for day in range(2):
-        for time, count in (("23:00", 0), ("23:40", 0)):
-            night.run(day, time)
-            for one in found:
-                one.sync_as_documented()
-            assert night.replicas(*TOOLS) == [count] * 3
-        night.run(day + 1, "07:30")
-        for one in found:
-            one.sync_as_documented()
-            wait_for_ready(night.api, night.namespace, one.name, 3)
-        assert night.replicas(*TOOLS) == [3] * 3
-    assert not any({"reconciler/undone", "reconciler/contested"} & one.marks().keys() for one in found)
-
-
 PAUSED = "autoscaling.keda.sh/paused-replicas"
 
 
 class Rest:
-    """The CronJob and the ScaledObject of a tool, which applies both from the server's side and by force.
+    """The CronJob of a tool, and the ScaledObject of a Deployment; it applies both from the server's side and by force.
 
     What `sync` leaves out (None) is not in its manifests, so an annotation goes that no other manager owns.
     """
 
     def __init__(self, night: Night, name: str) -> None:
-        self._night, self._name, self.manager = night, name, TOOLS[name]
+        self._night, self._tool, self.manager = night, name, TOOLS[name]
+        self._name = name = f"{name}-rest"
         self.cron_job = f"/apis/batch/v1/namespaces/{night.namespace}/cronjobs/{name}"
         self.scaled_object = f"/apis/keda.sh/v1alpha1/namespaces/{night.namespace}/scaledobjects/{name}"
 
@@ -205,7 +185,7 @@ class Rest:
 
     def sync_as_documented(self) -> None:
         """As `Tool` does it: Argo CD applies what is there, Flux and Helm leave both out."""
-        self.sync(*(self.state() if self._name == "argo" else (None, None)))
+        self.sync(*(self.state() if self._tool == "argo" else (None, None)))
 
     def state(self) -> tuple[bool, str | None]:
         """Return whether the CronJob is suspended, and at how many replicas the ScaledObject is paused."""
@@ -216,31 +196,30 @@ class Rest:
         return [self._night.annotations(path) for path in (self.cron_job, self.scaled_object)]
 
 
-@pytest.fixture
-def rests(night: Night) -> list[Rest]:
-    """What the three tools have, each beside a Deployment that KEDA scales."""
+def test_with_the_documented_settings_no_tool_undoes_anything(night: Night) -> None:
+    """Neither replicas, nor CronJobs, nor ScaledObjects."""
     create_missing(night.api, [SCALED_OBJECT])
-    night.write(selector="workloads: {kinds: [CronJob, Deployment]}")
-    create(night.api, [a_deployment(name, 1) for name in TOOLS], night.namespace)
+    night.write(selector="services: {}, workloads: {kinds: [CronJob, Deployment]}")
+    create(night.api, [a_deployment(f"{name}-rest", 1) for name in TOOLS], night.namespace)
+    found, rests = tools(night, None), [Rest(night, name) for name in TOOLS]
     for name in TOOLS:
-        wait_for_ready(night.api, night.namespace, name, 1)
-    return [Rest(night, name) for name in TOOLS]
+        wait_for_ready(night.api, night.namespace, f"{name}-rest", 1)
 
+    def sync() -> None:
+        for one in (*found, *rests):
+            one.sync_as_documented()
 
-def test_with_the_documented_settings_no_tool_undoes_a_cron_job_or_a_scaled_object(
-    night: Night, rests: list[Rest]
-) -> None:
     for one in rests:
         one.sync(None, None)
     for day in range(2):
         for time in ("23:00", "23:40"):
             night.run(day, time)
-            for one in rests:
-                one.sync_as_documented()
-            assert [one.state() for one in rests] == [(True, "0")] * 3
+            sync()
+            assert (night.replicas(*TOOLS), [one.state() for one in rests]) == ([0] * 3, [(True, "0")] * 3)
         night.run(day + 1, "07:30")
-        for one in rests:
-            one.sync_as_documented()
-        assert [one.state() for one in rests] == [(False, None)] * 3
-    marks = [marks for one in rests for marks in one.marks()]
+        sync()
+        for one in found:
+            wait_for_ready(night.api, night.namespace, one.name, 3)
+        assert (night.replicas(*TOOLS), [one.state() for one in rests]) == ([3] * 3, [(False, None)] * 3)
+    marks = [*(one.marks() for one in found), *(marks for one in rests for marks in one.marks())]
     assert not any({"reconciler/undone", "reconciler/contested"} & found.keys() for found in marks)

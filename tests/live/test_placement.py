@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.live.fleet import LiveFleet
-from tests.pipeline.calls import Folder, Said
+from tests.pipeline.calls import Folder
 from tests.real.api import Api, Object
 from tests.real.cluster import (
     Refusal,
     create,
     create_missing,
-    deployment_path,
     pods_of,
     refuse,
     replicas_of,
     wait_until,
 )
+from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_deployment, a_namespace, a_node, a_pod_template, a_quota
 
 if TYPE_CHECKING:
@@ -36,20 +35,19 @@ TODAY = datetime.now(UTC).replace(microsecond=0)
 NIGHT = (TODAY + timedelta(days=7 + (4 - TODAY.weekday()) % 7)).replace(hour=22, minute=0, second=0)  # a Friday
 
 
-class Fleet(LiveFleet):
+class Fleet:
     """Three clusters, each with one large node, and policies that a test writes; `start` is when it began.
 
     Namespaces and nodes have names of their own: other tests use the same clusters.
     """
 
-    start: datetime
-    suffix: str
-    own: str
-    shop: str
-
-    def call(self, *arguments: str, **_: str) -> Said:
-        """Call the command line in this process, which saves the imports of each call."""
-        return Folder(self.folder).call(*arguments)
+    def __init__(self, planes: dict[str, ControlPlane], folder: Path) -> None:
+        accesses = {name: plane.access() for name, plane in planes.items()}
+        self.planes = planes
+        self.cli = Folder(folder, write_kubeconfig(folder / "kubeconfig.yaml", accesses))
+        self.start = datetime.now(UTC).replace(microsecond=0)
+        self.suffix = secrets.token_hex(3)
+        self.own, self.shop = f"reconciler-{self.suffix}", f"shop-{self.suffix}"
 
     def write(self, *policies: Object, **states: str) -> None:
         """Make `policies` those of the Fleet, whose clusters are in the `states` given."""
@@ -57,14 +55,15 @@ class Fleet(LiveFleet):
         limits = {"default": {part: {"share": "100%", "atLeast": 1000} for part in ("perCluster", "fleet")}}
         fleet = a_policy("Fleet", f"three-{self.suffix}", home="east", clusters=clusters, limits=limits)
         fleet["spec"]["namespace"] = self.own
-        self.folder.joinpath("policies", "all.yaml").write_text(yaml.safe_dump_all([fleet, *policies]))
+        self.cli.write("policies/all.yaml", yaml.safe_dump_all([fleet, *policies]))
 
     def api(self, name: str) -> Api:
         return self.planes[name].api
 
     def run(self, after: timedelta, since: datetime | None = None) -> int:
         """Apply as if it were `after` that time, the start by default; return the exit code."""
-        said = self.apply(((since or self.start) + after).strftime("%Y-%m-%dT%H:%M:%SZ"), "--request-timeout", "5")
+        now = ((since or self.start) + after).strftime("%Y-%m-%dT%H:%M:%SZ")
+        said = self.cli.call("apply", "policies", "--now", now, "--auto-approve", "--quiet", "--request-timeout", "5")
         assert said.code in (0, 6), said.out + said.err
         return said.code
 
@@ -76,13 +75,6 @@ class Fleet(LiveFleet):
         for name, count in counts.items():
             has_so_many = partial(has_pods, self.api(name), namespace, count, running=True)
             wait_until(has_so_many, f"{count} running pods of web in {name}")
-
-    def wait_for_controllers(self, namespace: str) -> None:
-        """Return when each local ReplicaSet has all of its pods: a plan is not out of date before it is applied."""
-        for name in NAMES:
-            found = self.api(name).find(deployment_path(namespace, "web", "replicasets"))
-            if found:
-                self.wait_for_pods(namespace, **{name: found["spec"]["replicas"]})
 
 
 def has_pods(api: Api, namespace: str, count: int, *, running: bool) -> bool:
@@ -99,10 +91,20 @@ def a_policy(policy_kind: str, name: str, namespace: str = "", **spec: Any) -> O
     return {"apiVersion": "reconciler/v1alpha1", "kind": policy_kind, "metadata": metadata, "spec": spec}
 
 
+def in_pool(pool: str) -> dict[str, Any]:
+    """What a pod says to run on the nodes of a pool, which take no others."""
+    return {"nodeSelector": {"pool": pool}, "tolerations": [{"key": "pool", "operator": "Exists"}]}
+
+
+def a_pool_node(name: str, pool: str, **room: Any) -> Object:
+    node = a_node(name, pool=pool, **room)
+    return {**node, "spec": {"taints": [{"key": "pool", "value": pool, "effect": "NoSchedule"}]}}
+
+
 def a_federated(namespace: str, replicas: int, pool: str = "large", **spec: Any) -> Object:
     """web, spread evenly over all clusters, on the nodes of a pool."""
     template = a_pod_template("web")
-    template["spec"]["nodeSelector"] = {"pool": pool}
+    template["spec"] |= in_pool(pool)
     made = {
         "replicas": replicas,
         "preferences": {"rebalance": True, "clusters": {"*": {"weight": 1}}},
@@ -113,15 +115,10 @@ def a_federated(namespace: str, replicas: int, pool: str = "large", **spec: Any)
 
 
 @pytest.fixture
-def fleet(three_planes: list[ControlPlane], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    (tmp_path / "none").mkdir()
-    made = Fleet(tmp_path, dict(zip(NAMES, three_planes, strict=True)), tmp_path / "none")
-    made.start = datetime.now(UTC).replace(microsecond=0)
-    made.suffix = secrets.token_hex(3)
-    made.own, made.shop = f"reconciler-{made.suffix}", f"shop-{made.suffix}"
-    monkeypatch.setenv("KUBECONFIG", str(made.kubeconfig))
+def fleet(three_planes: list[ControlPlane], tmp_path: Path) -> Fleet:
+    made = Fleet(dict(zip(NAMES, three_planes, strict=True)), tmp_path)
     for plane in made.planes.values():
-        create_missing(plane.api, [a_node("large", pool="large")])
+        create_missing(plane.api, [a_pool_node("large", "large")])
         create(plane.api, [a_namespace(made.own), a_namespace(made.shop)])
     return made
 
@@ -131,9 +128,9 @@ def a_sick(kind: str, six: str) -> tuple[dict[str, Any], list[Object]]:
 
     `six` is a pool with room for six pods.
     """
-    pool: dict[str, Any] = {"spec": {"nodeSelector": {"pool": "large"}}}
+    pool: dict[str, Any] = {"spec": in_pool("large")}
     return {
-        "unschedulable": ({"spec": {"nodeSelector": {"pool": six}}}, []),
+        "unschedulable": ({"spec": in_pool(six)}, []),
         "not created": (pool, [a_quota(pods="6")]),
         "crashing": (pool | {"labels": {"reconciler.test/crashing": "true"}}, []),
         "pending": (pool | {"labels": {"reconciler.test/unready": "true"}}, []),
@@ -166,8 +163,8 @@ def test_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fleet) -> No
     kinds = ("unschedulable", "not created", "crashing", "pending")
     spaces = {kind: f"{kind.replace(' ', '-')}-{fleet.suffix}" for kind in kinds}
     six = f"six-{fleet.suffix}"
-    create(fleet.api("west"), [a_node(six, pods=6, pool=six)])
-    create(fleet.api("north"), [a_node(f"two-{space}", pods=2, pool=space) for space in spaces.values()])
+    create(fleet.api("west"), [a_pool_node(six, six, pods=6)])
+    create(fleet.api("north"), [a_pool_node(f"two-{space}", space, pods=2) for space in spaces.values()])
     target = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
     evenly = {"rebalance": True, "clusters": {"*": {"weight": 1}}}
     fleet.write(
@@ -180,7 +177,7 @@ def test_nothing_is_moved_to_a_cluster_whose_pods_do_not_run(fleet: Fleet) -> No
         sick, beside = a_sick(kind, six)
         selectors = {"east": "large", "north": space}
         for name in NAMES:
-            more = sick if name == "west" else {"spec": {"nodeSelector": {"pool": selectors[name]}}}
+            more = sick if name == "west" else {"spec": in_pool(selectors[name])}
             create(fleet.api(name), [a_namespace(space)])
             if name == "west":
                 create(fleet.api(name), beside, space)

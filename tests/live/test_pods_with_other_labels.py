@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
-
-import pytest
 
 from tests.live.one_namespace import OneNamespace
 from tests.real.cluster import create, wait_for_ready, wait_until
@@ -22,10 +19,7 @@ def fill(one: OneNamespace) -> None:
     one.write(downtime="Mon-Sun 00:00-24:00")
     spec = {"selector": {"shown": "yes"}, "ports": [{"port": 80}]}
     create(api, [an_object("v1", "Service", "web", spec=spec)], namespace)
-    create(api, [a_deployment("web", 2, labels={"shown": "yes"})], namespace)
-    older = created(one, "web") + timedelta(seconds=2)  # times of creation are whole seconds
-    wait_until(lambda: datetime.now(UTC) >= older, "a Deployment that is younger than the other")
-    create(api, [a_deployment("other", 1)], namespace)
+    create(api, [a_deployment("web", 2, labels={"shown": "yes"}), a_deployment("other", 1)], namespace)
     for name, replicas in (("web", 2), ("other", 1)):
         wait_for_ready(api, namespace, name, replicas)
     pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -44,37 +38,18 @@ def marks(one: OneNamespace) -> dict[str, str]:
     return one.annotations(SERVICE.format(one.namespace))
 
 
-def created(one: OneNamespace, name: str) -> datetime:
-    text = one.api.get(one.path(name))["metadata"]["creationTimestamp"]
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
-@pytest.mark.parametrize("held", ["excluded", "too young"])
-def test_a_service_is_not_marked_while_the_owner_of_a_pod_behind_it_runs(
-    one_namespace: OneNamespace, held: str
-) -> None:
-    fill(one_namespace)
-    now = NIGHT
-    if held == "excluded":
-        exclude = {"metadata": {"annotations": {"reconciler/exclude": "true"}}}
-        one_namespace.api.patch(one_namespace.path("other"), exclude)
-    else:
-        young = created(one_namespace, "other") + timedelta(hours=1, seconds=-1)
-        assert created(one_namespace, "web") + timedelta(hours=1) <= young
-        now = young.strftime("%Y-%m-%dT%H:%M:%SZ")
-    said = one_namespace.apply(now)
+def test_behind_a_service_all_goes_idle_or_nothing_does(one_namespace: OneNamespace) -> None:
+    one = one_namespace
+    fill(one)
+    one.api.patch(one.path("other"), {"metadata": {"annotations": {"reconciler/exclude": "true"}}})
+    said = one.apply("2035-11-20T22:50:00Z")
     assert "no workload behind it is idled: Deployment/other behind Service/web stays awake" in " ".join(said.split())
-    assert TARGETS not in marks(one_namespace)
-    assert one_namespace.replicas("web", "other") == [2, 1]
-
-
-def test_otherwise_both_go_idle_and_both_come_back(one_namespace: OneNamespace) -> None:
-    fill(one_namespace)
-    one_namespace.apply(NIGHT)
-    assert one_namespace.replicas("web", "other") == [0, 0]
-    assert [one["name"] for one in json.loads(marks(one_namespace)[TARGETS])] == ["other", "web"]
-    wait_until(lambda: not one_namespace.items("/api/v1/{}pods"), "the pods to go")
-    assert "No changes" in one_namespace.apply("2035-11-20T23:10:00Z")
-    one_namespace.call("wake", f"member/{one_namespace.namespace}/Service/web", "--now", "2035-11-20T23:20:00Z")
-    assert one_namespace.replicas("web", "other") == [2, 1]
-    assert TARGETS not in marks(one_namespace)
+    assert (TARGETS in marks(one), one.replicas("web", "other")) == (False, [2, 1])
+    one.api.patch(one.path("other"), {"metadata": {"annotations": {"reconciler/exclude": None}}})
+    one.apply(NIGHT)
+    assert one.replicas("web", "other") == [0, 0]
+    assert [found["name"] for found in json.loads(marks(one)[TARGETS])] == ["other", "web"]
+    wait_until(lambda: not one.items("/api/v1/{}pods"), "the pods to go")
+    assert "No changes" in one.apply("2035-11-20T23:10:00Z")
+    one.call("wake", f"member/{one.namespace}/Service/web", "--now", "2035-11-20T23:20:00Z")
+    assert (TARGETS in marks(one), one.replicas("web", "other")) == (False, [2, 1])

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import yaml
 
 from tests.live import deployed
-from tests.live.fleet import LiveFleet, fill
-from tests.real.api import Api
-from tests.real.cluster import create, pods_of, wait_until
-from tests.real.objects import a_node
+from tests.pipeline.calls import Folder, Said
+from tests.real.api import Api, Object
+from tests.real.cluster import create, path_of, pods_of, wait_until
+from tests.real.kubeconfig import write_kubeconfig
+from tests.real.objects import a_namespace, a_node
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
@@ -33,6 +34,7 @@ def friday_night() -> datetime:
 
 
 NOW = friday_night()
+_SERVER_FILLS_IN = ("uid", "creationTimestamp", "generation", "resourceVersion", "managedFields", "ownerReferences")
 
 
 def requests_until_now() -> list[object]:
@@ -52,30 +54,78 @@ def requests_until_now() -> list[object]:
     ]
 
 
+def fill(plane: ControlPlane, snapshot: Path) -> list[Object]:
+    """Create what stands in one cluster's folder of a snapshot, and what a member cluster gets.
+
+    What controllers make themselves is left to them: pods, and the ReplicaSets of Deployments. Nodes need room, so the
+    test makes them. Runs write under our admission policies.
+    """
+    deployed.install(plane.api)
+    objects = [_as_written(one) for one in _manifests(snapshot) if _is_written_by_people(one)]
+    named = {one["metadata"]["namespace"] for one in objects if "namespace" in one["metadata"]}
+    return create(
+        plane.api, [*(a_namespace(name, **deployed.OPEN) for name in sorted(named - {deployed.OWN})), *objects]
+    )
+
+
+def _manifests(snapshot: Path) -> list[Object]:
+    files = [file for file in sorted(snapshot.glob("*.yaml")) if file.name != "metrics.yaml"]
+    documents = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+    return [one for document in documents for one in document.get("items", [document])]
+
+
+def _is_written_by_people(one: Object) -> bool:
+    owned = any(owner.get("controller") for owner in one["metadata"].get("ownerReferences", ()))
+    is_system = one["kind"] == "Namespace" and one["metadata"]["name"].startswith("kube-")
+    return one["kind"] not in ("Pod", "Node") and not owned and not is_system
+
+
+def _as_written(one: Object) -> Object:
+    metadata = {key: value for key, value in one["metadata"].items() if key not in _SERVER_FILLS_IN}
+    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": metadata}
+
+
+class Quickstart(NamedTuple):
+    """Its clusters by their names, and the command line called on them."""
+
+    planes: dict[str, ControlPlane]
+    cli: Folder
+
+    def call(self, verb: str, now: datetime, *more: str) -> Said:
+        return self.cli.call(verb, "policies", "--now", at(now), *more)
+
+    def annotations(self, cluster: str, path: str) -> dict[str, str]:
+        return dict(self.planes[cluster].api.get(path)["metadata"].get("annotations", {}))
+
+
 @pytest.fixture
 def quickstart(
-    control_planes: Callable[..., list[ControlPlane]],
+    three_planes: list[ControlPlane],
     prometheus_server: Callable[..., Prometheus],
     repository: Path,
     tmp_path: Path,
-) -> LiveFleet:
+) -> Quickstart:
     """eu-west with a node in each of three zones, us-east with room for all, ap-south with room for two pods."""
     nodes = {
         "eu-west": [a_node(f"node-{zone}", **{ZONE: f"eu-west-1{zone}"}) for zone in "abc"],
         "us-east": [a_node("node-1")],
         "ap-south": [a_node("node-1", pods=2)],
     }
-    planes = dict(zip(nodes, control_planes(3), strict=True))
+    planes = dict(zip(nodes, three_planes, strict=True))
     example = repository / "examples" / "quickstart"
     for name, plane in planes.items():
         create(plane.api, nodes[name])
         fill(plane, example / "snapshot" / name)
-    fleet = LiveFleet(tmp_path, planes, example / "policies")
-    fleet.connect({name: plane.access(deployed.token(plane)) for name, plane in planes.items()})
+    accesses = {name: plane.access(deployed.token(plane)) for name, plane in planes.items()}
+    cli = Folder(tmp_path, write_kubeconfig(tmp_path / "kubeconfig.yaml", accesses))
+    shutil.copytree(example / "policies", tmp_path / "policies")
+    file = tmp_path / "policies" / "fleet.yaml"
+    fleet = yaml.safe_load(file.read_text())
     url = prometheus_server(requests_until_now()).url
-    for name in planes:
-        fleet.edit_fleet(name, prometheus={"url": url})
-    return fleet
+    for cluster in fleet["spec"]["clusters"]:
+        cluster["prometheus"] = {"url": url}
+    file.write_text(yaml.safe_dump(fleet, sort_keys=False))
+    return Quickstart(planes, cli)
 
 
 def running(api: Api, namespace: str, name: str) -> int:
@@ -88,27 +138,14 @@ def at(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def annotations(fleet: LiveFleet, cluster: str, namespace: str, kind: str, name: str) -> dict[str, str]:
-    """What `kubectl get -o json` shows; without kubectl, what it asks the API server for."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        root = "/api/v1" if kind == "services" else "/apis/apps/v1"
-        found = fleet.planes[cluster].api.get(f"{root}/namespaces/{namespace}/{kind}/{name}")
-    else:
-        asked = [kubectl, "--context", cluster, "--namespace", namespace, "get", kind, name, "--output", "json"]
-        found = json.loads(subprocess.run(asked, env=fleet.environment(), check=True, capture_output=True).stdout)
-    marks: dict[str, str] = found["metadata"].get("annotations", {})
-    return marks
-
-
-def test_plan_apply_pods_and_plan_again(quickstart: LiveFleet) -> None:
+def test_plan_apply_pods_and_plan_again(quickstart: Quickstart) -> None:
     east, west, south = (quickstart.planes[name].api for name in ("us-east", "eu-west", "ap-south"))
     wait_until(lambda: running(west, "shop", "web") == 5, "web runs in eu-west")
     wait_until(lambda: running(south, "shop", "web") == 2, "two of four fit in ap-south")
     wait_until(lambda: running(west, "batch", "worker") == 7, "the workers run")
     wait_until(lambda: running(west, "dev-a", "api") == 3, "api runs")
 
-    planned = quickstart.plan(at(NOW), "--detailed-exitcode")
+    planned = quickstart.call("plan", NOW, "--detailed-exitcode")
     assert planned.code == 2, planned.err
     for line in (
         "IdlingPolicy idle-dev (policies/idling.yaml:2): outside-office-hours until Mon ",
@@ -121,7 +158,7 @@ def test_plan_apply_pods_and_plan_again(quickstart: LiveFleet) -> None:
     ):
         assert line in planned.out
 
-    applied = quickstart.apply(at(NOW))
+    applied = quickstart.call("apply", NOW, "--auto-approve", "--quiet")
     assert (applied.code, applied.err) == (0, ""), applied.out
     assert "Applied: 7 of 7 changes (1 create, 3 idle, 1 wake, 2 scale down), 7 of 7 metadata updates.\n" in applied.out
 
@@ -135,21 +172,22 @@ def test_plan_apply_pods_and_plan_again(quickstart: LiveFleet) -> None:
     nodes = {pod["spec"]["nodeName"] for pod in pods_of(west, "batch", "worker", running=True)}
     assert nodes == {"node-a", "node-b", "node-c"}
 
-    again = quickstart.plan(at(NOW), "--detailed-exitcode")
+    again = quickstart.call("plan", NOW, "--detailed-exitcode")
     assert (again.code, again.out.splitlines()[-1]) == (
         0,
         "No changes. 1 workload waits for minAwake for another 120m.",
     )
 
-    marks = annotations(quickstart, "eu-west", "dev-a", "deployments", "api")
+    marks = quickstart.annotations("eu-west", path_of("Deployment", "dev-a", "api"))
     assert marks["idling.kubernetes.io/previous-scale"] == "3"
     assert marks["idling.kubernetes.io/idled-at"] == at(NOW)
     assert marks["scale.kubernetes.io/scale-reason"] == "Idled"
-    targets = annotations(quickstart, "eu-west", "dev-a", "services", "api")["idling.kubernetes.io/unidle-targets"]
-    assert json.loads(targets) == [{"group": "apps", "kind": "Deployment", "name": "api", "replicas": 3}]
+    listed = quickstart.annotations("eu-west", path_of("Service", "dev-a", "api"))
+    target = {"group": "apps", "kind": "Deployment", "name": "api", "replicas": 3}
+    assert json.loads(listed["idling.kubernetes.io/unidle-targets"]) == [target]
 
     monday = NOW + timedelta(days=2, hours=9)
-    woken = quickstart.apply(at(monday))
+    woken = quickstart.call("apply", monday, "--auto-approve", "--quiet")
     assert "~ eu-west/dev-a/Deployment/api  replicas  0 -> 3  wake" in woken.out
     wait_until(lambda: running(west, "dev-a", "api") == 3, "api is awake with what it had")
     wait_until(lambda: running(west, "ci", "runner") == 2, "the runners are awake")

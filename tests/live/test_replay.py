@@ -6,7 +6,6 @@ Both are the command line; the replicas after each run are those that the API se
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.forecast.replays import FLEET, SHAPES, Past, a_policy
-from tests.forecast.traffic import NOISE, OFFICE, SCRAPE, SHOP, Calls, calls
+from tests.forecast.traffic import SCRAPE, Calls, calls
 from tests.pipeline.calls import Folder
 from tests.real.api import Api
 from tests.real.cluster import create
@@ -74,33 +73,6 @@ def test_a_replay_is_what_runs_did(
     assert pairs["wakes"][0] == wakes
     for found, real in pairs.values():
         assert found == pytest.approx(real, rel=share)
-
-
-def test_what_is_suggested_are_the_hours_of_the_generator(
-    control_planes: Callable[..., list[ControlPlane]],
-    prometheus_server: Callable[[Sequence[Series]], Prometheus],
-    tmp_path: Path,
-) -> None:
-    """To a half hour: what is scraped after the end of an hour was called before it."""
-    end = START + timedelta(days=30)
-    made = [
-        calls(namespace, f"app-{n}", shape, START - EARLIER, end, "live")
-        for namespace, shape in {"office": OFFICE, "shop": SHOP, "noise": NOISE}.items()
-        for n in range(6)
-    ]
-    [plane] = control_planes(1, parts=API_ONLY)
-    create(plane.api, objects_of(made))
-    cli = Folder(tmp_path, plane.kubeconfig("a"))
-    cli.write("policies/all.yaml", policies_of(made, prometheus_server(series_of(made, end)).url, "30m"))
-
-    def suggested(namespace: str) -> str:
-        said = cli.call("suggest", "-n", namespace, "--now", rfc3339(end))
-        assert said.code == 0, said.err
-        return said.out
-
-    assert re.findall(r"downtime:\n  - Mon-Thu 19:[03]0-08:00\n  - Fri 19:[03]0-Mon 08:00\n", suggested("office"))
-    assert re.findall(r"downtime:\n  - 22:[03]0-06:00\n", suggested("shop"))
-    assert suggested("noise").startswith("# No window found: each of 6 Services")
 
 
 def played(cli: Folder, api: Api, made: Sequence[Calls], tick: timedelta, end: datetime) -> Past:

@@ -8,29 +8,32 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from pytest_httpserver import HTTPServer
 
 from reconciler.decide.annotations import CAUSE
-from tests.live import deployed, rights_cluster
+from tests.live import all_writes, deployed, rights_cluster
 from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant
 from tests.live.rights_cluster import RightsCluster
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import UNLIMITED, documents, downscale, fleet
 from tests.real.api import MERGE_PATCH, Api, ApiError
-from tests.real.cluster import create_missing, deployment_path
-from tests.real.fixtures import started
+from tests.real.cluster import RBAC, Paths, create, create_missing, deployment_path, wait_until
 from tests.real.kubeconfig import Access, write_kubeconfig
 from tests.real.objects import an_object, manifests
+from tests.real.proxy import Request
+
+if TYPE_CHECKING:
+    from tests.real.control_plane import ControlPlane
 
 pytestmark = pytest.mark.real
 
 GRANTS = deployed.every_grant()
-_STRIDE = 16
+_STRIDE = 32
 """Every so many of the rights are taken away in `make test`, the others in `make soak`."""
 
 _TOLD_ONLY = {("create", "events"), ("patch", "configmaps")}
@@ -44,18 +47,14 @@ _NOT_TOLD = {("list", "leases"), *_AGAIN}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsCluster]:
-    from tests.real.control_plane import API_ONLY, ControlPlane
+def cluster(member_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsCluster]:
     from tests.real.proxy import Proxy
 
-    folder = Folder(tmp_path_factory.mktemp("rights"))
-    folder.write("policies/all.yaml", rights_cluster.POLICIES)
-    with started(ControlPlane(tmp_path_factory.mktemp("plane"), API_ONLY)) as plane:
-        deployed.install(plane.api)
-        with Proxy(plane.access(), folder.path / "proxy") as proxy:
-            tokens = {account: deployed.token(plane, account) for account in (APPLY, PLAN)}
-            accesses = {account: proxy.access(token) for account, token in tokens.items()}
-            yield RightsCluster(plane, proxy, folder, {**accesses, "admin": proxy.access()})
+    plane, folder = member_plane, Folder(tmp_path_factory.mktemp("rights"))
+    with Proxy(plane.access(), folder.path / "proxy") as proxy:
+        tokens = {account: deployed.token(plane, account) for account in (APPLY, PLAN)}
+        accesses = {account: proxy.access(token) for account, token in tokens.items()}
+        yield RightsCluster(plane, proxy, folder, {**accesses, "admin": proxy.access()})
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +63,11 @@ def undisturbed(cluster: RightsCluster) -> dict[tuple[str, str, str], Any]:
     cluster.fill()
     assert cluster.apply(APPLY).code == 0
     return cluster.come_to_rest()
+
+
+def a_right(grant: Grant) -> tuple[str, str, str, bool, str]:
+    """What is granted, by whatever role."""
+    return grant.group, grant.resource, grant.verb, grant.own, grant.name
 
 
 def test_the_plan_role_sees_all_that_an_admin_sees(cluster: RightsCluster) -> None:
@@ -106,7 +110,7 @@ def test_the_apply_role_applies_all_kinds_of_actions_and_no_right_is_too_much(cl
     assert re.search(r"\nApplied: (\d+) of \1 changes \(.*\), (\d+) of \2 metadata updates\.\n", said.out), said.out
     asked = kinds(cluster.proxy.requests, deployed.OWN)
     every = [one for one in GRANTS if (one.verb, one.resource) not in _AGAIN]
-    assert {(one.group, one.resource, one.verb, one.own, one.name) for one in every} == asked
+    assert set(map(a_right, every)) == asked
     assert [request for request in cluster.proxy.requests if request.status == 403] == []
     cluster.come_to_rest()
 
@@ -319,12 +323,87 @@ def one_namespace(file: str, name: str) -> list[Any]:
 
 
 def binding_of_clone_sets(namespace: str) -> dict[str, Any]:
-    group = "rbac.authorization.k8s.io"
     return an_object(
-        f"{group}/v1",
+        f"{RBAC}/v1",
         "RoleBinding",
         "clone-sets",
         {"namespace": namespace},
-        roleRef={"apiGroup": group, "kind": "ClusterRole", "name": "reconciler-plan-clone-sets"},
+        roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": "reconciler-plan-clone-sets"},
         subjects=[{"kind": "ServiceAccount", "name": PLAN, "namespace": namespace}],
     )
+
+
+def test_kinds_that_no_policy_names_are_no_business_of_a_run(cluster: RightsCluster) -> None:
+    """With what `reconciler rbac` prints in place of all other rights: CloneSets are served, and may not be read."""
+    cluster.fill()
+    cluster.folder.write("policies/all.yaml", rights_cluster.POLICIES.replace(", CloneSet", ""))
+    printed = list(yaml.safe_load_all(cluster.folder.call("rbac", "policies").out))
+    former = [one for one in manifests(*deployed.RIGHTS) if one["apiVersion"].startswith(RBAC)]
+    replace_rights(cluster.api, former, printed)
+    try:
+        planned, said = cluster.plan(PLAN), cluster.apply(APPLY)
+    finally:
+        replace_rights(cluster.api, printed, former)
+
+    assert (planned.code, said.code) == (0, 0), said.out + said.err
+    assert "Unknown" not in planned.out + said.out
+    assert cluster.api.get(deployment_path("dev", "api"))["spec"]["replicas"] == 0
+    refused = {request.path.rpartition("/")[2] for request in cluster.proxy.requests if request.status == 403}
+    assert refused == {"clonesets.apps.kruise.io", "leases"}, "CloneSets, and what dead activators left"
+
+
+def replace_rights(api: Api, old: list[Any], new: list[Any]) -> None:
+    paths = Paths(api)
+    for one in old:
+        api.delete(paths.of(one))
+    create_missing(api, new)
+    there = {a_right(one): one for one in deployed.grants(new)}
+    for right, one in ({a_right(one): one for one in GRANTS} | there).items():
+        wait_until(lambda: deployed.may(api, one, APPLY) is (right in there), f"{one}: {right in there}")  # noqa: B023
+
+
+def test_everything_that_is_written_is_admitted(cluster: RightsCluster) -> None:
+    """Every kind of request that the roles are for, and every field and mark: each is written under the policies."""
+    api = cluster.api
+    written: list[Request] = []
+
+    def call(*words: str) -> None:
+        cluster.proxy.reset()
+        said = cluster.call(cluster.accesses[APPLY], *words, "--quiet")
+        assert [f"{one}" for one in cluster.proxy.requests if one.status == 403] == []
+        assert said.code == 0, said.out + said.err
+        written.extend(one for one in cluster.proxy.writes() if one.status < 300)
+
+    def apply(policies: str) -> None:
+        cluster.folder.write("policies/all.yaml", policies)
+        call("apply", "policies", "--auto-approve", "--allow-removed", "--run-id", f"run-{len(written)}")
+
+    cluster.fill()
+    made = create(api, all_writes.placed(), "shop")
+    create(api, all_writes.waiting_pods(next(one for one in made if one["metadata"]["name"] == "full")), "shop")
+    apply(all_writes.NIGHT)
+    rights_cluster.settle(api)
+    apply(all_writes.NIGHT)
+    apply(all_writes.DAY)
+
+    cluster.fill()
+    apply(all_writes.NIGHT)
+    call("wake", "east/dev/Deployment/api", "--for", "1h")
+    call("restore", "--all", "--hold", "12h", "--auto-approve")
+    create(api, all_writes.of_oc_idle(), "dev")
+    call("restore", "--all", "--adopt", "--auto-approve")
+
+    cluster.fill()
+    apply(all_writes.NIGHT)
+    all_writes.scale_by_hand(api, deployment_path("dev", "db", "statefulsets"), 2)
+    apply(all_writes.NIGHT)
+
+    create(api, all_writes.idle_and_protected(), "kube-system")
+    apply(all_writes.NIGHT)
+    all_writes.check_awake_and_clear(api)
+
+    granted = {(one.verb, one.resource) for one in GRANTS if one.verb in ("create", "patch", "delete")}
+    assert all_writes.verbs(written) | {("patch", "events")} == granted  # see `forbidden_writes.seldom`
+    changed = all_writes.changed(written)
+    assert changed >= all_writes.FIELDS, sorted(all_writes.FIELDS - changed)
+    assert {path.removeprefix("/metadata/") for _, path in changed} >= all_writes.MARKS

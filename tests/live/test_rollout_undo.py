@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tests.live.one_namespace import OneNamespace
@@ -32,9 +31,9 @@ def undo(one: OneNamespace, template: dict[str, Any]) -> None:
     one.api.patch(one.path("web"), patch, "application/json-patch+json", fieldManager="kubectl-rollout")
 
 
-def idle_and_undo(one: OneNamespace) -> None:
-    """Idle a Deployment in its second revision, and undo that revision."""
-    path = one.path("web")
+def test_the_copy_on_a_replica_set_counts_where_no_service_lists_it(one_namespace: OneNamespace) -> None:
+    one, path = one_namespace, one_namespace.path("web")
+    one.write(selector="workloads: {kinds: [Deployment]}")
     create(one.api, [a_service("web"), a_deployment("web", 3)], one.namespace)
     wait_for_ready(one.api, one.namespace, "web", 3)
     first = one.api.get(path)["spec"]["template"]
@@ -45,28 +44,8 @@ def idle_and_undo(one: OneNamespace) -> None:
     wait_until(lambda: any(RECORDED in annotations(found) for found in one.items(SETS)), "a copy of the record")
     undo(one, first)
     assert RECORDED not in one.annotations(path)
-
-
-def test_the_copy_on_a_replica_set_counts_where_no_service_lists_it(one_namespace: OneNamespace) -> None:
-    one_namespace.write(selector="workloads: {kinds: [Deployment]}")
-    idle_and_undo(one_namespace)
-    assert "its record is restored from its ReplicaSet" in one_namespace.call(
-        "apply", "policies", "--auto-approve", "-v", "--now", LATER
-    )
-    assert one_namespace.annotations(one_namespace.path("web"))[RECORDED] == "3"
-    one_namespace.apply(MORNING)
-    assert one_namespace.replicas("web") == [3]
-
-
-def test_a_forged_list_of_a_service_counts_for_nothing(one_namespace: OneNamespace) -> None:
-    idle_and_undo(one_namespace)
-    api, namespace = one_namespace.api, one_namespace.namespace
-    forged = {
-        "idling.kubernetes.io/unidle-targets": json.dumps(
-            [{"kind": "Deployment", "name": "web", "group": "apps", "replicas": 2**31 - 1}]
-        ),
-        "reconciler/wake-requested-at": LATER,
-    }
-    api.patch(f"/api/v1/namespaces/{namespace}/services/web", {"metadata": {"annotations": forged}})
-    one_namespace.apply(LATER)
-    assert one_namespace.replicas("web") == [3]
+    said = one.call("apply", "policies", "--auto-approve", "-v", "--now", LATER)
+    assert "its record is restored from its ReplicaSet" in said
+    assert one.annotations(path)[RECORDED] == "3"
+    one.apply(MORNING)
+    assert one.replicas("web") == [3]

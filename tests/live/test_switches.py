@@ -8,6 +8,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from reconciler.workload_kinds import SWITCHES
 from tests.live import deployed, switched
@@ -23,8 +23,9 @@ from tests.live.end_states import unanswered, unseen
 from tests.live.stage import Run, expire_lock, start
 from tests.live.switched import NAMESPACE, as_stated, switch_of
 from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import UNLIMITED, documents, fleet, idling
 from tests.real.api import APPLY_PATCH, Api, Object
-from tests.real.cluster import Paths, create, create_missing
+from tests.real.cluster import Paths, create, create_missing, empty
 from tests.real.fixtures import started
 from tests.real.kubeconfig import write_kubeconfig
 from tests.real.objects import a_crd, a_namespace, an_object
@@ -59,23 +60,14 @@ class Cluster:
     def api(self) -> Api:
         return self.plane.api
 
-    def write(self, *kinds: str, **spec: Any) -> None:
-        switches = [{"apiVersion": one.api_version, "kind": one.kind} for one in SWITCHES.values()]
-        connection = {"kubeconfig": str(self.folder.path / "kubeconfig.yaml")}
-        fleet = {
-            "home": "member",
-            "clusters": [{"name": "member", "connection": connection}],
-            "limits": {"default": {"perCluster": {"share": "100%"}, "fleet": {"share": "100%"}}},
-            "switches": switches,
-        }
-        idling = {
-            "selector": {"namespaces": {"include": [NAMESPACE]}, "workloads": {"kinds": list(kinds or ALL)}},
-            "idleWhen": [{"schedule": {"timeZone": "UTC", "uptime": ["Mon-Sun 07:00-20:00"]}}],
-            "minAge": "0s",
-            **spec,
-        }
-        documents = [a_policy("Fleet", "mine", fleet), a_policy("IdlingPolicy", "nights", idling)]
-        self.folder.write("policies/all.yaml", yaml.safe_dump_all(documents))
+    def write(self, *kinds: str, switch: str = "") -> None:
+        """Write policies by which `kinds`, by default all, are off at night; `switch` is one more of the Fleet."""
+        connection = f"{{kubeconfig: {self.folder.path / 'kubeconfig.yaml'}}}"
+        known = (f"{{apiVersion: {one.api_version}, kind: {one.kind}}}" for one in SWITCHES.values())
+        switches = f"switches: [{', '.join(filter(None, (*known, switch)))}]"
+        mine = fleet([f"{{name: member, connection: {connection}}}"], UNLIMITED, switches, name="mine", home="member")
+        selector = f"namespaces: {{include: [{NAMESPACE}]}}, workloads: {{kinds: [{', '.join(kinds or ALL)}]}}"
+        self.folder.write("policies/all.yaml", documents(mine, idling(selector, "minAge: 0s")))
 
     def words(self, now: str) -> tuple[str, ...]:
         return ("apply", "policies", "--now", now, "--auto-approve", "--quiet")
@@ -86,25 +78,24 @@ class Cluster:
         assert said.code == 0, said.out + said.err
         return said.out
 
+    @contextmanager
+    def as_administrator(self) -> Iterator[None]:
+        """Let calls be those of an administrator for a while."""
+        file = self.folder.path / "kubeconfig.yaml"
+        ours = file.read_text()
+        write_kubeconfig(file, {"member": self.plane.access()})
+        yield
+        file.write_text(ours)
+
     def fill(self) -> dict[str, Object]:
         """Make all objects anew, and return them as they are stated."""
         self.proxy.reset()
-        paths = Paths(self.api)
-        made = list(switched.objects())
-        for one in (*made, *self.ours()):
-            if self.api.find(paths.of(one)) is not None:
-                self.api.delete(paths.of(one), propagationPolicy="Background", gracePeriodSeconds=0)
+        paths, made = Paths(self.api), list(switched.objects())
+        for path in {paths.collection(one) for one in made}:
+            self.api.delete(path, propagationPolicy="Background", gracePeriodSeconds=0)
+        empty(self.api, ("ConfigMap", "Lease"), [deployed.OWN])
         create(self.api, made)
         return self.stated()
-
-    def ours(self) -> list[Object]:
-        found = []
-        leases = ("coordination.k8s.io/v1", "Lease", "/apis/coordination.k8s.io/v1")
-        for version, kind, path in (("v1", "ConfigMap", "/api/v1"), leases):
-            listed = self.api.items(f"{path}/namespaces/{deployed.OWN}/{kind.lower()}s")
-            names = [one["metadata"]["name"] for one in listed if "kube" not in one["metadata"]["name"]]
-            found += [an_object(version, kind, name, {"namespace": deployed.OWN}) for name in names]
-        return found
 
     def objects(self) -> dict[str, Object]:
         paths, known = Paths(self.api), list(switched.objects())
@@ -112,10 +103,6 @@ class Cluster:
 
     def stated(self) -> dict[str, Object]:
         return {name: as_stated(one) for name, one in self.objects().items()}
-
-
-def a_policy(kind: str, name: str, spec: Any) -> Any:
-    return {"apiVersion": "reconciler/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def rights_copied_for(kind: str, folder: Path) -> Path:
@@ -159,7 +146,7 @@ def filled(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_each_goes_off_and_comes_back_exactly_as_it_was(member: Cluster) -> None:
+def test_each_goes_off_and_comes_back_exactly_as_it_was_whatever_brings_it_back(member: Cluster) -> None:
     before = member.fill()
     assert len(before) > 2 * len(SWITCHES)
     member.apply(EVENING)
@@ -174,6 +161,22 @@ def test_each_goes_off_and_comes_back_exactly_as_it_was(member: Cluster) -> None
     assert [one for one in member.proxy.writes() if NAMESPACE in one.path] == []
     member.apply(MORNING)
     assert member.stated() == before
+
+    member.apply(DAYS[1] + OFF_AT)
+    assert member.stated() != before
+    words = ("--context", "member", "--own-namespace", deployed.OWN, "--now", DAYS[1] + OFF_AT, "--auto-approve")
+    said = Folder(member.folder.path, member.folder.path / "kubeconfig.yaml").call(
+        "restore", f"member/{NAMESPACE}", *words
+    )
+    assert (said.code, member.stated()) == (0, before), said
+
+    member.apply(DAYS[2] + OFF_AT)
+    assert member.stated() != before
+    with member.as_administrator():
+        said = member.folder.call("uninstall", "--policies", "policies", "--now", DAYS[2] + OFF_AT, "--yes")
+    assert (said.code, member.stated()) == (0, before), said
+    left = [key for one in member.objects().values() for key in one["metadata"].get("annotations", {})]
+    assert [key for key in left if key.startswith(("reconciler/", "idling.", "scale."))] == []
 
 
 def lost(before: dict[str, Object], now: dict[str, Object]) -> list[str]:
@@ -194,7 +197,7 @@ def kills() -> Iterator[Any]:
     for first, (name, way) in enumerate(ways.items()):
         for wakes in (False, True):
             for number in range(1, WRITES + 1):
-                is_taken = number == MIDDLE + 5 * first
+                is_taken = number == MIDDLE + 5 * first and wakes == bool(first)
                 marks = () if is_taken else (pytest.mark.soak,)
                 yield pytest.param(way, wakes, number, id=f"{name}-{'on' if wakes else 'off'}-{number}", marks=marks)
 
@@ -270,24 +273,8 @@ def test_a_snapshot_says_of_them_what_the_cluster_does(member: Cluster) -> None:
         shown = ("object", "verb", "before", "after")
         assert [{key: one[key] for key in shown} for one in read] == [{key: one[key] for key in shown} for one in live]
         member.apply(now)
-
-
-def test_doctor_finds_that_nothing_is_missing(member: Cluster) -> None:
     said = member.folder.call("doctor", "policies")
     assert "plan and apply have all rights" in said.out, said
-
-
-def test_uninstall_switches_all_on_and_takes_every_mark_off(member: Cluster) -> None:
-    before = member.fill()
-    member.apply(EVENING)
-    file = member.folder.path / "kubeconfig.yaml"
-    write_kubeconfig(file, {"member": member.plane.access()})
-    said = member.folder.call("uninstall", "--policies", "policies", "--now", EVENING, "--yes")
-    write_kubeconfig(file, {"member": member.proxy.access(deployed.token(member.plane))})
-    assert said.code == 0, said
-    assert member.stated() == before
-    left = [key for one in member.objects().values() for key in one["metadata"].get("annotations", {})]
-    assert [key for key in left if key.startswith(("reconciler/", "idling.", "scale."))] == []
 
 
 def test_a_switch_that_the_schema_drops_is_refused_in_words(member: Cluster) -> None:
@@ -296,27 +283,10 @@ def test_a_switch_that_the_schema_drops_is_refused_in_words(member: Cluster) -> 
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec
     create_missing(member.api, [definition])
     create_missing(member.api, [an_object("example.com/v1alpha1", "Widget", "w", spec={"other": 1})], NAMESPACE)
-    member.write("Widget")
-    text = (member.folder.path / "policies" / "all.yaml").read_text()
-    row = "{apiVersion: example.com/v1alpha1, kind: Widget, path: spec.mode, off: none}"
-    member.folder.write("policies/all.yaml", text.replace("  switches:", f"  switches:\n  - {row}"))
-    write_kubeconfig(member.folder.path / "kubeconfig.yaml", {"member": member.plane.access()})
-    said = member.folder.call(*member.words(EVENING))
-    write_kubeconfig(
-        member.folder.path / "kubeconfig.yaml", {"member": member.proxy.access(deployed.token(member.plane))}
-    )
+    member.write("Widget", switch="{apiVersion: example.com/v1alpha1, kind: Widget, path: spec.mode, off: none}")
+    with member.as_administrator():
+        said = member.folder.call(*member.words(EVENING))
     assert 'the server made /spec/mode null, expected "none"' in said.out, said
-
-
-def test_without_policies_a_context_is_enough_to_switch_all_on(member: Cluster) -> None:
-    before = member.fill()
-    member.apply(EVENING)
-    with pytest.MonkeyPatch.context() as variables:
-        variables.setenv("KUBECONFIG", str(member.folder.path / "kubeconfig.yaml"))
-        words = ("--context", "member", "--own-namespace", deployed.OWN, "--now", EVENING, "--auto-approve")
-        said = member.folder.call("restore", f"member/{NAMESPACE}", *words)
-    assert said.code == 0, said
-    assert member.stated() == before
 
 
 @pytest.mark.parametrize("kind", switched.SCALED)
@@ -333,67 +303,26 @@ def test_a_kind_with_scale_needs_no_switch(member: Cluster, kind: str) -> None:
     assert as_stated(member.api.get(path)) == before
 
 
-ARGO = "argocd-controller"
-
-
-def declared(kind: str) -> tuple[str, Object]:
-    """Return an object as git declares it, with its path."""
-    (found,) = [one for one in switched.objects() if one["kind"] == kind and one["metadata"]["name"] == kind.lower()]
-    return found["metadata"]["name"], found
-
-
-class ArgoCd:
-    """Heals a VirtualMachine, from the server's side and by force, while its Application says so."""
-
-    def __init__(self, member: Cluster) -> None:
-        paths = Paths(member.api)
-        self._desk, self._application = member, paths.of(declared("Application")[1])
-        self.machine, self._declared = paths.of(declared("VirtualMachine")[1]), declared("VirtualMachine")[1]
-
-    def heal(self) -> bool:
-        """Apply what git declares, unless the Application is switched off; return whether it did."""
-        automated = self._desk.api.get(self._application)["spec"]["syncPolicy"]["automated"]
-        if automated.get("enabled") is False:
-            return False
-        self._desk.api.patch(self.machine, self._declared, APPLY_PATCH, fieldManager=ARGO, force="true")
-        return True
-
-    @property
-    def runs(self) -> str:
-        return str(self._desk.api.get(self.machine)["spec"]["runStrategy"])
-
-
 def test_argo_cd_heals_nothing_while_its_application_is_off(member: Cluster) -> None:
+    """It heals a VirtualMachine, from the server's side and by force, while its Application says so."""
     member.fill()
     member.write("Application", "VirtualMachine")
-    argo = ArgoCd(member)
-    assert argo.heal()
+    declared = {one["metadata"]["name"]: one for one in switched.objects()}
+    machine, application = (Paths(member.api).of(declared[name]) for name in ("virtualmachine", "application"))
+
+    def heals() -> bool:
+        if member.api.get(application)["spec"]["syncPolicy"]["automated"].get("enabled") is False:
+            return False
+        body = declared["virtualmachine"]
+        member.api.patch(machine, body, APPLY_PATCH, fieldManager="argocd-controller", force="true")
+        return True
+
+    assert heals()
     before = member.stated()
-    for day, next_day in pairwise(DAYS):
-        member.apply(day + OFF_AT)
-        assert not argo.heal()
-        for time in ("T23:00:00Z", "T23:30:00Z"):
-            said = member.apply(day + time)
-            assert "contested" not in said
-            assert (argo.heal(), argo.runs) == (False, "Halted")
+    for day, next_day in pairwise(DAYS[:3]):
+        for time in (OFF_AT, "T23:00:00Z"):
+            assert "contested" not in member.apply(day + time)
+            assert (heals(), member.api.get(machine)["spec"]["runStrategy"]) == (False, "Halted")
         member.apply(next_day + ON_AT)
-        assert (argo.heal(), argo.runs) == (True, "RerunOnFailure")
+        assert (heals(), member.api.get(machine)["spec"]["runStrategy"]) == (True, "RerunOnFailure")
     assert member.stated() == before
-
-
-def test_argo_cd_that_heals_each_night_ends_contested_and_is_left_alone(member: Cluster) -> None:
-    member.fill()
-    member.write("VirtualMachine")
-    argo = ArgoCd(member)
-    argo.heal()
-    for number, (day, next_day) in enumerate(pairwise(DAYS)):
-        member.apply(day + OFF_AT)
-        assert argo.runs == ("Halted" if number < 2 else "RerunOnFailure")
-        argo.heal()
-        said = member.apply(day + "T22:05:00Z")
-        assert argo.runs == "RerunOnFailure"
-        member.apply(next_day + ON_AT)
-    contest = json.loads(member.api.get(argo.machine)["metadata"]["annotations"]["reconciler/contested"])
-    assert contest["by"] == ARGO
-    advice = "ignoreDifferences: [{group: kubevirt.io, kind: VirtualMachine, jsonPointers: [/spec/runStrategy]}]"
-    assert advice in said

@@ -24,11 +24,20 @@ from tests.pipeline.calls import Folder, Said
 from tests.pipeline.refused_policies import EMPTY, REFUSED
 from tests.pipeline.teams import FILES, NAMESPACES, with_accounts
 from tests.real.api import Object
-from tests.real.cluster import RBAC, Paths, create, create_missing, wait_until
+from tests.real.cluster import RBAC, Paths, create, create_missing, empty, listed, wait_until
 from tests.real.control_plane import API_ONLY, ControlPlane
 from tests.real.fixtures import started
 from tests.real.kubeconfig import Access, write_kubeconfig
-from tests.real.objects import a_deployment, a_namespace, a_service, an_object, manifests, with_metadata
+from tests.real.objects import (
+    a_deployment,
+    a_namespace,
+    a_service,
+    an_object,
+    manifests,
+    status_of,
+    with_metadata,
+    within,
+)
 from tests.real.proxy import Exchange, Proxy
 
 pytestmark = pytest.mark.real
@@ -53,7 +62,6 @@ AUDIT = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata", "verbs": ["create", "patch", "delete"]}],
 }
-_STATUS = {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}
 
 
 def rights(cluster: str) -> list[Object]:
@@ -71,13 +79,11 @@ def rights(cluster: str) -> list[Object]:
 class Write:
     """One write as the audit log has it."""
 
-    cluster: str
     user: str
     impersonated: str
     verb: str
     resource: str
     namespace: str
-    name: str
     code: int
 
 
@@ -93,18 +99,18 @@ class Clusters:
         """Make all Deployments and Services anew, and forget what was written."""
         for cluster, plane in self.planes.items():
             create_missing(plane.api, rights(cluster))
-            _empty(plane, deployed.OWN)
-            for namespace in NAMESPACES:
-                self.fill_namespace(cluster, namespace)
+            empty(plane.api, _KINDS, [deployed.OWN])
+            self.fill_namespaces(cluster)
         self.forget_writes()
 
     def forget_writes(self) -> None:
         for log in self.logs.values():
             log.write_text("")
 
-    def fill_namespace(self, cluster: str, namespace: str) -> None:
-        _empty(self.planes[cluster], namespace)
-        create(self.planes[cluster].api, [with_metadata(one, labels={"team": "b"}) for one in _objects()], namespace)
+    def fill_namespaces(self, cluster: str, *namespaces: str) -> None:
+        api, filled = self.planes[cluster].api, namespaces or NAMESPACES
+        empty(api, _KINDS, filled)
+        create(api, [within(space, with_metadata(one, labels={"team": "b"})) for space in filled for one in _objects()])
 
     def objects(self) -> dict[tuple[str, str, str, str], tuple[str, Any]]:
         """What is there of each namespace but our own: its resourceVersion, and its replicas."""
@@ -114,9 +120,7 @@ class Clusters:
                 one.get("spec", {}).get("replicas"),
             )
             for cluster, plane in self.planes.items()
-            for kind, path in _KINDS.items()
-            for one in plane.api.items(path)
-            if one["metadata"]["namespace"] in NAMESPACES
+            for kind, one in listed(plane.api, _KINDS, NAMESPACES)
         }
 
     def replicas(self) -> dict[tuple[str, str], set[int]]:
@@ -129,69 +133,40 @@ class Clusters:
 
     def writes(self) -> list[Write]:
         """What runs wrote since the world was filled, refused or not; asking what one may do is none."""
-        return [one for name, log in self.logs.items() for one in _audited(name, log) if one.user == RUN]
+        return [one for log in self.logs.values() for one in _audited(log) if one.user == RUN]
 
-    def may(self, cluster: str, user: str, verb: str, resource: str, namespace: str, name: str = "") -> bool:
-        group, _, plural = resource.rpartition("/")
-        attributes = {"verb": verb, "group": group, "resource": plural, "namespace": namespace, "name": name}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {"user": user, "resourceAttributes": attributes},
-        }
+    def without(self, cluster: str, binding: str, namespace: str) -> None:
+        """Delete a RoleBinding, and wait until nobody has rights by it: that of a team is called like its account."""
         api = self.planes[cluster].api
-        return bool(api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"])
-
-    def without(self, cluster: str, kind: str, name: str, namespace: str) -> None:
-        """Delete a RoleBinding, and wait until nobody has rights by it."""
-        api = self.planes[cluster].api
-        api.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{name}")
-        asked = (
-            ("impersonate", "serviceaccounts", "reconciler-team-a")
-            if kind == "run"
-            else ("patch", "apps/deployments", "")
-        )
-        user = RUN if kind == "run" else ACCOUNTS[kind]
-        wait_until(lambda: not self.may(cluster, user, *asked[:2], namespace, asked[2]), f"{name} to be gone")
+        api.delete(f"/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings/{binding}")
+        account, right = (deployed.APPLY, _IMPERSONATE) if binding == _TENANTS else (binding, _PATCH)
+        wait_until(lambda: not deployed.may(api, right, account, namespace), f"{binding} to be gone")
 
 
-_KINDS = {
-    "Deployment": "/apis/apps/v1/deployments",
-    "ReplicaSet": "/apis/apps/v1/replicasets",
-    "Service": "/api/v1/services",
-    "ConfigMap": "/api/v1/configmaps",
-    "Event": "/api/v1/events",
-}
-
-
-def _empty(plane: ControlPlane, namespace: str) -> None:
-    core, apps = f"/api/v1/namespaces/{namespace}", f"/apis/apps/v1/namespaces/{namespace}"
-    for path in (f"{apps}/deployments", f"{apps}/replicasets", f"{core}/configmaps", f"{core}/events"):
-        plane.api.delete(path)
-    for service in plane.api.items(f"{core}/services"):
-        plane.api.delete(f"{core}/services/{service['metadata']['name']}")
+_TENANTS = "reconciler-tenants"
+_IMPERSONATE = deployed.Grant(_TENANTS, "Role", 0, "", "serviceaccounts", "impersonate", "reconciler-team-a")
+_PATCH = deployed.Grant("reconciler-team", "Role", 0, "apps", "deployments", "patch")
+_KINDS = ("Deployment", "ReplicaSet", "Service", "ConfigMap", "Event")
 
 
 def _objects() -> Iterator[Object]:
     for name in ("web", "api"):
         yield a_service(name)
-        yield a_deployment(name, 2) | {"status": _STATUS}
+        yield a_deployment(name, 2) | {"status": status_of("Deployment", 2)}
 
 
-def _audited(cluster: str, log: Path) -> Iterator[Write]:
+def _audited(log: Path) -> Iterator[Write]:
     for line in log.read_text().splitlines():
         event = json.loads(line)
         target = event.get("objectRef", {})
         if target.get("resource", "").startswith("selfsubject"):
             continue
         yield Write(
-            cluster,
             event["user"]["username"],
             event.get("impersonatedUser", {}).get("username", ""),
             event["verb"],
             target.get("resource", ""),
             target.get("namespace", ""),
-            target.get("name", ""),
             event["responseStatus"]["code"],
         )
 
@@ -328,7 +303,7 @@ def test_without_our_checks_an_overreach_ends_in_403_and_changes_nothing(
     others = {"platform.yaml": calendar, "teams/a/sleep.yaml": "", "teams/b/sleep.yaml": ""}
     more = {name: text.replace("replicas: 4", "replicas: 6") for name, text in files.items()}  # of the 4 that run
     cli = a_cli(tmp_path, unchanged.accesses, {"fleet.yaml": WITH_ACCOUNTS, **others, **more})
-    unchanged.fill_namespace("dev", "team-a-web")
+    unchanged.fill_namespaces("dev", "team-a-web")
     before = unchanged.objects()
 
     said = apply(cli, NIGHT)
@@ -353,9 +328,11 @@ def _is_out_of_reach(action: Mapping[str, Any]) -> bool:
     return kind == "ReplicaSet" or (place != ("dev", "team-a-web") and kind != "ConfigMap")
 
 
-def test_a_wake_that_a_tenant_may_not_do_is_done_as_the_run(clusters: Clusters, cli: Folder) -> None:
+def test_what_a_tenant_may_not_do_is_its_own_fault_and_its_wakes_are_done_as_the_run(
+    clusters: Clusters, cli: Folder
+) -> None:
     assert apply(cli, NIGHT).code == 0
-    clusters.without("dev", "a", "reconciler-team-a", "team-a-web")
+    clusters.without("dev", "reconciler-team-a", "team-a-web")
 
     said = apply(cli, MORNING)
 
@@ -364,9 +341,7 @@ def test_a_wake_that_a_tenant_may_not_do_is_done_as_the_run(clusters: Clusters, 
     tried = [one for one in clusters.writes() if (one.namespace, one.resource) == ("team-a-web", "deployments")]
     assert Counter((one.impersonated, one.code) for one in tried[2:]) == {(ACCOUNTS["a"], 403): 2, ("", 200): 2}
 
-
-def test_what_a_tenant_may_not_do_is_its_own_fault_and_the_others_go_on(clusters: Clusters, cli: Folder) -> None:
-    clusters.without("dev", "a", "reconciler-team-a", "team-a-web")
+    clusters.fill_namespaces("dev")
 
     said = apply(cli, NIGHT)
 
@@ -381,11 +356,10 @@ def test_what_a_tenant_may_not_do_is_its_own_fault_and_the_others_go_on(clusters
 
 def test_a_run_that_may_impersonate_nobody_says_so_and_wakes_all_the_same(clusters: Clusters, cli: Folder) -> None:
     assert apply(cli, NIGHT).code == 0
-    clusters.without("dev", "run", "reconciler-tenants", deployed.OWN)
+    clusters.without("dev", _TENANTS, deployed.OWN)
     assert apply(cli, MORNING).code == 0
     assert clusters.replicas()["dev", "team-a-web"] == {2}
-    for namespace in NAMESPACES:
-        clusters.fill_namespace("dev", namespace)
+    clusters.fill_namespaces("dev")
 
     said = apply(cli, NIGHT)
 
@@ -399,6 +373,18 @@ def test_a_run_that_may_impersonate_nobody_says_so_and_wakes_all_the_same(cluste
         "dev/team-b-web": "b",
         "dev/shared-b": "b",
     }
+
+    said = cli.call("doctor", "policies")
+
+    assert said.code == ExitCode.PARTIAL
+    assert [one.partition(" may not be impersonated (")[0] for one in tenants_in(said)[:2]] == [
+        "FAIL dev a: reconciler/reconciler-team-a",
+        "FAIL dev b: reconciler/reconciler-team-b",
+    ]
+    (role,) = yaml.safe_load_all(said.out.partition("---\n")[2])
+    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}
+    assert role["rules"] == [rule | {"resourceNames": [f"reconciler-team-{team}"]} for team in "ab"]
+    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", deployed.OWN)
 
 
 def test_who_wakes_by_hand_writes_as_themselves(clusters: Clusters, cli: Folder) -> None:
@@ -420,7 +406,7 @@ def tenants_in(said: Said) -> list[str]:
 
 def test_what_doctor_prints_gives_tenants_the_rights_that_they_lack(clusters: Clusters, cli: Folder) -> None:
     for namespace in ("team-b-web", "shared-b"):
-        clusters.without("prod", "b", "reconciler-team-b", namespace)
+        clusters.without("prod", "reconciler-team-b", namespace)
 
     said = cli.call("doctor", "policies")
 
@@ -435,22 +421,6 @@ def test_what_doctor_prints_gives_tenants_the_rights_that_they_lack(clusters: Cl
     assert clusters.replicas()["prod", "shared-b"] == {0}
     for one in reversed(made):
         clusters.planes["prod"].api.delete(Paths(clusters.planes["prod"].api).of(one))
-
-
-def test_doctor_says_that_a_run_may_not_impersonate_and_prints_the_rule(clusters: Clusters, cli: Folder) -> None:
-    clusters.without("dev", "run", "reconciler-tenants", deployed.OWN)
-
-    said = cli.call("doctor", "policies")
-
-    assert said.code == ExitCode.PARTIAL
-    assert [one.partition(" may not be impersonated (")[0] for one in tenants_in(said)[:2]] == [
-        "FAIL dev a: reconciler/reconciler-team-a",
-        "FAIL dev b: reconciler/reconciler-team-b",
-    ]
-    (role,) = yaml.safe_load_all(said.out.partition("---\n")[2])
-    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}
-    assert role["rules"] == [rule | {"resourceNames": [f"reconciler-team-{team}"]} for team in "ab"]
-    assert (role["kind"], role["metadata"]["namespace"]) == ("Role", deployed.OWN)
 
 
 def test_a_proxy_that_drops_the_header_is_an_error_that_says_so(clusters: Clusters, cli: Folder) -> None:

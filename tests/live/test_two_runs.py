@@ -50,16 +50,22 @@ def work(stage: Stage) -> dict[str, int]:
 
 def test_each_cluster_is_written_by_one_of_two_runs(stage, other):
     """The first stands still in its work, with both locks; the second does not wait for it for long."""
-    go_on = hold(stage, at=1)
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def hold(_: Request) -> None:
+        waiting.set()
+        go_on.wait(OUTLAST)
+
+    stage.rule(faults.before(hold), matching=is_work)
     first = stage.start(*stage.apply_words())
-    assert go_on.waiting.wait(OUTLAST)
+    assert waiting.wait(OUTLAST)
     second = other.start(*other.apply_words("--lock-timeout", "1"))
     said = second.ended()
     assert (said.code, said.err) == (7, "")
     assert f"process {first.process.pid}, " in said.out
     assert "expected it free; try again later" in said.out
     assert work(other) == {"east": 0, "west": 0}
-    go_on.event.set()
+    go_on.set()
     assert first.ended().code == 0
     assert work(stage)["east"] > 20
 
@@ -102,21 +108,3 @@ def test_one_that_slept_through_its_lock_writes_nothing_more_when_it_wakes(stage
     assert "the lock was lost, nothing more is written there" in said.out
     assert work(stage) == before
     assert stage.holders() == {"east": "", "west": ""}
-
-
-class Hold:
-    """A write that waits until `event`; `waiting` is set once it does."""
-
-    def __init__(self) -> None:
-        self.waiting, self.event = threading.Event(), threading.Event()
-
-    def __call__(self, _: Request) -> None:
-        self.waiting.set()
-        self.event.wait(OUTLAST)
-
-
-def hold(stage: Stage, at: int) -> Hold:
-    """Let that write of the work wait, and nothing else."""
-    made = Hold()
-    stage.rule(faults.before(made), at=at, matching=is_work)
-    return made

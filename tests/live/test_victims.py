@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 
-from tests.live.fleet import LiveFleet
+from tests.pipeline.calls import Folder
+from tests.pipeline.manifests import documents, downscale, fleet
 from tests.real.api import Api, Object
 from tests.real.cluster import create, create_missing, pods_of, wait_for_ready, wait_until
 from tests.real.objects import a_deployment, a_namespace
@@ -22,11 +22,11 @@ from tests.real.objects import a_deployment, a_namespace
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
-STRATEGIES: dict[str, dict[str, Any]] = {
-    "controller": {"strategy": "Logarithmic"},
-    "newest": {"strategy": "NewestFirst"},
-    "decimal": {"strategy": "Logarithmic", "logarithm": {"base": 10}},
-    "balanced": {"strategy": "ZoneBalanced", "zoneBalanced": {"topologyKey": "kubernetes.io/hostname"}},
+STRATEGIES = {
+    "controller": ("strategy: Logarithmic",),
+    "newest": ("strategy: NewestFirst",),
+    "decimal": ("strategy: Logarithmic", "logarithm: {base: 10}"),
+    "balanced": ("strategy: ZoneBalanced", "zoneBalanced: {topologyKey: kubernetes.io/hostname}"),
 }
 OURS = ("newest", "decimal", "balanced")
 TARGET = 2
@@ -46,23 +46,15 @@ class Shrink:
     went: frozenset[str]
 
 
-def policies(namespace: str) -> Iterator[Object]:
-    limits = {"default": {part: {"share": "100%", "atLeast": 1_000} for part in ("perCluster", "fleet")}}
-    yield {
-        "apiVersion": "reconciler/v1alpha1",
-        "kind": "Fleet",
-        "metadata": {"name": "victims"},
-        "spec": {"home": "east", "clusters": [{"name": "east"}], "limits": limits},
-    }
-    for name, settings in STRATEGIES.items():
-        chosen = {"kinds": ["Deployment", "ReplicaSet"], "matchLabels": {"order": name}}
-        selector = {"namespaces": {"include": [namespace]}, "workloads": chosen}
-        yield {
-            "apiVersion": "reconciler/v1alpha1",
-            "kind": "DownscalePolicy",
-            "metadata": {"name": name},
-            "spec": {"selector": selector, "target": {"replicas": TARGET}, "settleSeconds": 0, **settings},
-        }
+def policies(namespace: str) -> str:
+    limits = "limits: {default: {perCluster: {share: 100%, atLeast: 1000}, fleet: {share: 100%, atLeast: 1000}}}"
+    kinds = "kinds: [Deployment, ReplicaSet]"
+    chosen = f"namespaces: {{include: [{namespace}]}}, workloads: {{{kinds}, matchLabels: {{order: %s}}}}"
+    shrinking = (
+        downscale(chosen % name, TARGET, "settleSeconds: 0", *settings, name=name)
+        for name, settings in STRATEGIES.items()
+    )
+    return documents(fleet(["east"], limits, name="victims"), *shrinking)
 
 
 def aged(draw: random.Random, pod: Object, now: datetime) -> Object:
@@ -95,10 +87,10 @@ def populate(draw: random.Random, api: Api, namespace: str, round_: int) -> dict
     return names
 
 
-def shrinks(fleet: LiveFleet, api: Api, namespace: str, names: dict[str, str]) -> Iterator[Shrink]:
+def shrinks(cli: Folder, api: Api, namespace: str, names: dict[str, str]) -> Iterator[Shrink]:
     """Apply once, and tell what the plan in the report said of each workload, and which pods are gone."""
     before = {name: {pod["metadata"]["name"] for pod in pods_of(api, namespace, name)} for name in names}
-    wait = fleet.call("apply", "policies", "--auto-approve", "-o", "json")
+    wait = cli.call("apply", "policies", "--auto-approve", "-o", "json")
     report = json.loads(wait.out)
     assert wait.code == 0, report["outcomes"]
     actions = {one["object"]["name"]: one for one in report["plan"]["actions"] if one.get("victims")}
@@ -113,12 +105,11 @@ def shrinks(fleet: LiveFleet, api: Api, namespace: str, names: dict[str, str]) -
 
 
 @pytest.fixture
-def fleet(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> LiveFleet:
+def cli(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Folder:
     create_missing(control_plane.api, [a_namespace("reconciler")])
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "all.yaml").write_text(yaml.safe_dump_all(policies(namespace)))
-    return LiveFleet(tmp_path, {"east": control_plane}, source)
+    cli = Folder(tmp_path, control_plane.kubeconfig("east"))
+    cli.write("policies/all.yaml", policies(namespace))
+    return cli
 
 
 PART = 17
@@ -139,11 +130,11 @@ PART = 17
         ),
     ],
 )
-def test_what_is_certain_is_what_goes(fleet, control_plane, namespace, rounds):
+def test_what_is_certain_is_what_goes(cli, control_plane, namespace, rounds):
     found: list[Shrink] = []
     for round_ in rounds:
         names = populate(random.Random(round_), control_plane.api, namespace, round_)
-        found += shrinks(fleet, control_plane.api, namespace, names)
+        found += shrinks(cli, control_plane.api, namespace, names)
     assert [one for one in found if one.certain and one.said != one.went] == []
     assert all(one.certain for one in found if one.strategy in OURS)
     certain = Counter(one.strategy for one in found if one.certain)

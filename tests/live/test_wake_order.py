@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.live.one_namespace import OneNamespace
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import Object
@@ -24,9 +22,8 @@ def ready_since(pod: Object) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_a_tier_wakes_once_the_pods_of_the_one_before_are_ready(one_namespace: OneNamespace, kind: str) -> None:
-    one, plural = one_namespace, f"{kind.lower()}s"
+def test_a_tier_wakes_once_the_pods_of_the_one_before_are_ready(one_namespace: OneNamespace) -> None:
+    one = one_namespace
     space = f'namespaces: {{include: ["{one.namespace}"]}}'
     policies = [
         idling(
@@ -39,8 +36,10 @@ def test_a_tier_wakes_once_the_pods_of_the_one_before_are_ready(one_namespace: O
         for tier, name in ((1, "db"), (2, "web"))
     ]
     one.folder.write("policies/all.yaml", documents(fleet(["{name: member}"], name="mine", home="member"), *policies))
-    create(one.api, [a_deployment("db", 1, kind=kind, annotations=SLOW), a_deployment("web", 1)], one.namespace)
-    wait_for_ready(one.api, one.namespace, "db", 1, plural)
+    create(
+        one.api, [a_deployment("db", 1, kind="StatefulSet", annotations=SLOW), a_deployment("web", 1)], one.namespace
+    )
+    wait_for_ready(one.api, one.namespace, "db", 1, "statefulsets")
     wait_for_ready(one.api, one.namespace, "web", 1)
     one.apply(NIGHT)
     wait_until(lambda: not one.items("/api/v1/{}pods"), "the pods to go")

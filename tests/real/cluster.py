@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.real.api import Api, ApiError, Object
 from tests.real.objects import an_object
@@ -19,6 +19,7 @@ _LAST = ("ResourceQuota", "LimitRange", "ValidatingAdmissionPolicy", "Validating
 _AT_ONCE = 16
 
 
+T = TypeVar("T")
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -161,6 +162,22 @@ def deployment_path(namespace: str, name: str, kind: str = "deployments") -> str
     return path_of(kind, namespace, name)
 
 
+def listed(api: Api, kinds: Sequence[str], namespaces: Collection[str]) -> list[tuple[str, Object]]:
+    """All objects of these kinds in these namespaces, each with its kind."""
+    with ThreadPoolExecutor(len(kinds)) as threads:
+        lists = list(threads.map(lambda kind: api.items(path_of(kind)), kinds))
+    found = [(kind, one) for kind, items in zip(kinds, lists, strict=True) for one in items]
+    return [(kind, one) for kind, one in found if one["metadata"]["namespace"] in namespaces]
+
+
+def empty(api: Api, kinds: Sequence[str], namespaces: Collection[str]) -> None:
+    """Delete all objects of these kinds in these namespaces at once."""
+    found = {(kind, one["metadata"]["namespace"]) for kind, one in listed(api, kinds, namespaces)}
+    at_once = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        list(threads.map(lambda pair: api.delete(path_of(*pair), **at_once), sorted(found)))
+
+
 def scale(api: Api, namespace: str, name: str, replicas: int, kind: str = "deployments") -> None:
     """Set the replicas, as somebody else than the run under test."""
     api.patch(deployment_path(namespace, name, kind), {"spec": {"replicas": replicas}})
@@ -192,17 +209,18 @@ def wait_for_ready(api: Api, namespace: str, name: str, count: int, kind: str = 
     wait_until(lambda: len(pods_of(api, namespace, name)) == count, f"{count} pods of {namespace}/{name}")
 
 
-def wait_until(true: Callable[[], bool], what: str, seconds: float = READY_AFTER_AT_MOST) -> None:
-    """Return when `true`; what tests wait for comes soon, and is waited for long on a busy machine.
+def wait_until(true: Callable[[], T], what: str, seconds: float = READY_AFTER_AT_MOST) -> T:
+    """Return what `true` returns once it is true; it comes soon, and is waited for long on a busy machine.
 
     Raises:
         TimeoutError: it did not come.
     """
     deadline = time.monotonic() + seconds
-    while not true():
+    while not (found := true()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"not after {seconds:.0f} s, expected {what}")
-        time.sleep(0.05)
+        time.sleep(0.1)
+    return found
 
 
 def wait_for_pods(api: Api, namespace: str, count: int, seconds: float = 300) -> None:

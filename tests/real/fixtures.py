@@ -29,13 +29,14 @@ REAL = frozenset(
         "control_planes",
         "three_planes",
         "empty_stage",
+        "member_plane",
         "prometheus_server",
         "service_network",
     )
 )
 
 
-SHARED = ("empty_stage", "three_planes", "control_plane", "api_server")
+SHARED = ("empty_stage", "three_planes", "member_plane", "control_plane", "api_server")
 """The fixtures that are started once: the tests of each are a group, which has one worker."""
 
 
@@ -142,13 +143,13 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlan
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A whole control plane, shared by the tests of this worker, with three nodes that are never full."""
+    """A whole control plane, shared by the tests of this worker, with a large node in each of three zones."""
     from tests.real.cluster import create
     from tests.real.control_plane import ControlPlane
     from tests.real.objects import a_node
 
     with started(ControlPlane(tmp_path_factory.mktemp("control-plane"))) as plane:
-        create(plane.api, [a_node(f"shared-{number}") for number in (1, 2, 3)])
+        create(plane.api, [a_node(f"shared-{zone}", **{"topology.kubernetes.io/zone": zone}) for zone in "abc"])
         yield plane
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ def start_of(program: str) -> str:
     return f"from {module} import {name}; {name}()"
 
 
+@cache
 def called(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Call the console script `program` of this checkout."""
     code = f"import sys; sys.argv[0] = '/usr/bin/{program}'; {start_of(program)}"
