@@ -7,14 +7,29 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pytest
 import yaml
 
-from reconciler.backends.protocols import BUILT_IN_SCALES, SCALED_OBJECT, workloads_of
+from reconciler.backends.protocols import (
+    AUTOSCALERS,
+    BUILT_IN_SCALES,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    EVENTS,
+    PODS,
+    SCALED_OBJECT,
+    workloads_of,
+)
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 
+MANIFESTS = [
+    pytest.param(one, id=one["case"]) for one in yaml.safe_load(Path(__file__).with_name("manifests.yaml").read_text())
+]
+"""What is read of manifests, case by case."""
 BUILT_IN = {scale.kind: workloads_of(scale) for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
+RESOURCES = {one.kind: one for one in (*BUILT_IN.values(), AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, EVENTS, PODS)}
 
 
 def last_names_first(pods: Sequence[Pod], count: int, _of_deployment: bool) -> Sequence[Pod]:
@@ -81,3 +96,29 @@ def a_manifest(
             },
         },
     }
+
+
+CLONE_SETS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clonesets.apps.kruise.io}
+spec:
+  group: apps.kruise.io
+  scope: Namespaced
+  names: {kind: CloneSet, plural: clonesets}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: false
+    subresources: {scale: {specReplicasPath: .spec.count, statusReplicasPath: .status.count}}
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
+"""
+CLONE_SET = """
+apiVersion: apps.kruise.io/v1alpha1
+kind: CloneSet
+metadata: {name: web, generation: 3}
+spec: {replicas: 4, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}
+"""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 Answer = Callable[[socket.socket], None]
 AUTHORITY = trustme.CA()
@@ -25,6 +26,14 @@ def secured(*names: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     AUTHORITY.issue_cert(*(names or ("127.0.0.1", "localhost"))).configure_cert(context)
     return context
+
+
+def encrypted_key(issued: trustme.LeafCert) -> bytes:
+    """A certificate and its key, which a password is needed for."""
+    key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
+    password = serialization.BestAvailableEncryption(b"secret")
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, password)
+    return issued.cert_chain_pems[0].bytes() + pem
 
 
 class SocketServer:

@@ -25,10 +25,9 @@ time.sleep(60)
 """
 
 
-def test_a_dead_process_frees_its_lock(tmp_path: Path) -> None:
+def test_a_dead_process_frees_its_lock(tmp_path):
     root = Path(__file__).resolve().parents[2]
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], cwd=root, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         lock = FileLock(tmp_path, "we")
         with pytest.raises(LockHeldError, match="held by the other process, expected it free"):
@@ -43,7 +42,7 @@ def test_a_dead_process_frees_its_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", ["link", "link to nothing", "pipe", "folder"])
-def test_a_lock_is_never_taken_through_a_link_or_on_what_is_no_file(tmp_path: Path, make: str) -> None:
+def test_a_lock_is_never_taken_through_a_link_or_on_what_is_no_file(tmp_path, make):
     (tmp_path / "precious").write_text("s3cr3t")
     folder = tmp_path / "east"
     folder.mkdir()
@@ -60,7 +59,7 @@ def test_a_lock_is_never_taken_through_a_link_or_on_what_is_no_file(tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["east", "precious"]
 
 
-def test_who_holds_a_lock_is_told_on_one_line(tmp_path: Path) -> None:
+def test_who_holds_a_lock_is_told_on_one_line(tmp_path):
     holder, other = FileLock(tmp_path, "we\x1b[2J\nnobody"), FileLock(tmp_path, "b")
     holder.acquire(TimeLimit(0))
     with pytest.raises(LockHeldError) as raised:
@@ -69,7 +68,7 @@ def test_who_holds_a_lock_is_told_on_one_line(tmp_path: Path) -> None:
     holder.release()
 
 
-def test_waiting_takes_as_long_as_it_may(tmp_path: Path) -> None:
+def test_waiting_takes_as_long_as_it_may(tmp_path):
     first, clock = FileLock(tmp_path, "first"), FakeClock()
     first.acquire(TimeLimit(0))
     with pytest.raises(LockHeldError):
@@ -78,11 +77,11 @@ def test_waiting_takes_as_long_as_it_may(tmp_path: Path) -> None:
     first.release()
 
 
-def test_waiting_ends_when_the_lock_is_given_back(tmp_path: Path) -> None:
+def test_waiting_ends_when_the_lock_is_given_back(tmp_path):
     first = FileLock(tmp_path, "first")
 
     class Releasing(FakeClock):
-        def sleep(self, seconds: float) -> None:
+        def sleep(self, seconds):
             super().sleep(seconds)
             if self.now > 5:
                 first.release()
@@ -96,7 +95,7 @@ def test_waiting_ends_when_the_lock_is_given_back(tmp_path: Path) -> None:
     second.release()
 
 
-def test_a_lock_whose_file_was_removed_is_lost(tmp_path: Path) -> None:
+def test_a_lock_whose_file_was_removed_is_lost(tmp_path):
     first, second = (FileLock(tmp_path, name) for name in ("first", "second"))
     first.acquire(TimeLimit(0))
     (tmp_path / LOCK_FILE).unlink()
@@ -109,6 +108,6 @@ def test_a_lock_whose_file_was_removed_is_lost(tmp_path: Path) -> None:
     second.release()
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(ClusterError, match="No such file or directory"):
         FileLock(tmp_path / "nowhere", "we").acquire(TimeLimit(0))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import json
 import math
-import os
-import socket
 import ssl
-import subprocess
-import sys
-import termios
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -20,7 +14,6 @@ from typing import Any
 
 import pytest
 import trustme
-from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
@@ -46,9 +39,17 @@ def asked(server: HTTPServer | PickerServer, text: str = "up", **settings: Any) 
     return a_source(f"http://127.0.0.1:{port}", **settings).query(text)
 
 
+def a_result(kind: str, *result: Any, **more: Any) -> dict[str, Any]:
+    return {"status": "success", "data": {"resultType": kind, "result": [*result]}, **more}
+
+
 def a_vector(*series: tuple[dict[str, str], str], **more: Any) -> dict[str, Any]:
-    result = [{"metric": labels, "value": [1795189283.0, value]} for labels, value in series]
-    return {"status": "success", "data": {"resultType": "vector", "result": result}, **more}
+    found = ({"metric": labels, "value": [1795189283.0, value]} for labels, value in series)
+    return a_result("vector", *found, **more)
+
+
+def an_error(kind: str, words: str) -> dict[str, str]:
+    return {"status": "error", "errorType": kind, "error": words}
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def token_file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_request_is_the_query_its_time_and_the_token(httpserver: HTTPServer, token_file: str) -> None:
+def test_the_request_is_the_query_its_time_and_the_token(httpserver, token_file):
     httpserver.expect_request("/prefix" + QUERY, method="POST").respond_with_json(a_vector())
     source = a_source(httpserver.url_for("/prefix/"), bearer_token_file=token_file)
     assert source.query('sum(increase(x{a="ä&b"}[5m]))') == QueryAnswer()
@@ -72,19 +73,14 @@ def test_the_request_is_the_query_its_time_and_the_token(httpserver: HTTPServer,
     assert not request.args
 
 
-def test_without_a_token_file_nothing_is_sent_about_who_asks(httpserver: HTTPServer) -> None:
-    httpserver.expect_request(QUERY).respond_with_json(a_vector())
-    asked(httpserver)
-    assert "Authorization" not in httpserver.log[0][0].headers
-
-
-def test_a_proxy_that_lets_reads_through_only_is_asked_with_get_from_then_on(httpserver: HTTPServer) -> None:
+def test_a_proxy_that_lets_reads_through_only_is_asked_with_get_from_then_on(httpserver):
     httpserver.expect_request(QUERY, method="POST").respond_with_data("no", 405)
     httpserver.expect_request(QUERY, method="GET").respond_with_json(a_vector(({}, "1")))
     source = a_source(httpserver.url_for(""))
     assert [source.query("up + 1").samples, source.query("up").samples] == [(Sample({}, 1.0),)] * 2
     assert [request.method for request, _ in httpserver.log] == ["POST", "GET", "GET"]
     assert httpserver.log[1][0].args["query"] == "up + 1"
+    assert "Authorization" not in httpserver.log[1][0].headers, "there is no token"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +98,7 @@ def test_a_proxy_that_lets_reads_through_only_is_asked_with_get_from_then_on(htt
             id="infinities",
         ),
         pytest.param(
-            {"status": "success", "data": {"resultType": "scalar", "result": [1795189283.0, "7"]}},
+            a_result("scalar", 1795189283.0, "7"),
             QueryAnswer((Sample({}, 7.0),)),
             id="a scalar is one sample without labels",
         ),
@@ -129,12 +125,12 @@ def test_a_proxy_that_lets_reads_through_only_is_asked_with_get_from_then_on(htt
         ),
     ],
 )
-def test_answers(httpserver: HTTPServer, body: dict[str, Any], answer: QueryAnswer) -> None:
+def test_answers(httpserver, body, answer):
     httpserver.expect_request(QUERY).respond_with_json(body)
     assert asked(httpserver) == answer
 
 
-def test_not_a_number_is_a_value(httpserver: HTTPServer) -> None:
+def test_not_a_number_is_a_value(httpserver):
     httpserver.expect_request(QUERY).respond_with_json(a_vector(({}, "NaN")))
     [sample] = asked(httpserver).samples
     assert math.isnan(sample.value)
@@ -148,48 +144,35 @@ NOT_THE_API = "the answer is not what the query API gives, expected its JSON; is
     [
         pytest.param(
             422,
-            {"status": "error", "errorType": "execution", "error": "many-to-many matching\nnot allowed"},
+            an_error("execution", "many-to-many matching\nnot allowed"),
             "status 422 (execution: many-to-many matching not allowed), expected 200",
             id="its own words, on one line",
         ),
         pytest.param(
             400,
-            {"status": "error", "errorType": "bad_data", "error": "x" * 5000},
+            an_error("bad_data", "x" * 5000),
             f"status 400 (bad_data: {'x' * 289}…), expected 200",
             id="long words are cut",
         ),
         pytest.param(401, "<html>who are you</html>", "status 401, expected 200", id="refused by a proxy"),
-        pytest.param(500, "", "status 500, expected 200", id="no words at all"),
-        pytest.param(
-            400,
-            {"status": "error", "errorType": "bad_data", "error": f"header Bearer {TOKEN} is odd"},
-            "status 400 (bad_data: header Bearer *** is odd), expected 200",
-            id="the token sent back",
-        ),
         pytest.param(
             200,
-            {"status": "error", "errorType": "execution", "error": "no"},
+            an_error("execution", "no"),
             "the query failed (execution: no), expected a result",
             id="an error with status 200",
         ),
-        pytest.param(
-            200,
-            {"status": "success", "data": {"resultType": "matrix", "result": []}},
-            "the result is a matrix, expected a vector or a scalar; change the query",
-            id="a matrix",
+        *(
+            pytest.param(
+                200,
+                a_result(kind),
+                f"the result is a {kind}, expected a vector or a scalar; change the query",
+                id=f"a {kind}",
+            )
+            for kind in ("matrix", "string")
         ),
         pytest.param(
             200,
-            {"status": "success", "data": {"resultType": "string", "result": [1, "x"]}},
-            "the result is a string, expected a vector or a scalar; change the query",
-            id="a string",
-        ),
-        pytest.param(
-            200,
-            {
-                "status": "success",
-                "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": [1, {"count": "1"}]}]},
-            },
+            a_result("vector", {"metric": {}, "histogram": [1, {"count": "1"}]}),
             "the result holds histograms, expected numbers; change the query",
             id="a native histogram",
         ),
@@ -200,15 +183,10 @@ NOT_THE_API = "the answer is not what the query API gives, expected its JSON; is
         pytest.param(200, b"\xff\xfe", NOT_THE_API, id="no UTF-8"),
         pytest.param(200, "[" * 100_000, NOT_THE_API, id="nested too deeply"),
         pytest.param(200, {"status": "success", "data": {"resultType": "vector"}}, NOT_THE_API, id="no result"),
-        pytest.param(
-            200,
-            {"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": ["1"]}]}},
-            NOT_THE_API,
-            id="a value without its time",
-        ),
+        pytest.param(200, a_result("vector", {"metric": {}, "value": ["1"]}), NOT_THE_API, id="a value without time"),
     ],
 )
-def test_no_answer(httpserver: HTTPServer, token_file: str, status: int, body: Any, words: str) -> None:
+def test_no_answer(httpserver, token_file, status, body, words):
     text = body if isinstance(body, str | bytes) else json.dumps(body)
     httpserver.expect_request(QUERY).respond_with_data(text, status)
     url = f"http://127.0.0.1:{httpserver.port}"
@@ -216,7 +194,7 @@ def test_no_answer(httpserver: HTTPServer, token_file: str, status: int, body: A
     assert len(httpserver.log) == 1
 
 
-def test_a_redirect_is_told_and_not_followed(httpserver: HTTPServer, token_file: str) -> None:
+def test_a_redirect_is_told_and_not_followed(httpserver, token_file):
     httpserver.expect_request(QUERY).respond_with_data("", 307, headers={"Location": httpserver.url_for("/other")})
     error = asked(httpserver, bearer_token_file=token_file).error
     assert f"status 307 (a redirect to {httpserver.url_for('/other')}), expected 200" in error
@@ -234,8 +212,7 @@ def fine() -> Response:
 
 
 def busy(status: int, **headers: str) -> Callable[[], Response]:
-    text = json.dumps({"status": "error", "errorType": "unavailable", "error": "starting"})
-    return lambda: Response(text, status, headers)
+    return lambda: Response(json.dumps(an_error("unavailable", "starting")), status, headers)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +226,7 @@ def busy(status: int, **headers: str) -> Callable[[], Response]:
         pytest.param(busy(500), fine, "status 500", 1, id="500 is an answer"),
     ],
 )
-def test_one_more_try(httpserver: HTTPServer, first: Any, then: Any, error: str, requests: int) -> None:
+def test_one_more_try(httpserver, first, then, error, requests):
     httpserver.expect_request(QUERY).respond_with_handler(answering(first, then))
     answer = asked(httpserver)
     assert error in answer.error
@@ -257,7 +234,7 @@ def test_one_more_try(httpserver: HTTPServer, first: Any, then: Any, error: str,
     assert len(httpserver.log) == requests
 
 
-def test_a_server_that_is_late_once_is_not_asked_again() -> None:
+def test_a_server_that_is_late_once_is_not_asked_again():
     with PickerServer(drip(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", 0.05)) as server:
         source = a_source(f"http://127.0.0.1:{server.port}", seconds=0.3)
         words = "no whole answer within 0.3 s, expected one; no more is asked in this run"
@@ -266,20 +243,11 @@ def test_a_server_that_is_late_once_is_not_asked_again() -> None:
         assert server.connections == 1
 
 
-def test_nothing_is_asked_when_the_time_of_the_run_is_over(httpserver: HTTPServer) -> None:
+def test_nothing_is_asked_when_the_time_of_the_run_is_over(httpserver):
     assert asked(httpserver, seconds=-1.0).error == (
         f"http://127.0.0.1:{httpserver.port}: not asked, the run's time is over; expected an answer before --timeout"
     )
     assert not httpserver.log
-
-
-def test_nobody_listens() -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
-        assert a_source(url).query("up").error == (
-            f"{url}: the connection was refused, expected the query API of Prometheus"
-        )
 
 
 @pytest.mark.parametrize(
@@ -291,9 +259,7 @@ def test_nobody_listens() -> None:
         pytest.param(b"\xff\xfe", "is no text, expected a token in it", id="no text"),
     ],
 )
-def test_a_token_file_that_is_of_no_use(
-    httpserver: HTTPServer, tmp_path: Path, content: bytes | None, words: str
-) -> None:
+def test_a_token_file_that_is_of_no_use(httpserver, tmp_path, content, words):
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
@@ -302,7 +268,7 @@ def test_a_token_file_that_is_of_no_use(
     assert not httpserver.log
 
 
-def test_the_token_is_read_when_it_is_needed_and_shows_nowhere(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_the_token_is_read_when_it_is_needed_and_shows_nowhere(httpserver, tmp_path):
     httpserver.expect_request(QUERY).respond_with_json(a_vector())
     file = tmp_path / "token"
     source = a_source(httpserver.url_for(""), bearer_token_file=str(file))
@@ -321,9 +287,7 @@ def test_the_token_is_read_when_it_is_needed_and_shows_nowhere(httpserver: HTTPS
         pytest.param("localhost", "text.pem", "text.pem holds no certificates, expected some in PEM", id="text"),
     ],
 )
-def test_a_certificate_that_nobody_vouches_for(
-    tmp_path: Path, token_file: str, name: str, ca: str | None, words: str
-) -> None:
+def test_a_certificate_that_nobody_vouches_for(tmp_path, token_file, name, ca, words):
     AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
     (tmp_path / "text.pem").write_text("hello")
@@ -334,7 +298,7 @@ def test_a_certificate_that_nobody_vouches_for(
         assert server.received == []
 
 
-def test_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_a_tenant_and_a_password_are_sent(httpserver, tmp_path):
     (tmp_path / "password").write_text("open sesame\n")
     httpserver.expect_request(QUERY).respond_with_json(a_vector())
     answer = asked(
@@ -345,12 +309,11 @@ def test_a_tenant_and_a_password_are_sent(httpserver: HTTPServer, tmp_path: Path
     )
     assert answer == QueryAnswer()
     [(request, _)] = httpserver.log
-    assert request.authorization is not None
     assert (request.authorization.username, request.authorization.password) == ("run", "open sesame")
     assert request.headers["X-Scope-OrgID"] == "team-a|team-b"
 
 
-def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
+def test_a_client_certificate_is_presented(tmp_path):
     AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     own = AUTHORITY.issue_cert("run.example")
     own.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
@@ -370,32 +333,7 @@ def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
         )
 
 
-ASK = "from tests.backends.test_prometheus import *; print(a_source(sys.argv[1], cert_file=sys.argv[2]).query('up'))"
-
-
-def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) -> None:
-    """OpenSSL would ask on the terminal, and wait for an answer."""
-    made = trustme.CA().issue_cert("us")
-    key = serialization.load_pem_private_key(made.private_key_pem.bytes(), None)
-    encrypted = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
-    )
-    (tmp_path / "both.pem").write_bytes(made.cert_chain_pems[0].bytes() + encrypted)
-    terminal, ours = os.openpty()
-
-    def have_terminal() -> None:
-        fcntl.ioctl(ours, termios.TIOCSCTTY, 0)
-
-    ask = [sys.executable, "-c", ASK, "https://localhost:1", str(tmp_path / "both.pem")]
-    said = subprocess.run(ask, capture_output=True, start_new_session=True, preexec_fn=have_terminal, timeout=60)
-    assert b"both.pem holds no certificate with its key" in said.stdout
-    os.close(terminal)
-    os.close(ours)
-
-
-def test_a_proxy_that_is_named_is_used_and_none_of_the_environment(
-    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_that_is_named_is_used_and_none_of_the_environment(httpserver, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "*")
     httpserver.expect_request(QUERY).respond_with_json(a_vector())
@@ -405,7 +343,7 @@ def test_a_proxy_that_is_named_is_used_and_none_of_the_environment(
     assert asked(httpserver) == QueryAnswer()
 
 
-def test_a_run_that_stops_waits_for_no_prometheus() -> None:
+def test_a_run_that_stops_waits_for_no_prometheus():
     limit = TimeLimit()
     with PickerServer(silent) as server, ThreadPoolExecutor(1) as threads:
         connection = PrometheusConnection(f"http://127.0.0.1:{server.port}")
@@ -417,7 +355,7 @@ def test_a_run_that_stops_waits_for_no_prometheus() -> None:
         assert source.query("up").error
 
 
-def test_a_bomb_is_unpacked_no_further_than_we_read(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_unpacked_no_further_than_we_read(httpserver, monkeypatch):
     monkeypatch.setattr(prometheus, "LARGEST_ANSWER", 1 << 20)
     bomb = gzip.compress(bytes((1 << 20) + 1))
     httpserver.expect_request(QUERY).respond_with_data(bomb, headers={"Content-Encoding": "gzip"})
@@ -431,15 +369,14 @@ MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 def a_matrix(*series: tuple[dict[str, str], list[tuple[float, str]]], **more: Any) -> dict[str, Any]:
-    result = [{"metric": labels, "values": values} for labels, values in series]
-    return {"status": "success", "data": {"resultType": "matrix", "result": result}, **more}
+    return a_result("matrix", *({"metric": labels, "values": values} for labels, values in series), **more)
 
 
 def ranged(server: HTTPServer, count: int = 4) -> RangeAnswer:
     return a_source(f"http://127.0.0.1:{server.port}").query_range("up", MIDNIGHT, count, timedelta(minutes=10))
 
 
-def test_values_over_time_stand_at_their_place(httpserver: HTTPServer) -> None:
+def test_values_over_time_stand_at_their_place(httpserver):
     first = MIDNIGHT.timestamp()
     httpserver.expect_request(RANGE, method="POST").respond_with_json(
         a_matrix(({"service": "web"}, [(first, "1"), (first + 1200, "2.5")]), ({}, [(first + 1800, "NaN")]))
@@ -455,25 +392,22 @@ def test_values_over_time_stand_at_their_place(httpserver: HTTPServer) -> None:
     assert float(asked["end"]) == first + 1800
 
 
-def test_what_is_too_much_for_one_answer_is_asked_in_parts(httpserver: HTTPServer) -> None:
+@pytest.mark.parametrize(("most", "error"), [(3600, ""), (-1, "too many samples")], ids=["in parts", "always"])
+def test_what_is_too_much_for_one_answer_is_asked_in_parts(httpserver, most, error):
     """Prometheus refuses more samples than it may load; a shorter time has fewer of them."""
 
-    def answer(request: Request) -> Response:
+    def answer(request):
         start, end = float(request.form["start"]), float(request.form["end"])
-        if end - start > 3600:
-            error = {
-                "status": "error",
-                "errorType": "execution",
-                "error": "query processing would load too many samples",
-            }
-            return Response(json.dumps(error), status=422)
+        if end - start > most:
+            refusal = an_error("execution", "query processing would load too many samples")
+            return Response(json.dumps(refusal), status=422)
         values = [(at, f"{at - MIDNIGHT.timestamp():.0f}") for at in range(int(start), int(end) + 1, 600)]
         return Response(json.dumps(a_matrix(({}, values))))
 
     httpserver.expect_request(RANGE).respond_with_handler(answer)
     found = ranged(httpserver, 30)
-    assert found.error == ""
-    assert found.series[0].values == tuple(600.0 * n for n in range(30))
+    assert error in found.error
+    assert [one.values for one in found.series] == ([] if error else [tuple(600.0 * n for n in range(30))])
 
 
 @pytest.mark.parametrize(
@@ -482,24 +416,12 @@ def test_what_is_too_much_for_one_answer_is_asked_in_parts(httpserver: HTTPServe
         pytest.param(a_vector(), "is no matrix, expected one", id="a vector"),
         pytest.param(a_matrix(warnings=["one store is down"]), "is partial (one store is down)", id="partial"),
         pytest.param(a_matrix(isPartial=True), "is partial (isPartial: not all of its stores", id="VictoriaMetrics"),
-        pytest.param(
-            {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}, "histograms": []}]}},
-            "holds histograms",
-            id="histograms",
-        ),
-        pytest.param({"status": "error", "error": "no"}, "is no matrix", id="an error"),
+        pytest.param(a_result("matrix", {"metric": {}, "histograms": []}), "holds histograms", id="histograms"),
+        pytest.param(an_error("execution", "no"), "is no matrix", id="an error"),
     ],
 )
-def test_values_over_time_that_cannot_be_used_are_an_error(
-    httpserver: HTTPServer, answer: dict[str, Any], words: str
-) -> None:
+def test_values_over_time_that_cannot_be_used_are_an_error(httpserver, answer, words):
     httpserver.expect_request(RANGE).respond_with_json(answer)
     found = ranged(httpserver)
     assert words in found.error
     assert found.series == ()
-
-
-def test_a_series_that_is_always_too_much_is_an_error(httpserver: HTTPServer) -> None:
-    error = {"status": "error", "errorType": "execution", "error": "query processing would load too many samples"}
-    httpserver.expect_request(RANGE).respond_with_data(json.dumps(error), status=422)
-    assert "too many samples" in ranged(httpserver).error

@@ -11,11 +11,9 @@ import pytest
 
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.connection_settings import PrometheusConnection
-from reconciler.model import Sample
 from reconciler.policy.kinds.fields import render_query
 from reconciler.policy.load import read_policies
-from tests.real.prometheus import Prometheus, Series, demand_token, every
-from tests.real.proxy import Proxy
+from tests.real.prometheus import Prometheus, Series, every
 
 AT = datetime(2026, 11, 20, 15, 40, tzinfo=UTC)
 START = (AT - timedelta(hours=1)).timestamp()
@@ -43,7 +41,7 @@ def asked(server: Prometheus, text: str, at: datetime = AT) -> dict[tuple[str, .
     return {tuple(sample.labels.values()): sample.value for sample in answer.samples}
 
 
-def test_answers(server: Prometheus) -> None:
+def test_answers(server):
     increase = f"sum by (namespace, service) (increase({REQUESTS}[30m]))"
     found = asked(server, increase)
     assert found["dev-a", "api"] == 0
@@ -66,35 +64,17 @@ def test_answers(server: Prometheus) -> None:
         ),
     ],
 )
-def test_refusals_in_its_own_words(server: Prometheus, query: str, words: str) -> None:
+def test_refusals_in_its_own_words(server, query, words):
     answer = PrometheusMetrics(PrometheusConnection(server.url), AT).query(query)
     assert answer.error.startswith(f"{server.url}: {words}")
     assert answer.samples == ()
 
 
-def test_what_it_warns_of_makes_an_answer_partial_and_a_hint_about_a_name_does_not(server: Prometheus) -> None:
+def test_what_it_warns_of_makes_an_answer_partial_and_a_hint_about_a_name_does_not(server):
     source = PrometheusMetrics(PrometheusConnection(server.url), AT)
     assert source.query(f"quantile(2, {REQUESTS})").warnings != ()
     hinted = source.query(f"rate({REQUESTS}[5m])")
     assert (len(hinted.samples), hinted.warnings) == (2, ())
-
-
-def test_behind_tls_and_a_token(server: Prometheus, tmp_path: Path) -> None:
-    token = "t0ken.of.ours"
-    (tmp_path / "token").write_text(f"{token}\n")
-    (tmp_path / "wrong").write_text("another")
-    with Proxy(server.access(), tmp_path / "proxy") as proxy:
-        demand_token(proxy, token)
-        url, ca_file = proxy.url, str(proxy.ca_file)
-        source = PrometheusMetrics(PrometheusConnection(url, str(tmp_path / "token"), ca_file=ca_file), AT)
-        assert source.query("vector(1)").samples == (Sample({}, 1.0),)
-        refused = PrometheusMetrics(PrometheusConnection(url, str(tmp_path / "wrong"), ca_file=ca_file), AT).query(
-            "vector(1)"
-        )
-        assert refused.error.startswith(f"{url}: status 401")
-        assert "another" not in refused.error
-        stranger = PrometheusMetrics(PrometheusConnection(url, str(tmp_path / "token")), AT).query("vector(1)")
-        assert "its certificate is not valid" in stranger.error
 
 
 def queries(folder: Path) -> Iterator[str]:
@@ -104,7 +84,7 @@ def queries(folder: Path) -> Iterator[str]:
         yield from map(render_query, policies.query_keys(cluster.name))
 
 
-def test_every_query_of_our_policies_and_examples_is_one(server: Prometheus, repository: Path) -> None:
+def test_every_query_of_our_policies_and_examples_is_one(server, repository):
     folders = [repository / "policies", *sorted((repository / "examples").glob("*/policies"))]
     found = {query for folder in folders for query in queries(folder)}
     assert len(found) >= 3

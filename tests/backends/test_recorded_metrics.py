@@ -34,7 +34,7 @@ def opened_metrics(directory: Path) -> MetricsSource:
     return found
 
 
-def test_a_recorded_answer(tmp_path: Path) -> None:
+def test_a_recorded_answer(tmp_path):
     metrics = metrics_of(
         tmp_path,
         """
@@ -70,23 +70,23 @@ def test_a_recorded_answer(tmp_path: Path) -> None:
         ('"-Inf"', -math.inf),
     ],
 )
-def test_values(tmp_path: Path, value: str, expected: float) -> None:
+def test_values(tmp_path, value, expected):
     (sample,) = metrics_of(tmp_path, f"results: [{{query: q, series: [{{value: {value}}}]}}]").query("q").samples
     assert (sample.value, sample.labels) == (expected, {})
 
 
-def test_not_a_number(tmp_path: Path) -> None:
+def test_not_a_number(tmp_path):
     (sample,) = metrics_of(tmp_path, 'results: [{query: q, series: [{value: "NaN"}]}]').query("q").samples
     assert math.isnan(sample.value)
 
 
-def test_a_query_that_failed_has_no_samples(tmp_path: Path) -> None:
+def test_a_query_that_failed_has_no_samples(tmp_path):
     metrics = metrics_of(tmp_path, "results: [{query: q, error: timed out, series: [{value: 1}]}]")
     assert metrics.query("q") == QueryAnswer(error="timed out")
 
 
 @pytest.mark.parametrize("own", ["", "results: []", "results: [{query: other}]"])
-def test_a_query_that_was_not_recorded(tmp_path: Path, own: str) -> None:
+def test_a_query_that_was_not_recorded(tmp_path, own):
     assert metrics_of(tmp_path, own).query("q") == QueryAnswer(error=NOT_RECORDED)
 
 
@@ -97,12 +97,12 @@ def test_a_query_that_was_not_recorded(tmp_path: Path, own: str) -> None:
         "results: [{cluster: east, query: q, series: [{value: 1}]}, {cluster: west, query: q, series: [{value: 2}]}]",
     ],
 )
-def test_recorded_at_the_top_for_all_clusters(tmp_path: Path, top: str) -> None:
+def test_recorded_at_the_top_for_all_clusters(tmp_path, top):
     assert metrics_of(tmp_path, top=top).query("q").samples[0].value == 1
     assert metrics_of(tmp_path, own="results: [{query: q, series: [{value: 9}]}]").query("q").samples[0].value == 9
 
 
-def test_recorded_in_json(tmp_path: Path) -> None:
+def test_recorded_in_json(tmp_path):
     metrics = metrics_of(tmp_path, '{"results": [{"query": "q", "series": [{"value": 1}]}]}', name="metrics.json")
     assert metrics.query("q").samples[0].value == 1
 
@@ -143,18 +143,18 @@ def test_recorded_in_json(tmp_path: Path) -> None:
         pytest.param("results: []\n---\nresults: []\n", ["1:1: holds 2 documents, expected one"], id="two documents"),
     ],
 )
-def test_what_is_wrong(tmp_path: Path, own: str, expected: list[str]) -> None:
+def test_what_is_wrong(tmp_path, own, expected):
     with pytest.raises(SnapshotError) as raised:
         metrics_of(tmp_path, dedent(own))
     assert str(raised.value).splitlines() == [f"{tmp_path}/east/metrics.yaml:{line}" for line in expected]
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text(tmp_path):
     a_folder(tmp_path, {"east/metrics.yaml": b"results:\n- \xff\n"})
     with pytest.raises(SnapshotError, match=r"metrics\.yaml:2:3: byte #xff is no UTF-8, expected text"):
         opened_metrics(tmp_path)
 
 
-def test_what_is_wrong_at_the_top(tmp_path: Path) -> None:
+def test_what_is_wrong_at_the_top(tmp_path):
     with pytest.raises(SnapshotError, match=r"metrics\.yaml:1:11: results\[0\]\.cluster: is missing, expected a text"):
         metrics_of(tmp_path, top="results: [{query: q}]")

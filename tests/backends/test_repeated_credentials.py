@@ -144,15 +144,11 @@ def with_password(url: str, folder: Path) -> str:
         pytest.param(of_gitlab, id="GitLab"),
     ],
 )
-def test_a_credential_that_the_server_repeats_is_in_no_error(
-    asked: Callable[[str, Path], str], answer: Callable[[str], Response], httpserver: HTTPServer, tmp_path: Path
-) -> None:
+def test_a_credential_that_the_server_repeats_is_in_no_error(asked, answer, httpserver, tmp_path):
     check(asked(served(httpserver, answer), tmp_path))
 
 
-def test_a_password_that_is_also_a_value_of_the_data_changes_none_of_them(
-    httpserver: HTTPServer, tmp_path: Path
-) -> None:
+def test_a_password_that_is_also_a_value_of_the_data_changes_none_of_them(httpserver, tmp_path):
     """With `noSeries: Zero` a series that is called otherwise would count as no traffic."""
     (tmp_path / "secret").write_text("checkout")
     body = {
@@ -166,7 +162,7 @@ def test_a_password_that_is_also_a_value_of_the_data_changes_none_of_them(
     assert (found.samples, found.warnings) == ((Sample({"service": "checkout"}, 5.0),), ("*** is odd",))
 
 
-def test_an_object_that_is_called_like_the_token_is_the_same_object(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_an_object_that_is_called_like_the_token_is_the_same_object(httpserver, tmp_path):
     items = [{"metadata": {"name": "abcdefgh", "namespace": "shop"}}]
     httpserver.expect_request("/api/v1/services").respond_with_json({"items": items})
     kubeconfig = a_kubeconfig(
@@ -186,7 +182,7 @@ def test_an_object_that_is_called_like_the_token_is_the_same_object(httpserver: 
         pytest.param("", "nothing", "nothing", id="none"),
     ],
 )
-def test_what_is_taken_out_of_what_a_server_says(credential: str, said: str, expected: str) -> None:
+def test_what_is_taken_out_of_what_a_server_says(credential, said, expected):
     redaction.remember(credential)
     assert redaction.without_credentials(said) == expected
 
@@ -200,13 +196,13 @@ def test_what_is_taken_out_of_what_a_server_says(credential: str, said: str, exp
         pytest.param("20261120", "name: 20261120-web", id="digits alone stay"),
     ],
 )
-def test_what_is_taken_out_of_what_is_printed(credential: str, printed: str) -> None:
+def test_what_is_taken_out_of_what_is_printed(credential, printed):
     redaction.remember(credential)
     name = credential.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert redaction.printable_without_credentials(f"name: {name}-web") == printed
 
 
-def test_a_header_of_the_fleet_is_no_secret_where_names_are_printed() -> None:
+def test_a_header_of_the_fleet_is_no_secret_where_names_are_printed():
     """It stands in git, and X-Scope-OrgID may be called like a namespace; a token of that value is one all the same."""
     redaction.remember_header("production")
     assert redaction.printable_without_credentials("production/web") == "production/web"
@@ -216,13 +212,13 @@ def test_a_header_of_the_fleet_is_no_secret_where_names_are_printed() -> None:
     assert redaction.printable_without_credentials("production/web") == "(secret)/web"
 
 
-def test_a_process_that_goes_on_for_months_knows_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_goes_on_for_months_knows_the_latest(monkeypatch):
     monkeypatch.setattr(redaction, "_MOST", 3)
     for number in range(10):
         redaction.remember(f"token-{number}")
     assert redaction.without_credentials("token-1 token-9") == "token-1 ***"
 
 
-def test_the_password_of_a_proxy_is_known() -> None:
+def test_the_password_of_a_proxy_is_known():
     connections(proxy="http://us:hunter%2021@proxy:3128")
     assert redaction.without_credentials("hunter 21") == "***"

@@ -79,7 +79,7 @@ def die(directory: Path, step: int, write: str) -> bool:
     ("files", "write"),
     [*(pytest.param(FILES, write, id=write) for write in sorted(WRITES)), pytest.param(LISTS, "scale", id="Lists")],
 )
-def test_killed_at_every_step(tmp_path: Path, files: dict[str, str], write: str) -> None:
+def test_killed_at_every_step(tmp_path, files, write):
     old = seen(a_folder(tmp_path / "old", files))
     opened(tmp_path / "old").write(WRITES[write])
     new = seen(tmp_path / "old")

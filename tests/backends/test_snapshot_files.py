@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import ClusterError, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Write
-from reconciler.yaml.reader import Documents
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, manifests_in, patch
 from tests.decide.downscale.world import controllers_order
 from tests.laws import tries
@@ -92,14 +91,14 @@ def texts(folder: Path) -> dict[str, str]:
         ),
     ],
 )
-def test_the_file_of_one_object_is_written_whole(tmp_path: Path, before: bytes) -> None:
+def test_the_file_of_one_object_is_written_whole(tmp_path, before):
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": before, "b.yaml": a_service("b")})
     annotate(cluster)
     assert texts(tmp_path) == {"a.yaml": ANNOTATED, "b.yaml": a_service("b")}
     assert a_snapshot_cluster(tmp_path, {}).list(SERVICES) == cluster.list(SERVICES)
 
 
-def test_the_json_file_of_one_object_stays_json(tmp_path: Path) -> None:
+def test_the_json_file_of_one_object_stays_json(tmp_path):
     manifest = a_manifest()
     cluster = a_snapshot_cluster(tmp_path, {"a.json": json.dumps(manifest)})
     cluster.write(patch(ref("web", "Deployment", group="apps"), ("replace", "/spec/replicas", 1)))
@@ -137,9 +136,7 @@ SHARED = [
 
 @pytest.mark.parametrize(("name", "before"), SHARED)
 @pytest.mark.parametrize("change", [annotate, delete], ids=["changed", "deleted"])
-def test_a_file_with_several_objects_is_split_before_one_of_them_changes(
-    tmp_path: Path, name: str, before: str, change: Callable[[SnapshotCluster], None]
-) -> None:
+def test_a_file_with_several_objects_is_split_before_one_of_them_changes(tmp_path, name, before, change):
     cluster = a_snapshot_cluster(tmp_path, {name: before})
     (other,) = (found for found in cluster.list(SERVICES) if found.ref.name == "b")
     change(cluster)
@@ -170,14 +167,14 @@ def test_a_file_with_several_objects_is_split_before_one_of_them_changes(
         ),
     ],
 )
-def test_what_is_for_no_cluster_stays_in_its_file(tmp_path: Path, name: str, text: str, left: str) -> None:
+def test_what_is_for_no_cluster_stays_in_its_file(tmp_path, name, text, left):
     cluster = a_snapshot_cluster(tmp_path, {name: text})
     annotate(cluster)
     found = texts(tmp_path)
     assert (found.pop(name, ""), [*found.values()]) == (left, [ANNOTATED])
 
 
-def test_of_a_json_list_what_is_for_no_cluster_stays_one(tmp_path: Path) -> None:
+def test_of_a_json_list_what_is_for_no_cluster_stays_one(tmp_path):
     items = [yaml.safe_load(one) for one in (KUSTOMIZATION, KUSTOMIZATION, a_service("web"))]
     cluster = a_snapshot_cluster(tmp_path, {"a.json": json.dumps({"kind": "List", "apiVersion": "v1", "items": items})})
     annotate(cluster)
@@ -185,9 +182,7 @@ def test_of_a_json_list_what_is_for_no_cluster_stays_one(tmp_path: Path) -> None
     assert a_snapshot_cluster(tmp_path, {}).list(SERVICES) == cluster.list(SERVICES)
 
 
-def test_a_file_that_could_not_be_split_whole_is_split_before_the_next_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_could_not_be_split_whole_is_split_before_the_next_write(tmp_path, monkeypatch):
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": f"{a_service('web')}---\n{a_service('b')}"})
     begun = cluster.list(SERVICES)
     with monkeypatch.context() as patched:
@@ -204,7 +199,7 @@ def refuse() -> None:
     raise ClusterError("no space left")
 
 
-def test_two_objects_of_a_file_that_would_be_called_alike_get_a_file_each(tmp_path: Path) -> None:
+def test_two_objects_of_a_file_that_would_be_called_alike_get_a_file_each(tmp_path):
     other = a_service("web").replace("apiVersion: v1", "apiVersion: serving.knative.dev/v1")
     annotate(a_snapshot_cluster(tmp_path, {"a.yaml": f"{a_service('web')}---\n{other}"}))
     assert {text.splitlines()[0] for text in texts(tmp_path).values()} == {
@@ -215,9 +210,7 @@ def test_two_objects_of_a_file_that_would_be_called_alike_get_a_file_each(tmp_pa
 
 @pytest.mark.parametrize("name", ["0.yaml", "b.yaml", "shop-service-b.yaml"])
 @pytest.mark.parametrize("changed", ["b", "web"])
-def test_an_object_that_is_the_same_in_two_files_loses_its_place_in_the_shared_one(
-    tmp_path: Path, name: str, changed: str
-) -> None:
+def test_an_object_that_is_the_same_in_two_files_loses_its_place_in_the_shared_one(tmp_path, name, changed):
     """So it is where a split was interrupted. One that differs is an error, and nothing is written."""
     files = {"a.yaml": a_list(in_list("web"), in_list("b")), name: own("b")}
     cluster = a_snapshot_cluster(tmp_path, files)
@@ -230,14 +223,14 @@ def test_an_object_that_is_the_same_in_two_files_loses_its_place_in_the_shared_o
         annotate(other)
 
 
-def test_a_file_goes_with_its_last_object(tmp_path: Path) -> None:
+def test_a_file_goes_with_its_last_object(tmp_path):
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": a_service("web"), "b.json": json.dumps(a_manifest())})
     delete(cluster)
     cluster.write(Write("delete", ref("web", "Deployment", group="apps"), "apps/v1"))
     assert os.listdir(tmp_path) == []
 
 
-def test_objects_that_anchors_tie_together(tmp_path: Path) -> None:
+def test_objects_that_anchors_tie_together(tmp_path):
     manifest = """
         kind: List
         apiVersion: v1
@@ -261,67 +254,65 @@ def test_objects_that_anchors_tie_together(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
-def test_what_is_encoded_and_read_grows_with_the_changes_to_a_list(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """After the first change of a List of 300 objects, 100 more cost ten times what 10 cost, not the List each."""
-    whole = {"apiVersion": "v1", "kind": "List", "items": [a_manifest(f"w{n:04}") for n in range(300)]}
-    cluster = a_snapshot_cluster(tmp_path, {name: json.dumps(whole, indent=4)})
-    handled = 0
+@pytest.fixture
+def handled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What was encoded and read: by which function, how many characters."""
+    found: list[tuple[str, int]] = []
 
-    def counted(call: Callable[..., Any], size: Callable[..., int]) -> Callable[..., Any]:
+    def count(name: str, text_of: Callable[..., str]) -> None:
+        plain = getattr(files, name)
+
         def counting(*args: Any) -> Any:
-            nonlocal handled
-            result = call(*args)
-            handled += size(args, result)
+            result = plain(*args)
+            found.append((name, len(text_of(args, result))))
             return result
 
-        return counting
+        monkeypatch.setattr(files, name, counting)
 
-    for call, size in (
-        ("block_text", lambda _, text: len(text)),
-        ("_documents", lambda args, _: len(args[1])),
-    ):
-        monkeypatch.setattr(files, call, counted(getattr(files, call), size))
+    count("block_text", lambda _, text: text)
+    count("_documents", lambda args, _: args[1])
+    return found
 
-    def handled_for(numbers: Iterable[int]) -> int:
-        nonlocal handled
-        handled = 0
-        for number in numbers:
-            scale = ("replace", "/spec/replicas", 2)
-            cluster.write(patch(ref(f"w{number:04}", "Deployment", group="apps"), scale))
-        return handled
 
-    first, ten, hundred = handled_for([0]), handled_for(range(1, 11)), handled_for(range(11, 111))
-    assert first > 300 * 100
-    assert 0 < ten < first / 10
-    assert hundred == 10 * ten
-    replicas = [found.spec_replicas for found in a_snapshot_cluster(tmp_path, {}).list(BUILT_IN["Deployment"])]
-    assert replicas == [2] * 111 + [3] * 189
+def deployments(count: int, **options: Any) -> str:
+    items = [a_manifest(f"w{number:04}") for number in range(count)]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, **options)
+
+
+def scale(cluster: Any, number: int) -> None:
+    cluster.write(patch(ref(f"w{number:04}", "Deployment", group="apps"), ("replace", "/spec/replicas", 2)))
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.json"])
-def test_a_copy_in_memory_reads_a_list_once_however_many_of_its_objects_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    whole = {"apiVersion": "v1", "kind": "List", "items": [a_manifest(f"w{n}") for n in range(20)]}
-    copy = MemoryCluster.copy_of(a_snapshot_cluster(tmp_path, {name: json.dumps(whole)}), controllers_order)
-    read: list[str] = []
-    plain = files._documents
+def test_what_is_encoded_and_read_grows_with_the_changes_to_a_list(tmp_path, handled, name):
+    """After the first change of a List of 150 objects, 50 more cost five times what 10 cost, not the List each."""
+    cluster = a_snapshot_cluster(tmp_path, {name: deployments(150, indent=4)})
 
-    def counted(path: str, text: str) -> Documents:
-        read.append(path)
-        return plain(path, text)
+    def handled_for(numbers):
+        handled.clear()
+        for number in numbers:
+            scale(cluster, number)
+        return sum(size for _, size in handled)
 
-    monkeypatch.setattr(files, "_documents", counted)
+    first, ten, fifty = handled_for([0]), handled_for(range(1, 11)), handled_for(range(11, 61))
+    assert first > 150 * 100
+    assert 0 < ten < first / 5
+    assert fifty == 5 * ten
+    replicas = [found.spec_replicas for found in a_snapshot_cluster(tmp_path, {}).list(BUILT_IN["Deployment"])]
+    assert replicas == [2] * 61 + [3] * 89
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.json"])
+def test_a_copy_in_memory_reads_a_list_once_however_many_of_its_objects_change(tmp_path, handled, name):
+    copy = MemoryCluster.copy_of(a_snapshot_cluster(tmp_path, {name: deployments(20)}), controllers_order)
+    handled.clear()
     for number in range(20):
-        copy.write(patch(ref(f"w{number}", "Deployment", group="apps"), ("replace", "/spec/replicas", 2)))
-    assert len(read) == 1
+        scale(copy, number)
+    assert [call for call, _ in handled].count("_documents") == 1
     assert [one.spec_replicas for one in copy.list(BUILT_IN["Deployment"])] == [2] * 20
 
 
-def test_the_mode_of_a_file_stays_and_links_stay_links(tmp_path: Path) -> None:
+def test_the_mode_of_a_file_stays_and_links_stay_links(tmp_path):
     a_folder(tmp_path, {".far/a.yaml": a_service("web")})
     (tmp_path / ".far" / "a.yaml").chmod(0o640)
     cluster = a_snapshot_cluster(tmp_path, {})
@@ -332,7 +323,7 @@ def test_the_mode_of_a_file_stays_and_links_stay_links(tmp_path: Path) -> None:
     assert (tmp_path / ".far" / "a.yaml").stat().st_mode & 0o777 == 0o640
 
 
-def test_what_was_not_stated_stays_unstated(tmp_path: Path) -> None:
+def test_what_was_not_stated_stays_unstated(tmp_path):
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": "{apiVersion: v1, kind: Service, metadata: {name: web}}"})
     found = cluster.get(SERVICES, "default", "web")
     cluster.write(patch(found.ref, ("test", "/metadata/uid", found.uid), ANNOTATE, uid=found.uid, version="v1"))
@@ -347,7 +338,7 @@ def test_what_was_not_stated_stays_unstated(tmp_path: Path) -> None:
         pytest.param(ref("a:b/../c", "ReplicaSet", "shop", "apps"), "shop-replicaset-a-b-..-c.yaml", id="no path"),
     ],
 )
-def test_the_file_of_a_created_object(tmp_path: Path, given: ObjectRef, file: str) -> None:
+def test_the_file_of_a_created_object(tmp_path, given, file):
     cluster = a_snapshot_cluster(tmp_path, {})
     cluster.write(Write("create", given, "apps/v1", manifest={"spec": {"replicas": 2}}))
     assert os.listdir(tmp_path) == [file]
@@ -360,7 +351,7 @@ def test_the_file_of_a_created_object(tmp_path: Path, given: ObjectRef, file: st
     assert cluster.get(BUILT_IN["ReplicaSet"], "shop", given.name).ready_replicas == 2
 
 
-def test_two_names_that_come_to_one_file_get_two(tmp_path: Path) -> None:
+def test_two_names_that_come_to_one_file_get_two(tmp_path):
     cluster = a_snapshot_cluster(tmp_path, {})
     for name in ("a:b", "a/b", "a-b"):
         cluster.write(Write("create", ref(name, "ConfigMap"), "v1", manifest={"data": {"name": name}}))
@@ -372,7 +363,7 @@ def test_two_names_that_come_to_one_file_get_two(tmp_path: Path) -> None:
         }
 
 
-def test_an_event_is_counted_when_it_comes_again(tmp_path: Path) -> None:
+def test_an_event_is_counted_when_it_comes_again(tmp_path):
     cluster = a_snapshot_cluster(tmp_path, {})
     manifest = {"reason": "Idled", "count": 1, "involvedObject": {"kind": "Deployment", "name": "web"}}
     for name in ("web.1", "web.2", "web.1"):
@@ -396,14 +387,14 @@ def test_an_event_is_counted_when_it_comes_again(tmp_path: Path) -> None:
         pytest.param(("add", "/spec", {"a": float("nan")}), id="no number"),
     ],
 )
-def test_what_would_be_no_such_object_is_refused(tmp_path: Path, operation: Any) -> None:
+def test_what_would_be_no_such_object_is_refused(tmp_path, operation):
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": a_service("web")})
     with pytest.raises(RefusedError):
         cluster.write(patch(ref(), operation, version="v1"))
     assert (tmp_path / "a.yaml").read_text() == a_service("web")
 
 
-def test_a_secret_is_never_written(tmp_path: Path) -> None:
+def test_a_secret_is_never_written(tmp_path):
     cluster = a_snapshot_cluster(
         tmp_path,
         {"a.yaml": "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: shop}, stringData: {pin: s3cr3t}}"},
@@ -413,7 +404,7 @@ def test_a_secret_is_never_written(tmp_path: Path) -> None:
     assert "s3cr3t" not in str(raised.value)
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written(tmp_path):
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": a_service("web")})
     (tmp_path / ".a.yaml.reconciler-new").mkdir()
     with pytest.raises(ClusterError, match="cannot be written: Is a directory, expected a folder to write to"):
@@ -422,7 +413,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     assert cluster.get(SERVICES, "shop", "web").has_annotations is False
 
 
-def test_a_link_that_leads_out_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_link_that_leads_out_is_refused_before_anything_is_written(tmp_path):
     """The link is to a file elsewhere in the snapshot, which this cluster may read and not write."""
     a_folder(tmp_path, {"west/b.yaml": a_service("b"), "east/a.yaml": a_list(in_list("web"), in_list("c"))})
     (tmp_path / "east" / "shop-service-c.yaml").symlink_to("../west/missing.yaml")
@@ -443,9 +434,7 @@ names = st.sampled_from("abcdef")
     flow=st.booleans(),
     steps=st.lists(st.tuples(st.sampled_from(["annotate", "delete", "create"]), names), max_size=12),
 )
-def test_memory_and_files_agree_after_any_writes(
-    tmp_path_factory: pytest.TempPathFactory, layout: list[str], listed: int, flow: bool, steps: list[tuple[str, str]]
-) -> None:
+def test_memory_and_files_agree_after_any_writes(tmp_path_factory, layout, listed, flow, steps):
     """What a cluster says after its own writes is what a fresh one reads."""
     directory = tmp_path_factory.mktemp("any")
     if flow:
@@ -459,7 +448,7 @@ def test_memory_and_files_agree_after_any_writes(
     text += "".join(f"---\n{a_service(name)}" for name in layout[listed:])
     cluster = a_snapshot_cluster(directory, {"a.yaml": text.encode()})
     there = set("abcdef")
-    marked: set[str] = set()
+    marked = set()
     for verb, name in steps:
         if verb == "create" and name not in there:
             cluster.write(Write("create", ref(name), "v1", manifest={"spec": {"type": "ClusterIP"}}))

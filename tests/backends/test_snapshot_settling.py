@@ -13,10 +13,9 @@ from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef, Workload, Write
 from reconciler.workload_kinds import WorkloadKind
-from tests.backends.clone_sets import CLONE_SETS
-from tests.backends.folders import BUILT_IN, a_manifest, a_snapshot_cluster, manifests_in, patch
+from tests.backends.folders import BUILT_IN, CLONE_SETS, a_manifest, a_snapshot_cluster, manifests_in, patch
 
-GROUPS = {"Deployment": "apps", "ReplicaSet": "apps", "StatefulSet": "apps", "CloneSet": "apps.kruise.io"}
+DEPLOYMENT, REPLICA_SET = (ObjectRef("east", "shop", kind, "web", "apps") for kind in ("Deployment", "ReplicaSet"))
 CLONE_SET = workloads_of(WorkloadKind("apps.kruise.io", "v1alpha1", "CloneSet", "clonesets"))
 
 
@@ -55,7 +54,7 @@ def web(kind: str = "Deployment", replicas: int = 3, **status: Any) -> dict[str,
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "CloneSet"])
 @pytest.mark.parametrize("replicas", [0, 1, 5])
-def test_the_status_follows(tmp_path: Path, kind: str, replicas: int) -> None:
+def test_the_status_follows(tmp_path, kind, replicas):
     status = {"replicas": 3, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 3, "observedGeneration": 4}
     found = scale(a_cluster_of(tmp_path, web(kind, **status)), replicas, kind)
     assert (found.replicas, found.status_replicas, found.ready_replicas) == (replicas, replicas, replicas)
@@ -63,7 +62,7 @@ def test_the_status_follows(tmp_path: Path, kind: str, replicas: int) -> None:
     assert (found.generation, found.observed_generation) == (5, 5)
 
 
-def test_an_owner_in_another_namespace_is_no_owner(tmp_path: Path) -> None:
+def test_an_owner_in_another_namespace_is_no_owner(tmp_path):
     claiming = pod("web-1", owned("Deployment"))
     claiming["metadata"]["namespace"] = "evil"
     cluster = a_cluster_of(tmp_path, web(), claiming, pod("web-2", owned("Deployment")))
@@ -71,57 +70,64 @@ def test_an_owner_in_another_namespace_is_no_owner(tmp_path: Path) -> None:
     assert pods_of(cluster) == ["web-1"]
 
 
-def test_without_status_it_stays_without(tmp_path: Path) -> None:
+def test_without_status_it_stays_without(tmp_path):
     found = scale(a_cluster_of(tmp_path, web()), 1)
     assert "status" not in yaml.safe_load((tmp_path / "all.yaml").read_text())
     assert (found.ready_replicas, found.observed_generation) == (1, 5)
 
 
-def test_a_patch_of_marks_settles_nothing(tmp_path: Path) -> None:
+def test_a_patch_of_marks_settles_nothing(tmp_path):
     manifest = web(replicas=3, readyReplicas=1, observedGeneration=3)
     cluster = a_cluster_of(tmp_path, manifest, pod("web-1", owned("Deployment")))
-    ref = ObjectRef("east", "shop", "Deployment", "web", "apps")
-    cluster.write(patch(ref, ("add", "/metadata/annotations", {"a": "b"})))
+    cluster.write(patch(DEPLOYMENT, ("add", "/metadata/annotations", {"a": "b"})))
     found = cluster.get(BUILT_IN["Deployment"], "shop", "web")
     assert (found.ready_replicas, found.generation, found.observed_generation) == (1, 4, 3)
     assert pods_of(cluster) == ["web-1"]
 
 
+def numbered(kind: str, *numbers: object, **status: Any) -> list[dict[str, Any]]:
+    return [pod(f"web-{number}", owned(kind), **status) for number in numbers]
+
+
+def going(manifest: dict[str, Any]) -> dict[str, Any]:
+    return {**manifest, "metadata": manifest["metadata"] | {"deletionTimestamp": "2026-11-20T15:41:23Z"}}
+
+
+THREE = numbered("ReplicaSet", 1, 2, 3)
+LONG = "9" * 5000
+
+
 @pytest.mark.parametrize(
-    ("replicas", "left"),
+    ("kind", "pods", "replicas", "left"),
     [
-        pytest.param(5, ["web-1", "web-2", "web-3"], id="none is made up"),
-        pytest.param(3, ["web-1", "web-2", "web-3"], id="the same number"),
-        pytest.param(2, ["web-1", "web-2"], id="one goes"),
-        pytest.param(0, [], id="all go"),
+        pytest.param("ReplicaSet", THREE, 5, [1, 2, 3], id="none is made up"),
+        pytest.param("ReplicaSet", THREE, 3, [1, 2, 3], id="the same number"),
+        pytest.param("ReplicaSet", THREE, 2, [1, 2], id="one goes"),
+        pytest.param("ReplicaSet", THREE, 0, [], id="all go"),
+        pytest.param(
+            "ReplicaSet",
+            [
+                *numbered("ReplicaSet", 1, 2),
+                *numbered("ReplicaSet", 3, phase="Failed"),
+                *numbered("ReplicaSet", 4, phase="Succeeded"),
+                *map(going, numbered("ReplicaSet", 5)),
+            ],
+            1,
+            [1, 3, 4, 5],
+            id="only active ones count",
+        ),
+        pytest.param("StatefulSet", numbered("StatefulSet", 0, 1, 2, 10), 2, [0, 1], id="the highest ordinals go"),
+        pytest.param("StatefulSet", numbered("StatefulSet", 0, 1, LONG), 1, [0, LONG], id="too many digits"),
     ],
 )
-def test_pods_of_a_replica_set(tmp_path: Path, replicas: int, left: list[str]) -> None:
-    pods = [pod(f"web-{number}", owned("ReplicaSet")) for number in (1, 2, 3)]
-    other = pod("other-9", owned("ReplicaSet", "other"))
-    cluster = a_cluster_of(tmp_path, web("ReplicaSet"), *pods, other)
-    scale(cluster, replicas, "ReplicaSet")
-    assert pods_of(cluster) == ["other-9", *left]
+def test_which_pods_go(tmp_path, kind, pods, replicas, left):
+    cluster = a_cluster_of(tmp_path, web(kind), *pods, pod("other-9", owned(kind, "other")))
+    scale(cluster, replicas, kind)
+    assert pods_of(cluster) == ["other-9", *(f"web-{number}" for number in left)]
 
 
-def test_only_active_pods_count(tmp_path: Path) -> None:
-    going = pod("web-5", owned("ReplicaSet"))
-    going["metadata"]["deletionTimestamp"] = "2026-11-20T15:41:23Z"
-    manifests = [
-        pod("web-1", owned("ReplicaSet")),
-        pod("web-2", owned("ReplicaSet")),
-        pod("web-3", owned("ReplicaSet"), phase="Failed"),
-        pod("web-4", owned("ReplicaSet"), phase="Succeeded"),
-        going,
-    ]
-    cluster = a_cluster_of(tmp_path, web("ReplicaSet", replicas=2), *manifests)
-    scale(cluster, 1, "ReplicaSet")
-    assert pods_of(cluster) == ["web-1", "web-3", "web-4", "web-5"]
-
-
-def test_stuck_pods_stay_stuck(tmp_path: Path) -> None:
-    pods = [pod("web-1", owned("ReplicaSet"))]
-    pods += [pod(f"web-{number}", owned("ReplicaSet"), phase="Pending") for number in (2, 3)]
+def test_stuck_pods_stay_stuck(tmp_path):
+    pods = [*numbered("ReplicaSet", 1), *numbered("ReplicaSet", 2, 3, phase="Pending")]
     status = {"replicas": 3, "readyReplicas": 1, "observedGeneration": 4}
     cluster = a_cluster_of(tmp_path, web("ReplicaSet", **status), *pods)
     more = scale(cluster, 5, "ReplicaSet")
@@ -175,9 +181,7 @@ def shares(cluster: SnapshotCluster) -> dict[str, int | None]:
         pytest.param({"old": (1, "1"), "new": (2, "2")}, 0, {"new": 0, "old": 0}, [], id="all of them to zero"),
     ],
 )
-def test_a_deployment_scales_its_replica_sets(
-    tmp_path: Path, before: dict[str, tuple[int, str]], wanted: int, after: dict[str, int], left: list[str]
-) -> None:
+def test_a_deployment_scales_its_replica_sets(tmp_path, before, wanted, after, left):
     sets = [replica_set(name, replicas, revision) for name, (replicas, revision) in before.items()]
     pods = [
         pod(f"{name}-{number + 1}", owned("ReplicaSet", name))
@@ -191,7 +195,7 @@ def test_a_deployment_scales_its_replica_sets(
     assert pods_of(cluster) == left
 
 
-def test_a_deployment_counts_the_unready_pods_of_its_sets(tmp_path: Path) -> None:
+def test_a_deployment_counts_the_unready_pods_of_its_sets(tmp_path):
     pods = [pod("new-1", owned("ReplicaSet", "new")), pod("new-2", owned("ReplicaSet", "new"), phase="Pending")]
     cluster = a_cluster_of(tmp_path, web(replicas=2, readyReplicas=1), replica_set("new", 2), *pods)
     found = scale(cluster, 4)
@@ -199,29 +203,15 @@ def test_a_deployment_counts_the_unready_pods_of_its_sets(tmp_path: Path) -> Non
     assert manifests_in(tmp_path)["Deployment/web"]["status"]["unavailableReplicas"] == 1
 
 
-def test_a_stateful_set_loses_its_highest_ordinals(tmp_path: Path) -> None:
-    pods = [pod(f"web-{number}", owned("StatefulSet")) for number in (0, 1, 2, 10)]
-    cluster = a_cluster_of(tmp_path, web("StatefulSet", replicas=11), *pods)
-    scale(cluster, 2, "StatefulSet")
-    assert pods_of(cluster) == ["web-0", "web-1"]
-
-
-def test_a_pod_with_too_many_digits_in_its_name_is_no_ordinal(tmp_path: Path) -> None:
-    pods = [pod(f"web-{number}", owned("StatefulSet")) for number in ("0", "1", "9" * 5000)]
-    cluster = a_cluster_of(tmp_path, web("StatefulSet", replicas=2), *pods)
-    scale(cluster, 1, "StatefulSet")
-    assert pods_of(cluster) == ["web-0", "web-" + "9" * 5000]
-
-
-def test_a_stateful_set_may_start_elsewhere(tmp_path: Path) -> None:
+def test_a_stateful_set_may_start_elsewhere(tmp_path):
     manifest = web("StatefulSet")
     manifest["spec"]["ordinals"] = {"start": 5}
-    cluster = a_cluster_of(tmp_path, manifest, *(pod(f"web-{number}", owned("StatefulSet")) for number in (5, 6, 7)))
+    cluster = a_cluster_of(tmp_path, manifest, *numbered("StatefulSet", 5, 6, 7))
     scale(cluster, 2, "StatefulSet")
     assert pods_of(cluster) == ["web-5", "web-6"]
 
 
-def test_a_clone_set_loses_the_pods_it_names_and_forgets_them(tmp_path: Path) -> None:
+def test_a_clone_set_loses_the_pods_it_names_and_forgets_them(tmp_path):
     owner = owned("CloneSet", version="apps.kruise.io/v1alpha1")
     cluster = a_cluster_of(tmp_path, web("CloneSet", replicas=4), *(pod(f"web-{number}", owner) for number in "1234"))
     found = scale(cluster, 2, "CloneSet", ("add", "/spec/scaleStrategy", {"podsToDelete": ["web-1"]}))
@@ -230,17 +220,16 @@ def test_a_clone_set_loses_the_pods_it_names_and_forgets_them(tmp_path: Path) ->
     assert "scaleStrategy" not in manifests_in(tmp_path)["CloneSet/web"]["spec"]
 
 
-def test_replicas_that_were_not_stated(tmp_path: Path) -> None:
+def test_replicas_that_were_not_stated(tmp_path):
     manifest = a_manifest(replicas=None, uid="u-web")
     manifest["status"] = {"replicas": 1, "readyReplicas": 1}
     cluster = a_cluster_of(tmp_path, manifest)
-    ref = ObjectRef("east", "shop", "Deployment", "web", "apps")
-    cluster.write(patch(ref, ("test", "/spec/replicas", None), ("add", "/spec/replicas", 0)))
+    cluster.write(patch(DEPLOYMENT, ("test", "/spec/replicas", None), ("add", "/spec/replicas", 0)))
     found = cluster.get(BUILT_IN["Deployment"], "shop", "web")
     assert (found.replicas, found.status_replicas, found.ready_replicas) == (0, 0, 0)
 
 
-def test_the_writer_of_replicas_is_ours_where_writers_are_recorded(tmp_path: Path) -> None:
+def test_the_writer_of_replicas_is_ours_where_writers_are_recorded(tmp_path):
     fields = {"f:spec": {"f:replicas": {}, "f:template": {}}}
     entry = {"manager": "kubectl", "operation": "Update", "time": "2026-11-20T10:00:00Z", "fieldsV1": fields}
     manifest = web()
@@ -248,14 +237,13 @@ def test_the_writer_of_replicas_is_ours_where_writers_are_recorded(tmp_path: Pat
     cluster = a_cluster_of(tmp_path, manifest)
     for replicas in (1, 2):
         writer = scale(cluster, replicas).replicas_writer
-        assert writer is not None
         assert (writer.manager, writer.at) == ("reconciler", None)
     written = yaml.safe_load((tmp_path / "all.yaml").read_text())["metadata"]["managedFields"]
     assert [one["manager"] for one in written] == ["kubectl", "reconciler"]
     assert written[0]["fieldsV1"] == {"f:spec": {"f:template": {}}}
 
 
-def test_the_writer_of_bounds_is_ours_where_writers_are_recorded(tmp_path: Path) -> None:
+def test_the_writer_of_bounds_is_ours_where_writers_are_recorded(tmp_path):
     fields = {"f:spec": {"f:minReplicas": {}, "f:maxReplicas": {}, "f:metrics": {}}}
     entry = {"manager": "argocd-controller", "operation": "Update", "time": "2026-11-20T10:00:00Z", "fieldsV1": fields}
     manifest = {
@@ -266,58 +254,51 @@ def test_the_writer_of_bounds_is_ours_where_writers_are_recorded(tmp_path: Path)
     }
     cluster = a_cluster_of(tmp_path, manifest)
     (found,) = cluster.list(AUTOSCALERS)
-    assert found.bounds_writer is not None
     assert found.bounds_writer.manager == "argocd-controller"
     bounds = [("replace", f"/spec/{name}Replicas", 1) for name in ("min", "max")]
     cluster.write(patch(found.ref, *bounds))
     (found,) = cluster.list(AUTOSCALERS)
-    assert found.bounds_writer is not None
     assert found.bounds_writer.manager == "reconciler"
     written = yaml.safe_load((tmp_path / "all.yaml").read_text())["metadata"]["managedFields"]
     assert written[0]["fieldsV1"] == {"f:spec": {"f:metrics": {}}}
 
 
-def test_a_stale_patch_settles_nothing(tmp_path: Path) -> None:
+def test_a_stale_patch_settles_nothing(tmp_path):
     cluster = a_cluster_of(tmp_path, web("ReplicaSet"), pod("web-1", owned("ReplicaSet")))
     before = (tmp_path / "all.yaml").read_bytes()
-    ref = ObjectRef("east", "shop", "ReplicaSet", "web", "apps")
     with pytest.raises(StaleError, match=r"east/shop/ReplicaSet/web: /spec/replicas is 3, expected 4; plan again"):
-        cluster.write(patch(ref, ("test", "/spec/replicas", 4), ("replace", "/spec/replicas", 0)))
+        cluster.write(patch(REPLICA_SET, ("test", "/spec/replicas", 4), ("replace", "/spec/replicas", 0)))
     assert (tmp_path / "all.yaml").read_bytes() == before
 
 
 @pytest.mark.parametrize("orphan", [False, True])
-def test_a_deleted_deployment_takes_its_sets_and_pods_along(tmp_path: Path, orphan: bool) -> None:
+def test_a_deleted_deployment_takes_its_sets_and_pods_along(tmp_path, orphan):
     shared = pod(
         "shared-1", [*owned("ReplicaSet", "new"), {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "u"}]
     )
     cluster = a_cluster_of(tmp_path, web(), replica_set("new", 1), pod("new-1", owned("ReplicaSet", "new")), shared)
-    ref = ObjectRef("east", "shop", "Deployment", "web", "apps")
-    cluster.write(Write("delete", ref, "apps/v1", uid="u-web", orphan=orphan))
+    cluster.write(Write("delete", DEPLOYMENT, "apps/v1", uid="u-web", orphan=orphan))
     assert pods_of(cluster) == (["new-1", "shared-1"] if orphan else ["shared-1"])
     sets = cluster.list(BUILT_IN["ReplicaSet"])
     assert [(found.ref.name, found.owner) for found in sets] == ([("new", None)] if orphan else [])
 
 
-def test_an_orphaned_replica_set_keeps_its_pods_for_the_next_one(tmp_path: Path) -> None:
+def test_an_orphaned_replica_set_keeps_its_pods_for_the_next_one(tmp_path):
     """Another selector: delete and orphan, create anew; the pods stay, without an owner."""
     cluster = a_cluster_of(tmp_path, web("ReplicaSet"), pod("web-1", owned("ReplicaSet")))
-    ref = ObjectRef("east", "shop", "ReplicaSet", "web", "apps")
-    cluster.write(Write("delete", ref, "apps/v1", uid="u-web", orphan=True))
-    cluster.write(Write("create", ref, "apps/v1", manifest=web("ReplicaSet", replicas=1)))
+    cluster.write(Write("delete", REPLICA_SET, "apps/v1", uid="u-web", orphan=True))
+    cluster.write(Write("create", REPLICA_SET, "apps/v1", manifest=web("ReplicaSet", replicas=1)))
     (found,) = cluster.list(PODS)
     assert (found.name, found.owner_uid) == ("web-1", "")
     assert shares(cluster) == {"web": 1}
 
 
-def test_a_create_over_the_expected_uid_overwrites_and_settles(tmp_path: Path) -> None:
-    pods = [pod(f"web-{number}", owned("ReplicaSet")) for number in (1, 2, 3)]
-    cluster = a_cluster_of(tmp_path, web("ReplicaSet", replicas=3, readyReplicas=3), *pods)
-    ref = ObjectRef("east", "shop", "ReplicaSet", "web", "apps")
+def test_a_create_over_the_expected_uid_overwrites_and_settles(tmp_path):
+    cluster = a_cluster_of(tmp_path, web("ReplicaSet", replicas=3, readyReplicas=3), *THREE)
     manifest = a_manifest(kind="ReplicaSet", replicas=2, labels={"new": "yes"})
     with pytest.raises(StaleError):
-        cluster.write(Write("create", ref, "apps/v1", uid="other", manifest=manifest))
-    cluster.write(Write("create", ref, "apps/v1", uid="u-web", manifest=manifest))
+        cluster.write(Write("create", REPLICA_SET, "apps/v1", uid="other", manifest=manifest))
+    cluster.write(Write("create", REPLICA_SET, "apps/v1", uid="u-web", manifest=manifest))
     found = cluster.get(BUILT_IN["ReplicaSet"], "shop", "web")
     assert (found.uid, found.replicas, found.ready_replicas, found.labels) == ("u-web", 2, 2, {"new": "yes"})
     assert pods_of(cluster) == ["web-1", "web-2"]
@@ -344,7 +325,7 @@ def named(cluster: SnapshotCluster) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("replicas", [2, 1, 0])
-def test_pods_that_go_leave_their_endpoints(tmp_path: Path, replicas: int) -> None:
+def test_pods_that_go_leave_their_endpoints(tmp_path, replicas):
     pods = [pod(f"web-{number}", owned("ReplicaSet", "new")) for number in (1, 2)]
     slices = (a_slice(target("web-1"), target("web-2")), a_slice(target("web-2"), name="web-y"))
     endpoints = an_endpoints({"addresses": [target("web-1")], "notReadyAddresses": [target("web-2")], "ports": []})
@@ -357,7 +338,7 @@ def test_pods_that_go_leave_their_endpoints(tmp_path: Path, replicas: int) -> No
     assert named(fresh) == named(cluster)
 
 
-def test_endpoints_without_addresses_have_no_subsets(tmp_path: Path) -> None:
+def test_endpoints_without_addresses_have_no_subsets(tmp_path):
     endpoints = an_endpoints({"addresses": [target("web-1")]}, {"addresses": [{"ip": "10.0.0.1"}]})
     cluster = a_cluster_of(tmp_path, web("ReplicaSet", 1), pod("web-1", owned("ReplicaSet")), endpoints)
     scale(cluster, 0, "ReplicaSet")
@@ -365,7 +346,7 @@ def test_endpoints_without_addresses_have_no_subsets(tmp_path: Path) -> None:
     assert written["subsets"] == [{"addresses": [{"ip": "10.0.0.1"}]}]
 
 
-def test_only_the_pod_itself_leaves_its_endpoints(tmp_path: Path) -> None:
+def test_only_the_pod_itself_leaves_its_endpoints(tmp_path):
     """Another namespace, another kind, another pod of that name, and an address without a pod are left."""
     others = (target("web-1", "other"), {"targetRef": {"kind": "Node", "name": "web-1"}}, {"addresses": ["10.0.0.1"]})
     found = a_slice(target("web-1"), target("web-1", uid="an-older-one"), *others)
@@ -375,9 +356,8 @@ def test_only_the_pod_itself_leaves_its_endpoints(tmp_path: Path) -> None:
     assert written["endpoints"] == [target("web-1", uid="an-older-one"), *others]
 
 
-def test_the_pods_of_a_deleted_deployment_leave_their_endpoints(tmp_path: Path) -> None:
+def test_the_pods_of_a_deleted_deployment_leave_their_endpoints(tmp_path):
     found = a_slice(target("new-1"), target("web-9"))
     cluster = a_cluster_of(tmp_path, web(), replica_set("new", 1), pod("new-1", owned("ReplicaSet", "new")), found)
-    ref = ObjectRef("east", "shop", "Deployment", "web", "apps")
-    cluster.write(Write("delete", ref, "apps/v1", uid="u-web"))
+    cluster.write(Write("delete", DEPLOYMENT, "apps/v1", uid="u-web"))
     assert named(cluster) == (["web-9"], [])

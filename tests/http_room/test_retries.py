@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
 
 import pytest
 
@@ -67,18 +66,18 @@ def asked_again(url: str, deadline: TimeLimit, policy: RetryPolicy) -> HttpRespo
         pytest.param([cut, HELLO], 200, 2, id="it was cut"),
     ],
 )
-def test_what_may_pass_is_tried_again(answers: list[Any], status: int, requests: int) -> None:
+def test_what_may_pass_is_tried_again(answers, status, requests):
     with Server(*answers) as server:
         assert asked_again(server.url, TimeLimit(10), QUICK).status == status
         assert len(server.requests) == requests
 
 
-def test_what_hung_is_tried_again_only_where_the_policy_says_so() -> None:
+def test_what_hung_is_tried_again_only_where_the_policy_says_so():
     class Hanging:
-        def __init__(self) -> None:
+        def __init__(self):
             self.attempts = 0
 
-        def __call__(self) -> HttpResponse:
+        def __call__(self):
             self.attempts += 1
             raise TimedOutError("no answer in time")
 
@@ -89,17 +88,17 @@ def test_what_hung_is_tried_again_only_where_the_policy_says_so() -> None:
         assert hanging.attempts == attempts
 
 
-def test_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried() -> None:
+def test_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried():
     """Eight attempts last longer than an API server needs to start again, and none waits beyond the deadline."""
-    waits: list[float] = []
+    waits = []
 
-    def wait(seconds: float) -> bool:
+    def wait(seconds):
         waits.append(seconds)
         return True
 
     client = HttpClient(connections(tls=tls_context()))
 
-    def refused() -> HttpResponse:
+    def refused():
         return client.exchange(HttpRequest("GET", "http://127.0.0.1:1"), TimeLimit(10))
 
     with pytest.raises(HttpError, match="refused"):
@@ -112,14 +111,14 @@ def test_the_time_that_is_left_decides_how_often_a_refused_connection_is_tried()
     assert 0 < clock.now < 0.8
 
 
-def test_an_attempt_that_only_the_deadline_ended_hides_nothing_of_the_one_before() -> None:
+def test_an_attempt_that_only_the_deadline_ended_hides_nothing_of_the_one_before():
     """The pause before it left it a few milliseconds, which say nothing about the server."""
-    outcomes: list[HttpError] = [
+    outcomes = [
         HttpError("the connection was refused", passes=True),
         TimedOutError("no answer in time"),
     ]
 
-    def attempt() -> HttpResponse:
+    def attempt():
         raise outcomes.pop(0)
 
     with pytest.raises(HttpError, match="refused"):
@@ -137,5 +136,5 @@ def test_an_attempt_that_only_the_deadline_ended_hides_nothing_of_the_one_before
         pytest.param(RetryPolicy(longest_pause=5), 40, None, 5 / 3, 5, id="nor by itself"),
     ],
 )
-def test_pauses(policy: RetryPolicy, tried: int, retry_after: float | None, low: float, high: float) -> None:
+def test_pauses(policy, tried, retry_after, low, high):
     assert low <= policy.pause(tried, retry_after) <= high

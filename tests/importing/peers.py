@@ -9,9 +9,11 @@ import yaml
 
 from tests.pipeline.calls import Folder
 
+_LOST = "not carried over: in/peer.yaml:"
 
-def imported(folder: Path, peer: str, manifests: str) -> tuple[dict[str, Any], str]:
-    """Return the specs of the policies by name, and what is said on stderr; the policies validate."""
+
+def imported(folder: Path, peer: str, manifests: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the specs of the policies by name, and what is not carried over, without the file; they validate."""
     cli = Folder(folder)
     cli.write("in/peer.yaml", manifests)
     said = cli.call("import", peer, "in")
@@ -19,16 +21,8 @@ def imported(folder: Path, peer: str, manifests: str) -> tuple[dict[str, Any], s
     cli.write("policies/all.yaml", said.out)
     valid = cli.call("validate")
     assert valid.code == 0, (valid.err, said.out)
-    documents = list(yaml.safe_load_all(said.out))
-    specs = {one["metadata"]["name"]: one["spec"] for one in documents}
-    return specs, said.err
-
-
-def lost(said: str) -> list[str]:
-    """Return what is not carried over, without the file."""
-    prefix = "not carried over: in/peer.yaml:"
-    lines = [line.removeprefix(prefix) for line in said.splitlines() if line.startswith(prefix)]
-    return [line.split(": ", 1)[1] for line in lines]
+    specs = {one["metadata"]["name"]: one["spec"] for one in yaml.safe_load_all(said.out)}
+    return specs, [line.split(": ", 2)[2] for line in said.err.splitlines() if line.startswith(_LOST)]
 
 
 def sleep_info(name: str = "nights", namespace: str = "dev", **spec: Any) -> str:

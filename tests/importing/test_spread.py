@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.importing.peers import imported, lost
+from tests.importing.peers import imported
 from tests.importing.spread import DEPLOYMENT, TEMPLATE, WEB, an_object, federated, karmada, preference, weights
 
 
@@ -18,6 +18,10 @@ def yaml_of(*manifests: dict[str, Any]) -> str:
 
 def placed(*names: str, **scheduling: Any) -> dict[str, Any]:
     return {"clusterAffinity": {"clusterNames": [*names]}, "replicaScheduling": scheduling}
+
+
+def of_replicas(value: int, **target: Any) -> dict[str, Any]:
+    return {**target, "overriders": {"plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": value}]}}
 
 
 EXACTLY = {"minReplicas": 6, "maxReplicas": 6}
@@ -32,7 +36,7 @@ EXACTLY = {"minReplicas": 6, "maxReplicas": 6}
     ],
 )
 def test_karmada_duplicates_or_divides(tmp_path, placement, replicas, clusters):
-    specs, said = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(placement=placement)))
+    specs, lost = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(placement=placement)))
     assert specs["web"] == {
         "replicas": replicas,
         "onConflict": "Abort",
@@ -40,25 +44,21 @@ def test_karmada_duplicates_or_divides(tmp_path, placement, replicas, clusters):
         "targetRef": WEB,
     }
     assert [one["name"] for one in specs["imported"]["clusters"]] == ["east", "west"]
-    assert lost(said) == []
-
-
-def test_karmada_taints_of_clusters_are_said(tmp_path):
-    known = an_object("cluster.karmada.io/v1alpha1", "Cluster", "west", taints=[{"key": "x", "effect": "NoExecute"}])
-    _, said = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, known, karmada(placement=placed("east", "west"))))
-    assert lost(said) == ["Cluster west: spec.taints: has no counterpart; see `state` of a cluster"]
+    assert lost == []
 
 
 def test_karmada_clusters_by_label_and_workloads_by_label(tmp_path):
     clusters = [
-        {**an_object("cluster.karmada.io/v1alpha1", "Cluster", name, {"region": region})}
+        an_object("cluster.karmada.io/v1alpha1", "Cluster", name, {"region": region})
         for name, region in (("east", "eu"), ("west", "us"), ("north", "eu"))
     ]
+    clusters[1]["spec"]["taints"] = [{"key": "x", "effect": "NoExecute"}]
     affinity = {"clusterAffinity": {"labelSelector": {"matchLabels": {"region": "eu"}}, "exclude": ["north"]}}
     selector = {"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": {"matchLabels": {"app": "web"}}}
     policy = karmada(resourceSelectors=[selector], placement=affinity)
-    specs, _ = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, *clusters, policy))
+    specs, lost = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, *clusters, policy))
     assert specs["web"]["preferences"]["clusters"] == {"east": EXACTLY}
+    assert lost == ["Cluster west: spec.taints: has no counterpart; see `state` of a cluster"]
     assert {"name": "west", "labels": {"region": "us"}} in specs["imported"]["clusters"]
 
 
@@ -112,20 +112,15 @@ def test_karmada_of_two_policies_the_higher_priority_then_the_closer_one_then_th
     [({}, 8, EXACTLY), (weights(east=2, west=3), 4, {"weight": 2}), (weights(east=3, west=2), 6, {"weight": 3})],
 )
 def test_karmada_replicas_of_an_override_are_those_of_its_clusters_only(tmp_path, scheduling, replicas, others):
-    rule = {
-        "targetCluster": {"clusterNames": ["west"]},
-        "overriders": {
-            "plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 2}],
-            "imageOverrider": [{"component": "Tag", "operator": "replace", "value": "2"}],
-        },
-    }
+    rule = of_replicas(2, targetCluster={"clusterNames": ["west"]})
+    rule["overriders"]["imageOverrider"] = [{"component": "Tag", "operator": "replace", "value": "2"}]
     override = karmada("OverridePolicy", overrideRules=[rule])
     manifests = yaml_of(DEPLOYMENT, karmada(placement=placed("east", "west", **scheduling)), override)
-    specs, said = imported(tmp_path, "karmada", manifests)
+    specs, lost = imported(tmp_path, "karmada", manifests)
     assert specs["web"]["replicas"] == replicas
     clusters = specs["web"]["preferences"]["clusters"]
     assert clusters == {"east": others, "west": {"minReplicas": 2, "maxReplicas": 2}}
-    assert lost(said) == [
+    assert lost == [
         "OverridePolicy web: spec.overrideRules[0].overriders.imageOverrider: "
         "is left to what creates the workloads (kustomize, Helm, Argo CD)"
     ]
@@ -133,13 +128,9 @@ def test_karmada_replicas_of_an_override_are_those_of_its_clusters_only(tmp_path
 
 def test_karmada_an_override_replaces_what_the_method_of_webster_gives_its_cluster(tmp_path):
     """Of two replicas by 5, 3 and 1 the first two clusters have one each: 5/1, 3/1, 5/3, as Karmada counts."""
-    rule = {
-        "targetCluster": {"clusterNames": ["west"]},
-        "overriders": {"plaintext": [{"path": "/spec/replicas", "operator": "replace", "value": 4}]},
-    }
-    scheduling = weights(east=5, west=3, north=1)
+    rule = of_replicas(4, targetCluster={"clusterNames": ["west"]})
+    policy = karmada(placement=placed("east", "west", "north", **weights(east=5, west=3, north=1)))
     two = an_object("apps/v1", "Deployment", replicas=2)
-    policy = karmada(placement=placed("east", "west", "north", **scheduling))
     specs, _ = imported(tmp_path, "karmada", yaml_of(two, policy, karmada("OverridePolicy", overrideRules=[rule])))
     assert specs["web"]["replicas"] == 5
 
@@ -157,9 +148,7 @@ def test_karmada_an_override_replaces_what_the_method_of_webster_gives_its_clust
 )
 def test_karmada_of_two_overrides_the_closer_one_counts(tmp_path, first, second):
     overrides = [
-        karmada(
-            kind, overrideRules=[{"overriders": {"plaintext": [{"path": "/spec/replicas", "value": value}]}}], **spec
-        )
+        karmada(kind, overrideRules=[of_replicas(value)], **spec)
         for value, (kind, spec) in enumerate((first, second), 1)
     ]
     manifests = yaml_of(DEPLOYMENT, karmada(placement=placed("east")), *overrides)
@@ -189,8 +178,8 @@ def test_karmada_of_two_overrides_the_closer_one_counts(tmp_path, first, second)
     ],
 )
 def test_what_karmada_says_besides_is_said_and_written_above_the_policy(tmp_path, spec, field):
-    _, said = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(**spec)))
-    (words,) = lost(said)
+    _, lost = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(**spec)))
+    (words,) = lost
     assert words.startswith(f"PropagationPolicy web: {field}: ")
     if "resourceSelectors" not in spec:
         text = (tmp_path / "policies/all.yaml").read_text()
@@ -200,9 +189,9 @@ def test_what_karmada_says_besides_is_said_and_written_above_the_policy(tmp_path
 def test_karmada_without_the_workload_has_no_number(tmp_path):
     other = an_object("apps/v1", "Deployment", "api", replicas=1)
     manifests = yaml_of(other, karmada(placement=placed("east"), resourceSelectors=[WEB, {**WEB, "name": "api"}]))
-    specs, said = imported(tmp_path, "karmada", manifests)
+    specs, lost = imported(tmp_path, "karmada", manifests)
     assert set(specs) == {"imported", "api"}
-    assert "Deployment shop/web is not among the manifests" in lost(said)[0]
+    assert "Deployment shop/web is not among the manifests" in lost[0]
 
 
 def test_kubefed_preferences_are_the_same_here(tmp_path):
@@ -221,9 +210,9 @@ def test_kubefed_preferences_are_the_same_here(tmp_path):
 def test_kubefed_clusters_that_only_a_star_stands_for_are_in_the_fleet(tmp_path, registered):
     known = [an_object("core.kubefed.io/v1beta1", "KubeFedCluster", name) for name in registered]
     both = preference(totalReplicas=9, clusters={"east": {"weight": 2}, "*": {"weight": 1}})
-    specs, said = imported(tmp_path, "kubefed", yaml_of(*known, federated(), both))
+    specs, lost = imported(tmp_path, "kubefed", yaml_of(*known, federated(), both))
     assert {one["name"] for one in specs["imported"]["clusters"]} == {"east", "west", *registered}
-    assert lost(said) == [
+    assert lost == [
         "ReplicaSchedulingPreference web: spec.clusters.*: no KubeFedCluster is among the manifests, so those that it "
         "stands for are not all known; name them in the Fleet"
     ] * (not registered)
@@ -231,36 +220,31 @@ def test_kubefed_clusters_that_only_a_star_stands_for_are_in_the_fleet(tmp_path,
 
 def test_kubefed_of_a_minimum_above_the_maximum_the_maximum_counts(tmp_path):
     clusters = {"east": {"minReplicas": 5, "maxReplicas": 3, "weight": 1}, "west": {"weight": 1}}
-    specs, said = imported(tmp_path, "kubefed", yaml_of(federated(), preference(totalReplicas=9, clusters=clusters)))
+    specs, lost = imported(tmp_path, "kubefed", yaml_of(federated(), preference(totalReplicas=9, clusters=clusters)))
     assert specs["web"]["preferences"]["clusters"]["east"] == {"weight": 1, "minReplicas": 3, "maxReplicas": 3}
-    assert lost(said) == [
+    assert lost == [
         "ReplicaSchedulingPreference web: spec.clusters.east.minReplicas: is above maxReplicas, which counts"
     ]
 
 
 def test_kubefed_without_preferences_has_the_replicas_of_the_template_in_each_cluster(tmp_path):
     change = {"clusterOverrides": [{"path": "/spec/replicas", "value": 5}], "clusterName": "west"}
-    specs, said = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change])))
+    specs, lost = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change])))
     assert specs["web"]["replicas"] == 8
     assert specs["web"]["preferences"]["clusters"] == {
         "east": {"minReplicas": 3, "maxReplicas": 3},
         "west": {"minReplicas": 5, "maxReplicas": 5},
     }
-    assert lost(said) == []
+    assert lost == []
 
 
-def test_a_federated_replica_set_of_kubefed_keeps_its_template(tmp_path):
-    specs, _ = imported(tmp_path, "kubefed", yaml_of(federated("FederatedReplicaSet")))
-    assert specs["web"]["template"] == TEMPLATE
-    assert specs["web"]["selector"] == {"matchLabels": {"app": "web"}}
-
-
-def test_a_federated_replica_set_of_kubefed_keeps_its_name_labels_and_annotations(tmp_path):
+def test_a_federated_replica_set_of_kubefed_keeps_its_template_name_labels_and_annotations(tmp_path):
     of_kubefed = federated("FederatedReplicaSet")
     of_kubefed["spec"]["template"]["spec"]["minReadySeconds"] = 5
     of_kubefed["spec"]["template"]["metadata"] = metadata = {"labels": {"app": "web"}, "annotations": {"x": "y"}}
     specs, _ = imported(tmp_path, "kubefed", yaml_of(federated(), of_kubefed))
     assert (specs["web"]["minReadySeconds"], specs["web"]["template"]) == (5, TEMPLATE)
+    assert specs["web"]["selector"] == {"matchLabels": {"app": "web"}}
     assert specs["web-2"]["targetRef"] == WEB
     documents = yaml.safe_load_all((tmp_path / "policies/all.yaml").read_text())
     (found,) = [one["metadata"] for one in documents if one["metadata"]["name"] == "web"]
@@ -281,9 +265,9 @@ def test_kubefed_clusters_by_selector(tmp_path):
 def test_what_kubefed_says_besides_is_said(tmp_path):
     change = {"clusterName": "west", "clusterOverrides": [{"path": "/spec/paused", "value": True}]}
     secret = an_object("types.kubefed.io/v1beta1", "FederatedSecret", "key")
-    _, said = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change]), secret))
+    _, lost = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change]), secret))
     left = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
-    assert lost(said) == [
+    assert lost == [
         f"FederatedSecret key: spec: a FederatedSecret {left}",
         f"FederatedDeployment web: spec.overrides[0]: /spec/paused {left}",
     ]

@@ -20,7 +20,7 @@ from tests.builders import a_policy_set, an_idling_policy
         pytest.param(("statefulset.apps.kruise.io",), False, id="in lower case, with its group"),
     ],
 )
-def test_a_custom_kind_that_no_policy_names_is_done_without(named: tuple[str, ...], does_without: bool) -> None:
+def test_a_custom_kind_that_no_policy_names_is_done_without(named, does_without):
     selector = Selector(workloads=WorkloadSelector(named))
     policies = a_policy_set(idling=(an_idling_policy("nights", selector=selector),))
     kruise = WorkloadKind("apps.kruise.io", "v1beta1", "StatefulSet", "statefulsets")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from threading import Barrier
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from reconciler.backends.protocols import PodPickerClient
-from reconciler.connection_settings import PickerAnswer, PickerRequest
+from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decide import decide, with_picked_pods
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.downscale.planned_victims import picker_requests
@@ -37,9 +36,7 @@ def _picked(policies: PolicySet, state: ObservedState, picker: PodPickerClient, 
         pytest.param("reject", "fallback", [("picker", False)], (), id="rejected, where apply falls back"),
     ],
 )
-def test_too_few_are_a_failed_call_as_at_apply(
-    on_too_few: Any, on_error: Any, notices: list[tuple[str, bool]], chosen: tuple[str, ...]
-) -> None:
+def test_too_few_are_a_failed_call_as_at_apply(on_too_few, on_error, notices, chosen):
     web = a_workload(kind="ReplicaSet")
     picker = replace(PICKER, on_too_few=on_too_few, on_error=on_error)
     policy = a_downscale_policy("ReplicaSet", target=DownscaleTarget(replicas=1), pod_picker=picker)
@@ -50,15 +47,14 @@ def test_too_few_are_a_failed_call_as_at_apply(
     assert len(client.asked) == 1
     assert [(notice.kind, notice.partial) for notice in desired.notices] == notices
     [decision] = desired.decisions
-    assert decision.victims is not None
     assert (decision.victims.pods, decision.victims.chosen_at_apply) == (chosen, not chosen)
 
 
-def test_workloads_are_asked_about_side_by_side() -> None:
+def test_workloads_are_asked_about_side_by_side():
     both = Barrier(2, timeout=60)
 
     class Slow:
-        def pick(self, request: PickerRequest) -> PickerAnswer:
+        def pick(self, request):
             both.wait()  # until the other one is asked about
             return PickerAnswer(request.candidates[: request.count])
 

@@ -37,15 +37,20 @@ NAMES = ("api", "web")
 
 
 class Asked(Wrapped):
-    """A cluster; `pods` is what its pods were asked with, `met` is told of each such question."""
+    """A cluster; `lists` are the namespaces that its pods were listed in, "" for all, `pods` what those of one were
+    asked with; `met` is told of each such question.
+    """
 
     def __init__(self, inside: SnapshotCluster) -> None:
         super().__init__(inside)
+        self.lists: list[str] = []
         self.pods: list[tuple[str, str]] = []
         self.threads: set[int] = set()
         self.met: Any = lambda: None
 
     def list(self, resource: Any, *, namespace: str = "", labels: str = "") -> Any:
+        if resource == PODS:
+            self.lists.append(namespace)
         if resource == PODS and namespace:
             self.threads.add(threading.get_ident())
             self.pods.append((namespace, labels))
@@ -107,9 +112,7 @@ def pods_of(state: ObservedState) -> dict[ObjectRef, list[str]]:
         ),
     ],
 )
-def test_only_what_is_asked_for_is_listed(
-    clusters: dict[str, Asked], asked: list[ObjectRef], lists: list[tuple[str, str]], threads: int
-) -> None:
+def test_only_what_is_asked_for_is_listed(clusters, asked, lists, threads):
     state = answered(clusters, asked, threads=threads)
     assert sorted(clusters["east"].pods) == lists
     assert clusters["west"].pods == []
@@ -119,7 +122,7 @@ def test_only_what_is_asked_for_is_listed(
 EVERYTHING = [ref(name, inside, cluster) for cluster in CLUSTERS for inside in NAMESPACES for name in NAMES]
 
 
-def test_clusters_and_namespaces_are_asked_side_by_side(clusters: dict[str, Asked]) -> None:
+def test_clusters_and_namespaces_are_asked_side_by_side(clusters):
     all_four = threading.Barrier(len(CLUSTERS) * len(NAMESPACES))
     for found in clusters.values():
         found.met = lambda: all_four.wait(timeout=60)
@@ -128,13 +131,13 @@ def test_clusters_and_namespaces_are_asked_side_by_side(clusters: dict[str, Aske
     assert list(state.clusters) == list(CLUSTERS)
 
 
-def test_files_are_read_without_threads(clusters: dict[str, Asked]) -> None:
+def test_files_are_read_without_threads(clusters):
     answered(clusters, EVERYTHING, threads=0)
     assert {one for found in clusters.values() for one in found.threads} == {threading.get_ident()}
 
 
-def test_what_cannot_be_listed_is_named_and_spoils_nothing_else(clusters: dict[str, Asked]) -> None:
-    def gone() -> None:
+def test_what_cannot_be_listed_is_named_and_spoils_nothing_else(clusters):
+    def gone():
         raise UnreachableError("west: list pods: no answer")
 
     clusters["west"].met = gone
@@ -145,7 +148,7 @@ def test_what_cannot_be_listed_is_named_and_spoils_nothing_else(clusters: dict[s
     assert pods_of(state) == {one: [f"{one.name}-0", f"{one.name}-1"] for one in EVERYTHING if one.cluster == "east"}
 
 
-def test_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: Path) -> None:
+def test_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path):
     """Behind Services: each has a pod of its own, and one of the same name lies in the namespace beside it."""
     names = [f"dev-{number:02}" for number in range(20)]
     folder = tmp_path / "east"
@@ -166,7 +169,7 @@ def test_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: 
             },
         ]
     (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
-    cluster = Listed(SnapshotCluster(Store(folder, "east"), controllers_order))
+    cluster = Asked(SnapshotCluster(Store(folder, "east"), controllers_order))
     sources = {"east": Backend("east", cluster)}
     state = observe(PolicySet(fleet=a_fleet("east")), sources)
     cluster.lists.clear()
@@ -180,16 +183,3 @@ def test_many_namespaces_are_one_list_where_that_takes_fewer_requests(tmp_path: 
         assert {ref: [pod.uid for pod in pods] for ref, pods in found.pods.items()} == {
             one: [f"uid-{one.namespace}"] for one in asked
         }
-
-
-class Listed(Asked):
-    """Knows the namespaces that its pods were listed in, "" for all."""
-
-    def __init__(self, inside: SnapshotCluster) -> None:
-        super().__init__(inside)
-        self.lists: list[str] = []
-
-    def list(self, resource: Any, *, namespace: str = "", labels: str = "") -> Any:
-        if resource == PODS:
-            self.lists.append(namespace)
-        return super().list(resource, namespace=namespace, labels=labels)

@@ -90,7 +90,7 @@ FEW = a_downscale_policy("few", selector=Selector(workloads=DEPLOYMENTS))
         pytest.param(a_policy_set(downscale=(FEW,)), id="downscale of Deployments"),
     ],
 )
-def test_those_of_deployments_are_left_out(policies: PolicySet) -> None:
+def test_those_of_deployments_are_left_out(policies):
     cluster = a_cluster(a_service())
     assert names(observed(cluster, policies)) == ["alone", "web"]
     assert cluster.lists == [OTHERS]
@@ -109,7 +109,7 @@ def test_those_of_deployments_are_left_out(policies: PolicySet) -> None:
         pytest.param(replace(NIGHTLY, federated=(a_federated_replica_set(),)), id="placement"),
     ],
 )
-def test_all_are_listed_once_where_policies_may_need_them(policies: PolicySet) -> None:
+def test_all_are_listed_once_where_policies_may_need_them(policies):
     cluster = a_cluster()
     assert names(observed(cluster, policies)) == ["alone", "web", "web-1"]
     assert cluster.lists == [ALL]
@@ -124,7 +124,7 @@ def test_all_are_listed_once_where_policies_may_need_them(policies: PolicySet) -
         pytest.param("reconciler/wake-requested-at", id="asked to wake"),
     ],
 )
-def test_the_others_are_listed_too_where_a_service_is_decided(annotation: str) -> None:
+def test_the_others_are_listed_too_where_a_service_is_decided(annotation):
     cluster = a_cluster(a_service(**{annotation: "x"}))
     assert names(observed(cluster, NIGHTLY)) == ["alone", "web", "web-1"]
     assert cluster.lists == [OTHERS, OF_DEPLOYMENTS]
@@ -139,9 +139,7 @@ def test_the_others_are_listed_too_where_a_service_is_decided(annotation: str) -
         pytest.param("kubectl", 0, {}, False, id="scaled by somebody else"),
     ],
 )
-def test_the_others_are_listed_too_where_a_deployment_may_have_lost_its_record(
-    manager: str, replicas: int, annotations: dict[str, str], listed: bool
-) -> None:
+def test_the_others_are_listed_too_where_a_deployment_may_have_lost_its_record(manager, replicas, annotations, listed):
     down = an_object("Deployment", "down", **annotations)
     down["spec"]["replicas"] = replicas
     fields = {"f:spec": {"f:replicas": {}}}
@@ -151,13 +149,13 @@ def test_the_others_are_listed_too_where_a_deployment_may_have_lost_its_record(
     assert cluster.lists == ([OTHERS, OF_DEPLOYMENTS] if listed else [OTHERS])
 
 
-def test_who_wants_everything_gets_it() -> None:
+def test_who_wants_everything_gets_it():
     cluster = a_cluster()
     assert names(observed(cluster, NIGHTLY, Scope(whole=True))) == ["alone", "web", "web-1"]
     assert cluster.lists == [ALL]
 
 
-def test_those_of_a_deployment_are_listed_with_its_pods() -> None:
+def test_those_of_a_deployment_are_listed_with_its_pods():
     cluster = a_cluster(an_object("Pod", "web-1-a", "ReplicaSet"))
     state = answer(observed(cluster, NIGHTLY), [PodsQuestion(WEB)], {"east": Backend("east", cluster)})
     assert [pod.name for pod in state.clusters["east"].pods[WEB]] == ["web-1-a"]

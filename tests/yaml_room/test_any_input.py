@@ -94,7 +94,7 @@ def check_places(document: Document, text: str) -> None:
         assert document.place(path, key=True)[0] <= line
 
 
-@tries(400, at_length=20_000)
+@tries(120, at_length=20_000)
 @example(content=b"%TAG ! tag:yaml.org,2002:\n---\na: !str 1\n")
 @example(content=b"a: !<tag:%0A> b\n")
 @example(content=b"\xff\xfe\x00\xd8")
@@ -103,7 +103,7 @@ def test_any_bytes_are_documents_or_problems(content: bytes) -> None:
     check(content)
 
 
-@tries(400, at_length=20_000)
+@tries(120, at_length=20_000)
 @given(content=st.lists(PIECES | st.text(max_size=3), max_size=40).map("".join))
 def test_any_text_that_looks_like_yaml(content: str) -> None:
     check(content.encode(errors="replace"))

@@ -128,7 +128,6 @@ def test_links_between_the_clusters_of_a_snapshot_are_read_and_not_written_throu
     (tmp_path / "east").symlink_to("..data/east")
     (tmp_path / "..data/east/b.yaml").symlink_to("../../common/b.yaml")
     cluster = open_snapshot(tmp_path, ["east"], last_names_first).backends["east"].cluster
-    assert cluster is not None
     assert [found.ref.name for found in cluster.list(SERVICES)] == ["shared", "web"]
     with pytest.raises(ClusterError, match=r"is a link that leads out of .*; only what is inside is written"):
         cluster.write(patch(ObjectRef("east", "shop", "Service", "shared"), ("add", "/metadata/labels", {"a": "b"})))

@@ -67,7 +67,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@tries(400)
+@tries(200)
 @given(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4))
 def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
     assert same(only(block_text(value)), value)
@@ -76,7 +76,7 @@ def test_what_is_written_is_read_again(value: dict[str, Any]) -> None:
     assert same(only(f"[{line}]"), [value])
 
 
-@tries(400)
+@tries(200)
 @given(st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=4))
 def test_texts_stay_texts_for_readers_of_yaml_1_1(value: dict[str, str]) -> None:
     assert yaml.load(block_text(value), yaml.SafeLoader) == value

@@ -15,18 +15,18 @@ def store(place: Place) -> ConfigMapStore:
     return ConfigMapStore(place.cluster, place.namespace, "reconciler-journal")
 
 
-def test_nothing_was_written(store: ConfigMapStore) -> None:
+def test_nothing_was_written(store):
     assert store.read("downscale") is None
 
 
-def test_what_was_written_is_read_by_another(place: Place, store: ConfigMapStore) -> None:
+def test_what_was_written_is_read_by_another(place, store):
     store.write("downscale/shop/Deployment/web", '{"from": 3}', None)
     again = ConfigMapStore(place.again(), place.namespace, "reconciler-journal")
     assert again.read("downscale/shop/Deployment/web") == '{"from": 3}'
     assert again.read("downscale.shop.Deployment.web") is None
 
 
-def test_a_value_is_replaced_and_removed(store: ConfigMapStore) -> None:
+def test_a_value_is_replaced_and_removed(store):
     store.write("a", "1", None)
     store.write("b", "1", None)
     store.write("a", "2", "1")
@@ -47,7 +47,7 @@ def test_a_value_is_replaced_and_removed(store: ConfigMapStore) -> None:
         pytest.param("1", None, "0", id="removing what changed"),
     ],
 )
-def test_what_is_not_as_expected_stays(store: ConfigMapStore, held: str | None, value: str, expected: str) -> None:
+def test_what_is_not_as_expected_stays(store, held, value, expected):
     store.write("other", "x", None)
     if held is not None:
         store.write("key", held, None)
@@ -56,12 +56,12 @@ def test_what_is_not_as_expected_stays(store: ConfigMapStore, held: str | None, 
     assert (store.read("key"), store.read("other")) == (held, "x")
 
 
-def test_nothing_is_made_for_nothing(place: Place, store: ConfigMapStore) -> None:
+def test_nothing_is_made_for_nothing(place, store):
     store.write("key", None, None)
     assert place.cluster.list(CONFIG_MAPS, namespace=place.namespace) == ()
 
 
-def test_more_than_a_config_map_holds_is_refused_and_less_is_not(place: Place, store: ConfigMapStore) -> None:
+def test_more_than_a_config_map_holds_is_refused_and_less_is_not(place, store):
     store.write("large", "x" * 900_000, None)
     with pytest.raises(RefusedError, match=r"would hold 1000[0-9]{3} bytes, expected at most 1000000"):
         store.write("more", "x" * 100_000, None)

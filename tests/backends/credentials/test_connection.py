@@ -1,4 +1,4 @@
-"""Where a cluster is and who we are there: kubeconfigs as people have them, exec plugins, tokens that change."""
+"""Where a cluster is and who we are there: kubeconfigs as people have them, exec plugins, tokens that change, pods."""
 
 from __future__ import annotations
 
@@ -7,33 +7,36 @@ import contextlib
 import json
 import os
 import pty
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
-from cryptography.hazmat.primitives import serialization
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from reconciler.backends.credentials import kubeconfig
 from reconciler.backends.credentials.config_node import CredentialError
 from reconciler.backends.credentials.connection import ApiServerConnection
-from reconciler.backends.credentials.kubeconfig import kubeconfig_context
+from reconciler.backends.credentials.kubeconfig import ServerAccess, kubeconfig_context
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.live import open_live
-from reconciler.backends.protocols import RequestSettings
+from reconciler.backends.protocols import NAMESPACES, RequestSettings
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import ClusterError, UnauthorisedError, UnreachableError
+from reconciler.errors import ClusterError, ForbiddenError, UnauthorisedError, UnreachableError
 from reconciler.http.client import HttpRequest
 from reconciler.http.errors import HttpError
 from reconciler.http.proxies import environment_proxy
@@ -47,8 +50,17 @@ from tests.backends.kubernetes.kubeconfigs import (
     an_exec_plugin,
     soon,
 )
-from tests.backends.servers import AUTHORITY, HELLO, Server
+from tests.backends.kubernetes.live import opened
+from tests.backends.servers import AUTHORITY, HELLO, Server, encrypted_key
 from tests.fakes import FakeClock
+from tests.real.kubeconfig import Access, write_kubeconfig
+
+
+def a_certificate(issued: trustme.LeafCert) -> dict[str, str]:
+    """What an exec plugin gives of a certificate and its key."""
+    pems = {"clientCertificateData": issued.cert_chain_pems[0], "clientKeyData": issued.private_key_pem}
+    return {key: pem.bytes().decode() for key, pem in pems.items()}
+
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECRET = "S3CRET"
@@ -62,11 +74,10 @@ SECRET = "S3CRET"
         pytest.param({}, "", id="none"),
     ],
 )
-def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str, Any], words: str) -> None:
+def test_a_weakness_of_the_kubeconfig_is_told(tmp_path, cluster, words):
     settings = ClusterConnection("east", kubeconfig=a_kubeconfig(tmp_path / "config", {"token": "t"}, cluster))
     opened = open_live([settings], NOON, "reconciler", RequestSettings(timeout=1))
     preflight = opened.backends["east"].preflight
-    assert preflight is not None
     with contextlib.suppress(ClusterError):
         preflight.server()  # nobody listens there; the kubeconfig was read
     assert [warning.removeprefix("east: its kubeconfig ").partition(",")[0] for warning in opened.warnings()] == (
@@ -76,13 +87,13 @@ def test_a_weakness_of_the_kubeconfig_is_told(tmp_path: Path, cluster: dict[str,
 
 
 @pytest.mark.parametrize("value", ["false", "no", 0, "true"])
-def test_verification_is_switched_off_by_true_alone(tmp_path: Path, value: object) -> None:
+def test_verification_is_switched_off_by_true_alone(tmp_path, value):
     path = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"insecure-skip-tls-verify": value})
     with pytest.raises(kubeconfig.KubeconfigError, match=r"insecure-skip-tls-verify of .* is neither true nor false"):
         kubeconfig_context(path, "east", soon())
 
 
-def test_clusters_of_one_authority_are_connected_to_side_by_side(tmp_path: Path) -> None:
+def test_clusters_of_one_authority_are_connected_to_side_by_side(tmp_path):
     authority = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
     kubeconfig = a_kubeconfig(tmp_path / "config", {"token": SECRET}, {"certificate-authority-data": authority})
     with ThreadPoolExecutor(max_workers=4) as threads:
@@ -90,7 +101,7 @@ def test_clusters_of_one_authority_are_connected_to_side_by_side(tmp_path: Path)
         assert {endpoint.result().access.server for endpoint in found} == {SERVER}
 
 
-def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused(tmp_path: Path) -> None:
+def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused(tmp_path):
     token = tmp_path / "token"
     token.write_text("first")
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"tokenFile": str(token)}))
@@ -101,15 +112,8 @@ def test_a_token_file_that_was_rotated_is_read_again_once_the_old_one_is_refused
     assert connection.header(soon()) == "Bearer second"
 
 
-def test_a_refused_token_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
-    user = an_exec_plugin(
-        tmp_path,
-        "n = len(open(__file__[:-9] + 'calls').read())\n"
-        + (
-            "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
-            " 'status': {'token': f'token-{n}'}}))"
-        ),
-    )
+def test_a_refused_token_of_a_plugin_runs_it_once_more(tmp_path):
+    user = an_exec_plugin(tmp_path, *(a_credential(token=f"token-{number}") for number in (1, 2, 3)))
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
     assert connection.header(soon()) == "Bearer token-1"
     assert connection.renew("Bearer token-1", soon()) is True
@@ -117,41 +121,27 @@ def test_a_refused_token_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
     assert connection.header(soon()) == "Bearer token-2"
 
 
-def test_a_refused_certificate_of_a_plugin_runs_it_once_more(tmp_path: Path) -> None:
+def test_a_refused_certificate_of_a_plugin_runs_it_once_more(tmp_path):
     """It has no header; while two threads were refused with it, the second one is told that there is a new one."""
-    give = (
-        "n = len(open(__file__[:-9] + 'calls').read())\n"
-        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
-        " 'status': {'clientCertificateData': CERTIFICATES[min(n, 2) - 1], 'clientKeyData': KEYS[min(n, 2) - 1]}}))"
-    )
-    first, second = (trustme.CA().issue_cert("us") for _ in range(2))
-    made = [one.cert_chain_pems[0].bytes().decode() for one in (first, second)]
-    keys = [one.private_key_pem.bytes().decode() for one in (first, second)]
-    user = an_exec_plugin(tmp_path, f"CERTIFICATES, KEYS = {made!r}, {keys!r}\n{give}")
+    made = [trustme.CA().issue_cert("us") for _ in range(2)]
+    user = an_exec_plugin(tmp_path, *(a_credential(**a_certificate(one)) for one in made))
     connection = a_connection(a_kubeconfig(tmp_path / "config", user))
-    assert (connection.header(soon()), connection.endpoint(soon()).certificate) == (None, made[0].encode())
-    assert connection.renew(None, soon()) is True
-    assert connection.endpoint(soon()).certificate == made[1].encode()
-    assert connection.renew(None, soon()) is True
+    for one in made:
+        assert connection.header(soon()) is None
+        assert connection.endpoint(soon()).certificate == one.cert_chain_pems[0].bytes()
+        assert connection.renew(None, soon()) is True
     assert (tmp_path / "calls").read_text() == "xx"
 
 
-def test_refused_credentials_that_are_still_the_same_are_not_tried_again(tmp_path: Path) -> None:
+def test_refused_credentials_that_are_still_the_same_are_not_tried_again(tmp_path):
     for user in ({"token": "s3cret"}, a_certificate_user(trustme.CA().issue_cert("us"))):
         connection = a_connection(a_kubeconfig(tmp_path / "config", user))
         assert connection.renew(connection.header(soon()), soon()) is False
 
 
-def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) -> None:
-    """OpenSSL would ask on the terminal, and wait for an answer."""
+def test_a_key_that_is_encrypted_is_told(tmp_path):
     made = trustme.CA().issue_cert("us")
-    key = serialization.load_pem_private_key(made.private_key_pem.bytes(), None)
-    encrypted = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(b"password"),
-    )
-    user = {**a_certificate_user(made), "client-key-data": base64.b64encode(encrypted).decode()}
+    user = a_certificate_user(made) | {"client-key-data": base64.b64encode(encrypted_key(made)).decode()}
     with pytest.raises(UnreachableError, match=r"its certificates cannot be used .* with its key, unencrypted"):
         a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon())
 
@@ -171,9 +161,7 @@ def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) ->
         pytest.param(a_credential(token=12), "at `$.status.token`), expected valid", id="its token is a number"),
     ],
 )
-def test_a_plugin_that_gives_no_credentials(
-    tmp_path: Path, body: str, words: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plugin_that_gives_no_credentials(tmp_path, body, words, capfd):
     connection = a_connection(a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, body)))
     with pytest.raises(UnauthorisedError) as raised:
         connection.header(soon())
@@ -183,7 +171,7 @@ def test_a_plugin_that_gives_no_credentials(
     assert capfd.readouterr().err == ""
 
 
-def test_a_plugin_that_is_not_installed_is_told_with_the_hint_of_the_kubeconfig(tmp_path: Path) -> None:
+def test_a_plugin_that_is_not_installed_is_told_with_the_hint_of_the_kubeconfig(tmp_path):
     user = an_exec_plugin(tmp_path, "")
     user["exec"] |= {
         "command": "no-such-plugin",
@@ -197,28 +185,26 @@ def test_a_plugin_that_is_not_installed_is_told_with_the_hint_of_the_kubeconfig(
     assert words in str(raised.value)
 
 
-def a_plugin_that_answers_once(folder: Path, expires: str) -> str:
-    """Return a kubeconfig whose exec plugin gives a token that `expires` then, and fails from then on."""
-    credential = a_credential(token="first", expirationTimestamp=expires)
-    body = f"{credential} if len(open({str(folder / 'calls')!r}).read()) == 1 else sys.exit('away')"
-    return a_kubeconfig(folder / "config", an_exec_plugin(folder, body))
+def a_plugin_that_answers_once(folder: Path, expires: str) -> ServerAccess:
+    """Return what an exec plugin gives a token to that `expires` then; it fails from then on."""
+    user = an_exec_plugin(folder, a_credential(token="first", expirationTimestamp=expires), "sys.exit('away')")
+    return kubeconfig_context(a_kubeconfig(folder / "config", user), "east", soon())
 
 
-def test_a_plugin_that_fails_changes_nothing_while_its_token_is_valid(tmp_path: Path) -> None:
+def test_a_plugin_that_fails_changes_nothing_while_its_token_is_valid(tmp_path):
     """A token is replaced five minutes before it expires, and whoever gives it may be away for one of them."""
     expires = datetime.fromtimestamp(int(time.time()) + 200, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    access = kubeconfig_context(a_plugin_that_answers_once(tmp_path, expires), "east", soon())
-    assert access.authorization(soon()) == "Bearer first"
+    assert a_plugin_that_answers_once(tmp_path, expires).authorization(soon()) == "Bearer first"
     assert (tmp_path / "calls").read_text() == "xx"
 
 
-def test_a_plugin_that_fails_once_its_token_has_expired_is_told(tmp_path: Path) -> None:
-    access = kubeconfig_context(a_plugin_that_answers_once(tmp_path, "2020-01-01T00:00:00Z"), "east", soon())
+def test_a_plugin_that_fails_once_its_token_has_expired_is_told(tmp_path):
+    access = a_plugin_that_answers_once(tmp_path, "2020-01-01T00:00:00Z")
     with pytest.raises(CredentialError, match='said "away"'):
         access.authorization(soon())
 
 
-def test_a_plugin_is_told_of_the_cluster_with_what_its_authority_file_holds(tmp_path: Path) -> None:
+def test_a_plugin_is_told_of_the_cluster_with_what_its_authority_file_holds(tmp_path):
     """Source: client-go rest/exec.go, ConfigToExecCluster."""
     authority = trustme.CA().cert_pem
     authority.write_to_path(str(tmp_path / "ca.crt"))
@@ -242,13 +228,12 @@ def test_a_plugin_is_told_of_the_cluster_with_what_its_authority_file_holds(tmp_
     }
 
 
-def test_a_plugin_may_give_a_token_and_a_certificate(tmp_path: Path) -> None:
-    made = trustme.CA().issue_cert("us")
-    certificate, key = made.cert_chain_pems[0].bytes().decode(), made.private_key_pem.bytes().decode()
-    body = a_credential(token="t", clientCertificateData=certificate, clientKeyData=key)
-    connection = a_connection(a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, body)))
+def test_a_plugin_may_give_a_token_and_a_certificate(tmp_path):
+    given = a_certificate(trustme.CA().issue_cert("us"))
+    user = an_exec_plugin(tmp_path, a_credential(token="t", **given))
+    connection = a_connection(a_kubeconfig(tmp_path / "config", user))
     assert connection.header(soon()) == "Bearer t"
-    assert connection.endpoint(soon()).certificate == certificate.encode()
+    assert connection.endpoint(soon()).certificate == given["clientCertificateData"].encode()
 
 
 ON_A_TERMINAL = """
@@ -270,7 +255,7 @@ except UnauthorisedError as error:
         pytest.param("Never", 'said "no login"', id="it never asks"),
     ],
 )
-def test_a_plugin_that_fails_on_a_terminal(tmp_path: Path, mode: str, words: str) -> None:
+def test_a_plugin_that_fails_on_a_terminal(tmp_path, mode, words):
     """One that may ask there says why there; nobody else hears it."""
     user = an_exec_plugin(tmp_path, "sys.exit('no login')")
     user["exec"]["interactiveMode"] = mode
@@ -304,11 +289,11 @@ def is_running(process: int) -> bool:
         return False
 
 
-def test_a_plugin_that_hangs_is_ended_with_all_it_started_once_the_run_stops(tmp_path: Path) -> None:
+def test_a_plugin_that_hangs_is_ended_with_all_it_started_once_the_run_stops(tmp_path):
     """The run stops once the plugin hangs, however long that takes to come to."""
 
     class OverOnceItHangs(TimeLimit):
-        def left(self, grace: float = 0.0) -> float:
+        def left(self, grace=0.0):
             return 0 if (tmp_path / "pids").exists() else super().left(grace)
 
     connection = a_connection(a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, HANGING)))
@@ -384,9 +369,7 @@ NO_FILE: dict[str, Any] = {}
         pytest.param(f"{BEGINNING}password: '{SECRET}}}}}]\n", "is no YAML from line ", id="an open quote"),
     ],
 )
-def test_a_kubeconfig_that_cannot_be_used_is_told_without_what_is_in_it(
-    tmp_path: Path, content: str | dict[str, Any], words: str
-) -> None:
+def test_a_kubeconfig_that_cannot_be_used_is_told_without_what_is_in_it(tmp_path, content, words):
     if isinstance(content, str):
         (tmp_path / "config").write_text(content)
     elif content is not NO_FILE:
@@ -399,7 +382,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_told_without_what_is_in_it(
     assert not {"{", "\n"} & set(str(raised.value))
 
 
-def test_an_id_token_that_is_valid_is_used(tmp_path: Path) -> None:
+def test_an_id_token_that_is_valid_is_used(tmp_path):
     token = an_id_token(4102444800)
     connection = a_connection(a_kubeconfig(tmp_path / "config", an_oidc_user(**{"id-token": token})))
     assert connection.header(soon()) == f"Bearer {token}"
@@ -414,7 +397,7 @@ def test_an_id_token_that_is_valid_is_used(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_id_token_that_has_expired(tmp_path: Path, config: dict[str, str], words: str) -> None:
+def test_an_id_token_that_has_expired(tmp_path, config, words):
     """The package would send client secret and refresh token to whoever answers for the issuer."""
     user = an_oidc_user(**{"id-token": an_id_token(1)}, **config)
     with pytest.raises(UnauthorisedError) as raised:
@@ -424,59 +407,63 @@ def test_an_id_token_that_has_expired(tmp_path: Path, config: dict[str, str], wo
     assert SECRET not in str(raised.value)
 
 
+def an_issuer(httpserver: HTTPServer, give: Callable[[Request], dict[str, str]], **config: str) -> dict[str, Any]:
+    """Return the user of a kubeconfig whose id-token has expired, and whose issuer gives another one."""
+
+    def answer(request: Request) -> Response:
+        return Response(json.dumps(give(request)), content_type="application/json")
+
+    discovered = {"token_endpoint": httpserver.url_for("/token")}
+    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
+    httpserver.expect_request("/token", method="POST").respond_with_handler(answer)
+    return an_oidc_user(**{"id-token": an_id_token(1), "idp-issuer-url": httpserver.url_for(""), **config})
+
+
+def asked_of_issuer(httpserver: HTTPServer) -> list[Request]:
+    return [request for request, _ in httpserver.log if request.method == "POST"]
+
+
 @pytest.mark.parametrize("is_public", [pytest.param(False, id="a secret"), pytest.param(True, id="a public client")])
-def test_an_id_token_that_has_expired_is_renewed_by_its_issuer(
-    tmp_path: Path, httpserver: HTTPServer, is_public: bool
-) -> None:
+def test_an_id_token_that_has_expired_is_renewed_by_its_issuer(tmp_path, httpserver, is_public):
     """Over the one HTTP client, so that an issuer that hangs holds up nothing. It needs no authority of its own."""
     made = an_id_token(4102444800)
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.crt"))
-    discovered = {"token_endpoint": httpserver.url_for("/token")}
-    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
-    httpserver.expect_request("/token", method="POST").respond_with_json({"id_token": made})
-    user = an_oidc_user(**{"id-token": an_id_token(1), "idp-issuer-url": httpserver.url_for("")})
+    user = an_issuer(httpserver, lambda _: {"id_token": made})
     config = user["auth-provider"]["config"]
     if is_public:
         del config["client-secret"]
     else:
         config["idp-certificate-authority"] = str(tmp_path / "ca.crt")
     assert a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon()) == f"Bearer {made}"
-    (request,) = (request for request, _ in httpserver.log if request.method == "POST")
+    (request,) = asked_of_issuer(httpserver)
     login = request.authorization and (request.authorization.username, request.authorization.password)
     assert login == (None if is_public else ("us", SECRET))
     form = {"grant_type": "refresh_token", "refresh_token": SECRET}
     assert request.form.to_dict() == ({**form, "client_id": "us"} if is_public else form)
 
 
-def test_a_refresh_token_that_the_issuer_replaces_is_used_the_next_time(tmp_path: Path, httpserver: HTTPServer) -> None:
-    discovered = {"token_endpoint": httpserver.url_for("/token")}
-    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
-    given = {"id_token": an_id_token(1), "refresh_token": "the next one"}
-    httpserver.expect_request("/token", method="POST").respond_with_json(given)
-    user = an_oidc_user(**{"id-token": an_id_token(1), "idp-issuer-url": httpserver.url_for("")})
+def test_a_refresh_token_that_the_issuer_replaces_is_used_the_next_time(tmp_path, httpserver):
+    user = an_issuer(httpserver, lambda _: {"id_token": an_id_token(1), "refresh_token": "the next one"})
     kubeconfig = a_kubeconfig(tmp_path / "config", user)
     for _ in range(2):
         a_connection(kubeconfig).header(soon())
-    sent = [request.form["refresh_token"] for request, _ in httpserver.log if request.method == "POST"]
+    sent = [request.form["refresh_token"] for request in asked_of_issuer(httpserver)]
     assert sent == [SECRET, "the next one"]
 
 
-def test_clusters_of_one_user_wait_for_one_answer_of_the_issuer(tmp_path: Path, httpserver: HTTPServer) -> None:
+def test_clusters_of_one_user_wait_for_one_answer_of_the_issuer(tmp_path, httpserver):
     """One after the other, those of a large Fleet would wait for longer than a request may take."""
     made = an_id_token(4102444800)
-    discovered = {"token_endpoint": httpserver.url_for("/token")}
-    httpserver.expect_request("/.well-known/openid-configuration").respond_with_json(discovered)
     together = threading.Barrier(4)
 
-    def give(_: Request) -> Response:
+    def give(_):
         time.sleep(0.5)  # so that the others ask meanwhile
-        return Response(json.dumps({"id_token": made}), content_type="application/json")
+        return {"id_token": made}
 
-    httpserver.expect_request("/token", method="POST").respond_with_handler(give)
-    refresh = {"refresh-token": "of several clusters", "idp-issuer-url": httpserver.url_for("")}
-    kubeconfig = a_kubeconfig(tmp_path / "config", an_oidc_user(**{"id-token": an_id_token(1)}, **refresh))
+    user = an_issuer(httpserver, give, **{"refresh-token": "of several clusters"})
+    kubeconfig = a_kubeconfig(tmp_path / "config", user)
 
-    def header(_: int) -> str | None:
+    def header(_):
         connection = a_connection(kubeconfig)
         together.wait(60)
         return connection.header(soon())
@@ -484,35 +471,73 @@ def test_clusters_of_one_user_wait_for_one_answer_of_the_issuer(tmp_path: Path, 
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(header, range(4)))
     assert found == [f"Bearer {made}"] * 4
-    assert len([request for request, _ in httpserver.log if request.method == "POST"]) == 1
+    assert len(asked_of_issuer(httpserver)) == 1
 
 
-def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path: Path) -> None:
+def test_a_provider_that_kubectl_knows_no_more_is_told(tmp_path):
     provider = {"name": "gcp", "config": {"access-token": SECRET, "expiry": "2020-01-01T00:00:00Z"}}
     with pytest.raises(UnauthorisedError, match="its access token has expired"):
         a_connection(a_kubeconfig(tmp_path / "config", {"auth-provider": provider})).header(soon())
 
 
-def many_clusters(path: Path, count: int) -> str:
-    names = [f"c{number}" for number in range(count)]
-    content = {
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in names],
-        "clusters": [{"name": name, "cluster": {"server": SERVER}} for name in names],
-        "users": [{"name": name, "user": {"token": f"t-{name}"}} for name in names],
-    }
-    path.write_text(json.dumps(content))
-    return str(path)
+def of_clusters(folder: Path, users: dict[str, dict[str, Any]]) -> str:
+    """Write a kubeconfig of clusters with these users, by name."""
+    return str(write_kubeconfig(folder / "config", {name: Access(SERVER, None, user) for name, user in users.items()}))
 
 
-def test_a_kubeconfig_of_many_clusters_is_read_once_and_again_once_it_has_changed(tmp_path: Path) -> None:
-    path = many_clusters(tmp_path / "config", 20)
+def test_a_kubeconfig_of_many_clusters_is_read_once_and_again_once_it_has_changed(tmp_path):
+    users = {f"c{number}": {"token": f"t-{number}"} for number in range(20)}
+    path = of_clusters(tmp_path, users)
     before = kubeconfig._parsed.cache_info().misses
-    headers = [a_connection(path, f"c{number}").header(soon()) for number in range(20)]
-    assert headers == [f"Bearer t-c{number}" for number in range(20)]
+    assert [a_connection(path, name).header(soon()) for name in users] == [f"Bearer t-{n}" for n in range(20)]
     assert kubeconfig._parsed.cache_info().misses == before + 1
-    many_clusters(tmp_path / "config", 21)
-    assert a_connection(path, "c20").header(soon()) == "Bearer t-c20"
+    of_clusters(tmp_path, users | {"more": {"token": "t"}})
+    assert a_connection(path, "more").header(soon()) == "Bearer t"
     assert kubeconfig._parsed.cache_info().misses == before + 2
+
+
+def test_clusters_with_the_same_program_have_it_run_once(tmp_path):
+    names = [f"c{number}" for number in range(60)]
+    config = of_clusters(tmp_path, dict.fromkeys(names, an_exec_plugin(tmp_path, a_credential(token="of-the-program"))))
+
+    with ThreadPoolExecutor(16) as pool:
+        accesses = list(pool.map(lambda name: kubeconfig_context(config, name, soon()), names))
+
+    assert {one.authorization(soon()) for one in accesses} == {"Bearer of-the-program"}
+    assert (tmp_path / "calls").read_text() == "x"
+    kubeconfig.forget_credentials()
+    kubeconfig_context(config, "c0", soon())
+    assert (tmp_path / "calls").read_text() == "xx"
+
+
+def test_a_program_that_fails_is_not_run_again_by_those_who_waited_for_it(tmp_path):
+    names = [f"c{number}" for number in range(16)]
+    user = an_exec_plugin(tmp_path, "import time; time.sleep(1); sys.exit(3)")
+    config = of_clusters(tmp_path, dict.fromkeys(names, user))
+
+    def words(name):
+        with pytest.raises(CredentialError) as refused:
+            kubeconfig_context(config, name, soon())
+        return str(refused.value)
+
+    with ThreadPoolExecutor(16) as pool:
+        said = set(pool.map(words, names))
+
+    assert len(said) == 1
+    assert "ended with 3" in said.pop()
+    assert len((tmp_path / "calls").read_text()) < len(names) / 2
+
+
+def test_a_program_that_prints_without_end_is_ended(tmp_path):
+    config = a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, "while True: print('x' * 65536)"))
+    with pytest.raises(CredentialError, match="printed more than 1048576 bytes"):
+        kubeconfig_context(config, "east", soon())
+
+
+def test_an_address_without_a_scheme_is_https(tmp_path):
+    config = a_kubeconfig(tmp_path / "config", {"token": "t"}, {"server": "127.0.0.1:6443"})
+    found = kubeconfig_context(config, "east", soon())
+    assert (found.server, found.is_secured) == ("https://127.0.0.1:6443", True)
 
 
 # As whom, and through which proxy
@@ -542,7 +567,7 @@ def test_a_kubeconfig_of_many_clusters_is_read_once_and_again_once_it_has_change
         ),
     ],
 )
-def test_impersonation(tmp_path: Path, user: dict[str, Any], headers: tuple[Any, ...]) -> None:
+def test_impersonation(tmp_path, user, headers):
     connection = a_connection(a_kubeconfig(tmp_path / "config", {"token": "t", **user}))
     assert connection.endpoint(soon()).access.impersonation == headers
 
@@ -556,7 +581,7 @@ def test_impersonation(tmp_path: Path, user: dict[str, Any], headers: tuple[Any,
         pytest.param({"as": "jane", "as-user-extra": {"a": "b"}}, "as-user-extra is no list", id="a text in extra"),
     ],
 )
-def test_impersonation_that_cannot_be_meant(tmp_path: Path, user: dict[str, Any], words: str) -> None:
+def test_impersonation_that_cannot_be_meant(tmp_path, user, words):
     with pytest.raises(UnreachableError, match=words):
         a_connection(a_kubeconfig(tmp_path / "config", {"token": "t", **user})).endpoint(soon())
 
@@ -585,9 +610,7 @@ def test_impersonation_that_cannot_be_meant(tmp_path: Path, user: dict[str, Any]
         pytest.param("https://[fd00::1]", {"HTTPS_PROXY": "p:1", "NO_PROXY": "fd00::/8"}, None, id="IPv6"),
     ],
 )
-def test_the_proxy_of_the_environment_is_that_of_kubectl(
-    monkeypatch: pytest.MonkeyPatch, url: str, environment: dict[str, str], proxy: str | None
-) -> None:
+def test_the_proxy_of_the_environment_is_that_of_kubectl(monkeypatch, url, environment, proxy):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
@@ -596,7 +619,7 @@ def test_the_proxy_of_the_environment_is_that_of_kubectl(
     assert environment_proxy(url) == proxy
 
 
-def test_the_proxy_of_the_kubeconfig_wins_over_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxy_of_the_kubeconfig_wins_over_no_proxy(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
@@ -609,7 +632,7 @@ def test_the_proxy_of_the_kubeconfig_wins_over_no_proxy(tmp_path: Path, monkeypa
         asked.close()
 
 
-def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_kubeconfigs_are_one(tmp_path, monkeypatch):
     """The first file that has a name counts; paths are relative to the file they stand in."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -624,7 +647,7 @@ def test_several_kubeconfigs_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (connection.endpoint(soon()).access.server, connection.header(soon())) == (SERVER, "Bearer from-b")
 
 
-def test_the_name_of_one_kubeconfig_may_have_a_colon(tmp_path: Path) -> None:
+def test_the_name_of_one_kubeconfig_may_have_a_colon(tmp_path):
     """As with `kubectl --kubeconfig`; only the variable KUBECONFIG names several."""
     assert a_connection(a_kubeconfig(tmp_path / "a:b", {"token": "t"})).header(soon()) == "Bearer t"
 
@@ -644,13 +667,13 @@ def test_the_name_of_one_kubeconfig_may_have_a_colon(tmp_path: Path) -> None:
         pytest.param({}, None, id="nobody"),
     ],
 )
-def test_of_several_ways_in_the_first_counts(tmp_path: Path, user: dict[str, Any], header: str | None) -> None:
+def test_of_several_ways_in_the_first_counts(tmp_path, user, header):
     (tmp_path / "token").write_text("from-file\n")
     (tmp_path / "empty").write_text("\n")
     assert a_connection(a_kubeconfig(tmp_path / "config", user)).header(soon()) == header
 
 
-def test_a_token_file_is_read_again_each_minute_and_while_it_cannot_be_the_last_one_counts(tmp_path: Path) -> None:
+def test_a_token_file_is_read_again_each_minute_and_while_it_cannot_be_the_last_one_counts(tmp_path):
     token, clock = tmp_path / "token", FakeClock()
     token.write_text("first")
     path = a_kubeconfig(tmp_path / "config", {"token": "old", "tokenFile": "token"})
@@ -665,10 +688,10 @@ def test_a_token_file_is_read_again_each_minute_and_while_it_cannot_be_the_last_
 
 
 @pytest.mark.parametrize("way", ["token", "tokenFile", "password", "exec", "provider", "certificate"])
-def test_over_plain_http_no_credentials_are_sent_and_none_are_asked_for(tmp_path: Path, way: str) -> None:
+def test_over_plain_http_no_credentials_are_sent_and_none_are_asked_for(tmp_path, way):
     """As kubectl does; as whom somebody acts is no secret, and goes along."""
     (tmp_path / "token").write_text("from-file")
-    user: dict[str, Any] = {
+    user = {
         "token": {"token": "t"},
         "tokenFile": {"tokenFile": "token"},
         "password": {"username": "u", "password": "p"},
@@ -684,7 +707,7 @@ def test_over_plain_http_no_credentials_are_sent_and_none_are_asked_for(tmp_path
     assert not (tmp_path / "calls").exists()
 
 
-def test_a_token_of_a_plugin_is_replaced_before_it_expires(tmp_path: Path) -> None:
+def test_a_token_of_a_plugin_is_replaced_before_it_expires(tmp_path):
     body = a_credential(token="short", expirationTimestamp="2020-01-01T00:00:00Z")
     path = a_kubeconfig(tmp_path / "config", an_exec_plugin(tmp_path, body))
     access = kubeconfig_context(path, "east", soon())
@@ -692,7 +715,7 @@ def test_a_token_of_a_plugin_is_replaced_before_it_expires(tmp_path: Path) -> No
     assert (tmp_path / "calls").read_text() == "xxx"
 
 
-def test_a_client_certificate_in_the_kubeconfig_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_certificate_in_the_kubeconfig_leaves_no_file(tmp_path, monkeypatch):
     made = trustme.CA().issue_cert("us")
     left = tmp_path / "left"
     left.mkdir()
@@ -708,13 +731,13 @@ from reconciler.time_limit import TimeLimit
 from reconciler.backends.credentials.connection import load_libraries
 load_libraries()
 assert {"reconciler.backends.credentials.kubeconfig", "reconciler.http.connections"} < set(sys.modules)
-from reconciler.backends.credentials.kubeconfig import kubeconfig_context
+from reconciler.backends.credentials.kubeconfig import ServerAccess, kubeconfig_context
 assert kubeconfig_context(sys.argv[1], "east", TimeLimit(20)).server
 print(*sys.modules)
 """
 
 
-def test_a_token_needs_no_kubernetes_package(tmp_path: Path) -> None:
+def test_a_token_needs_no_kubernetes_package(tmp_path):
     """It takes longer to import than all of a plan's own modules."""
     command = [sys.executable, "-c", PLAIN, a_kubeconfig(tmp_path / "config", {"token": "t"})]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
@@ -732,15 +755,13 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ApiServerConnection:
     return ApiServerConnection(ClusterConnection("east", in_cluster=True))
 
 
-def test_a_pod_reads_its_token_anew(pod: ApiServerConnection, tmp_path: Path) -> None:
+def test_a_pod_reads_its_token_anew(pod, tmp_path):
     assert (pod.endpoint(soon()).access.server, pod.header(soon())) == ("https://[::1]:6443", "Bearer first")
     (tmp_path / "token").write_text("second")
     assert pod.endpoint(soon()).access.authorization(soon()) == "Bearer second"
 
 
-def test_a_pod_reads_the_authority_of_its_cluster_anew_once_that_was_replaced(
-    pod: ApiServerConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_reads_the_authority_of_its_cluster_anew_once_that_was_replaced(pod, tmp_path, monkeypatch):
     clock = FakeClock()
     client = ApiClient(pod, RequestSettings(limit=TimeLimit(clock=clock)))
     request = ApiRequest("GET", "/version", Operation("east", "get", "/version"))
@@ -756,14 +777,54 @@ def test_a_pod_reads_the_authority_of_its_cluster_anew_once_that_was_replaced(
 
 
 @pytest.mark.parametrize("empty", ["token", "ca.crt"])
-def test_a_pod_whose_service_account_is_empty(pod: ApiServerConnection, tmp_path: Path, empty: str) -> None:
+def test_a_pod_whose_service_account_is_empty(pod, tmp_path, empty):
     (tmp_path / empty).write_text("")
     with pytest.raises(UnreachableError, match=f"service account: .*/{empty} is not there, or empty"):
         pod.header(soon())
 
 
-def test_a_pod_without_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_without_service_account(monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     connection = ApiServerConnection(ClusterConnection("east", in_cluster=True))
     with pytest.raises(UnreachableError, match="east: the pod's service account: Service host/port is not set"):
         connection.header(soon())
+
+
+# On a real API server
+
+
+def test_a_client_certificate(api_server, tmp_path):
+    certificate, key = api_server.client_certificate("operator", "system:masters")
+    access = replace(api_server.access(), user={"client-certificate": str(certificate), "client-key": str(key)})
+    assert opened(write_kubeconfig(tmp_path / "config", {"east": access})).identity() == api_server.identity()
+
+
+def test_a_pod_with_its_service_account(api_server, api_namespace, tmp_path, monkeypatch):
+    """The token is one that rotates; it may read nothing yet, and who it is shows in the refusal."""
+    (tmp_path / "token").write_text(api_server.service_account(api_namespace, "reconciler"))
+    shutil.copy(api_server.ca_file, tmp_path / "ca.crt")
+    place = urlsplit(api_server.url)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(place.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(place.port))
+    monkeypatch.setattr(kubeconfig, "SERVICE_ACCOUNT", str(tmp_path))
+    with pytest.raises(ForbiddenError, match=f"system:serviceaccount:{api_namespace}:reconciler"):
+        opened(None).identity()
+
+
+@pytest.mark.filterwarnings("error")
+def test_verification_is_off_only_where_the_kubeconfig_says_so(api_server, tmp_path):
+    access = replace(api_server.access(), authority=None, cluster={"insecure-skip-tls-verify": True})
+    assert opened(write_kubeconfig(tmp_path / "config", {"east": access})).identity() == api_server.identity()
+
+
+def test_a_wrong_token(api_server):
+    with pytest.raises(UnauthorisedError, match=r"^east: get namespaces kube-system: the credentials were not"):
+        opened(api_server.kubeconfig("east", token="wrong")).identity()
+
+
+def test_an_account_without_rights_is_told_which_rule_it_lacks(api_server, api_namespace):
+    cluster = opened(api_server.kubeconfig("east", token=api_server.service_account(api_namespace, "nobody")))
+    with pytest.raises(ForbiddenError) as raised:
+        cluster.list(NAMESPACES)
+    assert str(raised.value).startswith("east: list namespaces: forbidden (")
+    assert 'a ClusterRole with {apiGroups: [""], resources: [namespaces], verbs: [list]}' in str(raised.value)

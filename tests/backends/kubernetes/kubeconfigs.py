@@ -32,11 +32,15 @@ def a_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any] | Non
     return str(path)
 
 
-def an_exec_plugin(folder: Path, body: str) -> dict[str, Any]:
-    """Return the user of a kubeconfig whose credentials a program gives; it counts its calls in `calls`."""
+def an_exec_plugin(folder: Path, *bodies: str) -> dict[str, Any]:
+    """Return the user of a kubeconfig whose credentials a program gives; it counts its calls in `calls`.
+
+    The nth call does the nth of `bodies`, the last one from then on.
+    """
     plugin = folder / "plugin.py"
-    calls = folder / "calls"
-    plugin.write_text(f"#!{sys.executable}\nimport json, sys\nopen({str(calls)!r}, 'a').write('x')\n{body}\n")
+    counted = f"calls = open({str(folder / 'calls')!r}, 'a+'); calls.write('x')"
+    chosen = f"exec({bodies!r}[min(calls.tell(), {len(bodies)}) - 1])"
+    plugin.write_text(f"#!{sys.executable} -IS\nimport json, sys\n{counted}\ncalls.flush()\n{chosen}\n")
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
     return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
 
@@ -51,7 +55,7 @@ def a_connection(kubeconfig: str | None, context: str | None = None) -> ApiServe
 
 
 def soon() -> TimeLimit:
-    return TimeLimit(20)
+    return TimeLimit(60)
 
 
 def a_certificate_user(issued: trustme.LeafCert) -> dict[str, str]:

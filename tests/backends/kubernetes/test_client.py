@@ -49,7 +49,7 @@ def requests_to(url: str, folder: Path, settings: RequestSettings) -> ApiClient:
     return ApiClient(ApiServerConnection(ClusterConnection("east", kubeconfig=kubeconfig)), settings)
 
 
-def test_no_answer_takes_longer_than_a_request_may(tmp_path: Path) -> None:
+def test_no_answer_takes_longer_than_a_request_may(tmp_path):
     """And what hung is not tried again: it would take as long once more."""
     with Server(hang) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings(timeout=0.8))
@@ -58,12 +58,12 @@ def test_no_answer_takes_longer_than_a_request_may(tmp_path: Path) -> None:
         assert len(server.requests) == 1
 
 
-def test_the_restart_of_an_api_server_is_lived_through(tmp_path: Path) -> None:
+def test_the_restart_of_an_api_server_is_lived_through(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     requests = requests_to(f"http://127.0.0.1:{port}", tmp_path, RequestSettings())
 
-    def start_again() -> None:
+    def start_again():
         with socket.create_server(("127.0.0.1", port)) as listener:
             listener.settimeout(30)  # where nobody comes any more, this ends all the same
             client, _ = listener.accept()
@@ -76,7 +76,7 @@ def test_the_restart_of_an_api_server_is_lived_through(tmp_path: Path) -> None:
     starting.join()
 
 
-def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
+def test_an_outage_is_waited_out_once(tmp_path):
     """Not by each request anew: a cluster that is away would use up the time of the run."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -92,7 +92,7 @@ def test_an_outage_is_waited_out_once(tmp_path: Path) -> None:
         assert not requests.is_unreachable
 
 
-def test_a_webhook_that_fails_is_waited_out_once_by_what_it_is_asked_about(tmp_path: Path) -> None:
+def test_a_webhook_that_fails_is_waited_out_once_by_what_it_is_asked_about(tmp_path):
     """Else each of a thousand writes waits for a minute, and the wakes of the cluster behind them."""
     failed = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n{}"
     answers = [failed]
@@ -100,7 +100,7 @@ def test_a_webhook_that_fails_is_waited_out_once_by_what_it_is_asked_about(tmp_p
         settings = RequestSettings(qps=0, limit=TimeLimit(clock=FakeClock()))
         requests = requests_to(server.url, tmp_path, settings)
 
-        def attempts(namespace: str) -> int:
+        def attempts(namespace):
             before = len(server.requests)
             with contextlib.suppress(UnreachableError):
                 requests.send(replace(WRITE, operation=replace(WRITE.operation, namespace=namespace)))
@@ -113,7 +113,7 @@ def test_a_webhook_that_fails_is_waited_out_once_by_what_it_is_asked_about(tmp_p
         assert [attempts(namespace) for namespace in ("shop", "shop", "other")] == [8, 1, 1]
 
 
-def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path: Path) -> None:
+def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path):
     limit = TimeLimit()
     with Server(hang) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings(limit=limit))
@@ -125,14 +125,14 @@ def test_a_stop_ends_the_wait_for_an_answer_that_nobody_needs_any_more(tmp_path:
         assert len(server.requests) == 1
 
 
-def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Path) -> None:
+def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path):
     limit = TimeLimit()
-    outcomes: list[str] = []
+    outcomes = []
     with Server(HELLO) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings(qps=2, limit=limit))
         requests.turns.fence = lambda: True
 
-        def write() -> None:
+        def write():
             try:
                 requests.send(WRITE)
                 outcomes.append("sent")
@@ -151,7 +151,7 @@ def test_writes_that_wait_for_their_turn_are_not_sent_after_a_stop(tmp_path: Pat
         assert outcomes.count("stopped") == 12 - len(server.requests)
 
 
-def test_the_end_of_the_run_is_the_end_of_the_queue(tmp_path: Path) -> None:
+def test_the_end_of_the_run_is_the_end_of_the_queue(tmp_path):
     with Server(HELLO) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings(qps=0.5, limit=TimeLimit(1)))
         requests.send(WRITE)
@@ -160,10 +160,10 @@ def test_the_end_of_the_run_is_the_end_of_the_queue(tmp_path: Path) -> None:
         assert len(server.requests) == 1
 
 
-def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) -> None:
+def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path):
     slow, go_on = threading.Event(), threading.Event()
 
-    def answer(client: socket.socket) -> None:
+    def answer(client):
         if not slow.is_set():
             slow.set()
             go_on.wait(60)
@@ -182,8 +182,8 @@ def test_what_keeps_the_lock_needs_no_place_among_slow_writes(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("until", "delay"), [pytest.param(-1, 0.3, id="over"), pytest.param(30, 1.5, id="going on")])
-def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, until: float, delay: float) -> None:
-    def late(client: socket.socket) -> None:
+def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path, until, delay):
+    def late(client):
         time.sleep(delay)
         client.sendall(HELLO)
 
@@ -193,7 +193,7 @@ def test_a_lock_is_given_back_whether_or_not_the_run_is_over(tmp_path: Path, unt
         assert requests_to(server.url, tmp_path, settings).send(last).status == 200
 
 
-def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
+def test_nothing_is_written_once_the_lock_is_lost(tmp_path):
     with Server(HELLO) as server:
         requests = requests_to(server.url, tmp_path, RequestSettings())
         requests.turns.fence = lambda: False
@@ -203,8 +203,8 @@ def test_nothing_is_written_once_the_lock_is_lost(tmp_path: Path) -> None:
         assert len(server.requests) == 1
 
 
-def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
-    def answer(client: socket.socket) -> None:
+def test_a_length_of_too_many_digits_is_none(tmp_path):
+    def answer(client):
         client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n{}")
         client.shutdown(socket.SHUT_WR)
 
@@ -212,7 +212,7 @@ def test_a_length_of_too_many_digits_is_none(tmp_path: Path) -> None:
         assert requests_to(server.url, tmp_path, RequestSettings()).send(READ).body == b"{}"
 
 
-def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path: Path) -> None:
+def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_take(tmp_path):
     answers = (b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\n{}", HELLO)
     clock = FakeClock()
     with Server(*answers) as server:
@@ -221,7 +221,7 @@ def test_retry_after_is_waited_for_even_when_it_is_longer_than_a_request_may_tak
     assert clock.now >= 30
 
 
-def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path) -> None:
+def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path):
     busy = b"HTTP/1.1 429 Too Many\r\nRetry-After: 30\r\nContent-Length: 2\r\n\r\n{}"
     with Server(busy) as server:
         with pytest.raises(ThrottledError):
@@ -247,7 +247,7 @@ def test_retry_after_beyond_the_end_of_the_run_is_not_waited_for(tmp_path: Path)
         ),
     ],
 )
-def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path, message: str, words: str) -> None:
+def test_a_refusal_is_told_in_the_servers_words(tmp_path, message, words):
     status = json.dumps({"kind": "Status", "message": message, "reason": "Forbidden"}).encode()
     answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(status) + status
     with Server(answer) as server, pytest.raises(ForbiddenError) as raised:
@@ -255,10 +255,10 @@ def test_a_refusal_is_told_in_the_servers_words(tmp_path: Path, message: str, wo
     assert str(raised.value).startswith(f"east: get /version: forbidden ({words}")
 
 
-def test_of_the_refusal_of_a_watch_only_the_first_line_is_read(tmp_path: Path) -> None:
+def test_of_the_refusal_of_a_watch_only_the_first_line_is_read(tmp_path):
     """A Status is one line; whatever answers in the place of the API server may send lines for ever."""
 
-    def endless(client: socket.socket) -> None:
+    def endless(client):
         client.sendall(b'HTTP/1.1 403 Forbidden\r\n\r\n{"kind": "Status", "message": "no way"}\n' + b"more\n" * 1000)
         silent(client)
 
@@ -268,7 +268,7 @@ def test_of_the_refusal_of_a_watch_only_the_first_line_is_read(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("status", ["101 Switching Protocols", "304 Not Modified"])
-def test_what_is_none_of_200_to_299_is_no_success(status: str, tmp_path: Path) -> None:
+def test_what_is_none_of_200_to_299_is_no_success(status, tmp_path):
     answer = b"HTTP/1.1 %b\r\nContent-Length: 2\r\n\r\n{}" % status.encode()
     words = rf"east: get /version: answered with status {status[:3]}, expected one of 200 to 299"
     with Server(answer) as server:
@@ -279,7 +279,7 @@ def test_what_is_none_of_200_to_299_is_no_success(status: str, tmp_path: Path) -
             pass
 
 
-def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another() -> None:
+def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another():
     clock = FakeClock()
     rate, limit = Rate(10), TimeLimit(clock=clock)
     for _ in range(10):
@@ -290,17 +290,17 @@ def test_a_rate_lets_a_seconds_worth_through_at_once_and_then_one_after_another(
     assert clock.now == pytest.approx(2.0)
 
 
-def test_no_rate_waits_for_nobody() -> None:
+def test_no_rate_waits_for_nobody():
     clock = FakeClock()
     assert all(Rate(0).take(TimeLimit(clock=clock)) for _ in range(1000))
     assert clock.now == 0
 
 
-def test_a_reading_that_is_given_up_is_cut_in_flight(tmp_path: Path) -> None:
+def test_a_reading_that_is_given_up_is_cut_in_flight(tmp_path):
     """Its thread is free for other clusters long before the request may time out."""
     is_asked = threading.Event()
 
-    def served(client: socket.socket) -> None:
+    def served(client):
         is_asked.set()
         hang(client)
 
@@ -310,7 +310,6 @@ def test_a_reading_that_is_given_up_is_cut_in_flight(tmp_path: Path) -> None:
             [ClusterConnection("east", kubeconfig=kubeconfig)], NOW, "reconciler", RequestSettings(timeout=60)
         ).backends["east"]
         cluster = backend.cluster
-        assert cluster is not None
         with ThreadPoolExecutor(1) as threads:
             reading = threads.submit(cluster.identity)
             assert is_asked.wait(30)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -64,13 +63,21 @@ class Holder:
         self.lock = LeaseLock(self.requests, namespace, name)
 
 
+def leases(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
 def a_lease(plane: ControlPlane, namespace: str) -> dict[str, object]:
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{NAME}"
-    found: dict[str, object] = plane.api.get(path)["spec"]
+    found: dict[str, object] = plane.api.get(f"{leases(namespace)}/{NAME}")["spec"]
     return found
 
 
-def test_a_lease_says_who_holds_it_and_is_empty_afterwards(api_server: ControlPlane, api_namespace: str) -> None:
+def changed(plane: ControlPlane, namespace: str, **patch: object) -> None:
+    """Change the lease as somebody else."""
+    plane.api.request("PATCH", f"{leases(namespace)}/{NAME}", patch, content_type="application/merge-patch+json")
+
+
+def test_a_lease_says_who_holds_it_and_is_empty_afterwards(api_server, api_namespace):
     holder = Holder(api_server, api_namespace, "run 3f2c")
     holder.lock.acquire(TimeLimit(0))
     spec = a_lease(api_server, api_namespace)
@@ -79,10 +86,10 @@ def test_a_lease_says_who_holds_it_and_is_empty_afterwards(api_server: ControlPl
     assert a_lease(api_server, api_namespace)["holderIdentity"] == ""
 
 
-def test_whether_nobody_had_it_since_we_looked(api_server: ControlPlane, api_namespace: str) -> None:
+def test_whether_nobody_had_it_since_we_looked(api_server, api_namespace):
     one, other = (Holder(api_server, api_namespace, name).lock for name in ("one", "other"))
 
-    def passed(lock: LeaseLock) -> bool:
+    def passed(lock):
         undisturbed = lock.acquire(TimeLimit(0))
         lock.release()
         return undisturbed
@@ -101,12 +108,10 @@ def test_whether_nobody_had_it_since_we_looked(api_server: ControlPlane, api_nam
     assert not passed(one), "another one had it when we looked"
 
 
-def test_without_a_thread_to_renew_it_nothing_is_locked_and_the_error_says_why(
-    api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_thread_to_renew_it_nothing_is_locked_and_the_error_says_why(api_server, api_namespace, monkeypatch):
     holder = Holder(api_server, api_namespace, "first")
 
-    def refused(_: threading.Thread) -> None:
+    def refused(_):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
@@ -119,11 +124,10 @@ def held_by_the_dead(plane: ControlPlane, namespace: str, renewed: datetime, sec
     """Make a lease of somebody who died without giving it back."""
     stamp = renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": "dead", "leaseDurationSeconds": seconds, "renewTime": stamp, "leaseTransitions": 4}
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    plane.api.create(path, {"metadata": {"name": NAME}, "spec": spec})
+    plane.api.create(leases(namespace), {"metadata": {"name": NAME}, "spec": spec})
 
 
-def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server: ControlPlane, api_namespace: str) -> None:
+def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server, api_namespace):
     held_by_the_dead(api_server, api_namespace, datetime.now(UTC) - timedelta(seconds=LEASE_DURATION + 65))
     holder = Holder(api_server, api_namespace, "next")
     holder.lock.acquire(TimeLimit(0))
@@ -141,8 +145,8 @@ def test_a_holder_that_died_long_ago_is_succeeded_at_once(api_server: ControlPla
     ],
 )
 def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_long_as_it_holds(
-    api_server: ControlPlane, api_namespace: str, renewed: datetime | timedelta, seconds: int, waited: int
-) -> None:
+    api_server, api_namespace, renewed, seconds, waited
+):
     """Measured by the one who waits: whose clocks are right does not matter, nor what the lease says of itself."""
     at = renewed if isinstance(renewed, datetime) else datetime.now(UTC) + renewed
     held_by_the_dead(api_server, api_namespace, at, seconds)
@@ -151,9 +155,7 @@ def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_lo
         holder.clock.shift = shift
         with pytest.raises(LockHeldError, match="is held by dead"):
             holder.lock.acquire(TimeLimit(0))
-    label = {"metadata": {"labels": {"team": "a"}}}
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
-    api_server.api.request("PATCH", path, label, content_type="application/merge-patch+json")
+    changed(api_server, api_namespace, metadata={"labels": {"team": "a"}})
     holder.clock.shift = waited + 1.0
     with pytest.raises(LockHeldError, match="is held by dead"):  # somebody touched it: it may be the holder
         holder.lock.acquire(TimeLimit(0))
@@ -163,9 +165,7 @@ def test_a_holder_that_died_is_succeeded_once_nobody_touched_its_lease_for_as_lo
     holder.lock.release()
 
 
-def test_a_server_whose_clock_is_ahead_frees_no_lease(
-    api_server: ControlPlane, api_namespace: str, tmp_path: Path
-) -> None:
+def test_a_server_whose_clock_is_ahead_frees_no_lease(api_server, api_namespace, tmp_path):
     first = Holder(api_server, api_namespace, "first")
     first.lock.acquire(TimeLimit(0))
     with Proxy(api_server.access(), tmp_path) as proxy:
@@ -186,9 +186,7 @@ def test_a_server_whose_clock_is_ahead_frees_no_lease(
         pytest.param("yesterday", id="no time"),
     ],
 )
-def test_a_server_that_does_not_know_the_time(
-    api_server: ControlPlane, api_namespace: str, tmp_path: Path, date: str
-) -> None:
+def test_a_server_that_does_not_know_the_time(api_server, api_namespace, tmp_path, date):
     with Proxy(api_server.access(), tmp_path) as proxy:
         proxy.rule(faults.dated(date), times=None)
         holder = Holder(proxy, api_namespace, "one")
@@ -200,9 +198,7 @@ def test_a_server_that_does_not_know_the_time(
         assert Preflight(holder.requests, holder.connection).server().version
 
 
-def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(
-    api_server: ControlPlane, api_namespace: str
-) -> None:
+def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(api_server, api_namespace):
     settings = {"metadata": {"name": "settings"}, "data": {"a": "b"}}
     api_server.api.create(f"/api/v1/namespaces/{api_namespace}/configmaps", settings)
     holder = Holder(api_server, api_namespace, "slow")
@@ -216,30 +212,21 @@ def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(
     holder.lock.release()
 
 
-def test_a_lease_that_somebody_took_is_not_given_back(
-    api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_that_somebody_took_is_not_given_back(api_server, api_namespace, monkeypatch):
     monkeypatch.setattr(cluster_lock, "_RENEW_PERIOD", 0.1)
     holder = Holder(api_server, api_namespace, "first")
     holder.lock.acquire(TimeLimit(0))
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
-    api_server.api.request(
-        "PATCH", path, {"spec": {"holderIdentity": "thief"}}, content_type="application/merge-patch+json"
-    )
+    changed(api_server, api_namespace, spec={"holderIdentity": "thief"})
     wait_until(lambda: not holder.lock.held(), "the loss is noticed", 10)
     holder.lock.release()
     assert a_lease(api_server, api_namespace)["holderIdentity"] == "thief"
 
 
-def test_somebody_else_who_only_touches_the_lease_does_not_take_it(
-    api_server: ControlPlane, api_namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_somebody_else_who_only_touches_the_lease_does_not_take_it(api_server, api_namespace, monkeypatch):
     monkeypatch.setattr(cluster_lock, "_RENEW_PERIOD", 0.2)
     holder = Holder(api_server, api_namespace, "first")
     holder.lock.acquire(TimeLimit(0))
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{api_namespace}/leases/{NAME}"
-    label = {"metadata": {"labels": {"team": "a"}}}
-    api_server.api.request("PATCH", path, label, content_type="application/merge-patch+json")
+    changed(api_server, api_namespace, metadata={"labels": {"team": "a"}})
     first = a_lease(api_server, api_namespace)["renewTime"]
     wait_until(lambda: a_lease(api_server, api_namespace)["renewTime"] != first, "the lease is renewed", 10)
     assert holder.lock.held()
@@ -276,30 +263,26 @@ class FakeClient:
         return HttpResponse(200, {}, self._said())
 
 
+LATE = UnreachableError("east: no answer in 3 s, expected one")
+DONE = InvalidError("east: a test failed")
+BUSY = ThrottledError("east: too many requests, expected to be let in")
+
+
 @pytest.mark.parametrize(
     "answers",
     [
-        pytest.param([UnreachableError("east: no answer in 3 s, expected one")], id="not done"),
-        pytest.param(
-            [UnreachableError("east: no answer in 3 s, expected one"), InvalidError("east: a test failed"), None],
-            id="done, and the answer was lost",
-        ),
-        pytest.param(
-            [
-                UnreachableError("east: no answer in 3 s, expected one"),
-                InvalidError("east: a test failed"),
-                ThrottledError("east: too many requests, expected to be let in"),
-            ],
-            id="done, the answer was lost, and who has it is not said at once",
-        ),
+        pytest.param([LATE], id="not done"),
+        pytest.param([LATE, DONE, None], id="done, and the answer was lost"),
+        pytest.param([LATE, DONE, BUSY], id="done, the answer was lost, and who has it is not said at once"),
     ],
 )
-def test_one_renewal_without_an_answer_loses_no_lock(answers: list[Exception | None]) -> None:
+def test_one_renewal_without_an_answer_loses_no_lock(answers):
     """It takes the three seconds that a client waits; the next answers come at once."""
     clock = FakeClock()
     body = b'{"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "run"}}'
+    answers = [*answers]
 
-    def said() -> bytes:
+    def said():
         error = answers.pop(0) if answers and clock.now else None
         if isinstance(error, UnreachableError):
             clock.sleep(3.0)
@@ -319,16 +302,14 @@ def test_one_renewal_without_an_answer_loses_no_lock(answers: list[Exception | N
 @pytest.mark.parametrize(
     ("busy", "expected"), [(12.0, nullcontext()), (40.0, pytest.raises(ThrottledError))], ids=["a while", "too long"]
 )
-def test_a_lock_of_a_server_that_is_busy_is_waited_for_as_one_that_is_held(
-    busy: float, expected: AbstractContextManager[object]
-) -> None:
+def test_a_lock_of_a_server_that_is_busy_is_waited_for_as_one_that_is_held(busy, expected):
     clock = FakeClock()
     free = b'{"metadata": {"resourceVersion": "1"}, "spec": {}}'
 
-    def said() -> bytes:
+    def said():
         if clock.now < busy:
             clock.sleep(3.0)
-            raise ThrottledError("east: too many requests, expected to be let in")
+            raise BUSY
         return free
 
     lock = LeaseLock(cast(ApiClient, FakeClient(clock, said)), "reconciler", "run")
@@ -338,14 +319,12 @@ def test_a_lock_of_a_server_that_is_busy_is_waited_for_as_one_that_is_held(
     lock.release()
 
 
-def test_without_our_namespace_there_is_no_lock_and_the_message_says_how_to_make_it(api_server: ControlPlane) -> None:
+def test_without_our_namespace_there_is_no_lock_and_the_message_says_how_to_make_it(api_server):
     with pytest.raises(NotFoundError, match=r'there is no namespace "missing", .* kubectl create namespace missing'):
         Holder(api_server, "missing", "run").lock.acquire(TimeLimit(0))
 
 
-def test_a_lock_lost_while_the_connection_is_made_holds_the_body_back(
-    api_server: ControlPlane, api_namespace: str
-) -> None:
+def test_a_lock_lost_while_the_connection_is_made_holds_the_body_back(api_server, api_namespace):
     holder = Holder(api_server, api_namespace, "one")
     still = iter([True, False])
     holder.requests.turns.fence = lambda: next(still)

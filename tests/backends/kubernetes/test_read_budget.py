@@ -14,6 +14,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from reconciler.backends.credentials import connection
+from reconciler.backends.kubernetes import request_limits
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.request_limits import MOST_KINDS, ReadBudget
 from reconciler.backends.kubernetes.rights import custom_rights, role_rules
@@ -58,17 +60,18 @@ def endless(numbers: Any) -> Callable[[Request], Any]:
     return lambda _: {"metadata": {"continue": f"page-{next(numbers)}"}, "items": []}
 
 
-def test_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver, tmp_path, monkeypatch):
+    monkeypatch.setattr(request_limits, "_MOST_PAGES_OF_A_LIST", 40)
     pages = endless(count())
     cluster = a_cluster(
         httpserver, tmp_path, lambda request: pages(request) if "deployments" in request.path else {"items": []}
     )
-    with pytest.raises(MalformedAnswerError, match=r"list deployments.apps: has more than 400 pages, expected its end"):
+    with pytest.raises(MalformedAnswerError, match=r"list deployments.apps: has more than 40 pages, expected its end"):
         cluster.list(workloads_of(BUILT_IN_SCALES[0]))
     assert cluster.list(SERVICES) == ()
 
 
-def test_all_lists_of_a_cluster_have_so_many_pages_together(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_all_lists_of_a_cluster_have_so_many_pages_together(httpserver, tmp_path):
     cluster = a_cluster(httpserver, tmp_path, endless(count()), budget=ReadBudget(30))
     with pytest.raises(ReadLimitError, match=r"list services: more than 30 pages were read of this cluster"):
         cluster.list(SERVICES)
@@ -77,7 +80,7 @@ def test_all_lists_of_a_cluster_have_so_many_pages_together(httpserver: HTTPServ
     assert len(httpserver.log) == 33, "the first page of a list, which is asked for by us, does not count"
 
 
-def test_each_reading_has_all_pages(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_each_reading_has_all_pages(httpserver, tmp_path):
     pages = {"": "1", "1": "2", "2": ""}
     budget = ReadBudget(2)
     cluster = a_cluster(
@@ -93,14 +96,13 @@ def test_each_reading_has_all_pages(httpserver: HTTPServer, tmp_path: Path) -> N
     assert cluster.list(SERVICES) == ()
 
 
-def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
-    httpserver: HTTPServer, tmp_path: Path
-) -> None:
-    """140 Services of 250 KB: one page of all is longer than is read of one answer."""
+def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(httpserver, tmp_path, monkeypatch):
+    """140 Services of 8 KB: one page of all is longer than is read of one answer."""
+    monkeypatch.setattr(connection, "_LARGEST_ANSWER", 1 << 20)
     names = [f"web-{number:03}" for number in range(140)]
-    fat = "x" * 250_000
+    fat = "x" * 7_700
 
-    def page(request: Request) -> Any:
+    def page(request):
         start, limit = int(request.args.get("continue", "0")), int(request.args["limit"])
         following = str(start + limit) if start + limit < len(names) else ""
         shown = [
@@ -117,7 +119,7 @@ def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(
     assert limits == ["500", "250", "125", "250"]
 
 
-def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds() -> None:
+def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds():
     """Each list begins with 24 objects of 1.4 MB, so each needs pages of 15; there are more kinds than any pool has."""
     server, budget = SizedServer([1_400_000] * 24 + [1000] * 40), ReadBudget()
     for number in range(30):
@@ -125,7 +127,7 @@ def test_large_objects_of_one_kind_take_nothing_from_the_other_kinds() -> None:
     assert server.limits[:8] == [500, 250, 125, 62, 31, 15, 30, 60]
 
 
-def test_after_what_is_too_large_pages_become_as_large_as_before() -> None:
+def test_after_what_is_too_large_pages_become_as_large_as_before():
     """In pages of one, 20,000 objects are 20,000 requests, one after the other."""
     server = SizedServer([32 << 20] + [1000] * 20_000)
     assert len(server.listed("services", ReadBudget())) == 20_001
@@ -133,32 +135,32 @@ def test_after_what_is_too_large_pages_become_as_large_as_before() -> None:
     assert len(server.limits) == 56
 
 
-def test_where_all_objects_are_large_few_answers_are_read_for_nothing() -> None:
+def test_where_all_objects_are_large_few_answers_are_read_for_nothing():
     """What is too large counts against the bytes that may be read of a cluster."""
     server = SizedServer([1_400_000] * 600)
     assert len(server.listed("services", ReadBudget())) == 600
     assert [limit for limit in server.limits if limit > 15] == [500, 250, 125, 62, 31, *[30] * 5]
 
 
-def test_a_list_of_small_pages_and_large_ones_has_no_more_pages_than_its_objects_need() -> None:
+def test_a_list_of_small_pages_and_large_ones_has_no_more_pages_than_its_objects_need():
     server = SizedServer([32 << 20, *[20 << 20] * 450, *[1000] * 30_000])
     assert len(server.listed("services", ReadBudget())) == 30_451
 
 
-def test_small_pages_count_as_what_they_hold() -> None:
+def test_small_pages_count_as_what_they_hold():
     """20,000 objects in pages of 15 are 1,334 pages: counted as whole ones the cluster would have too many."""
     server, budget = SizedServer([1_400_000] * 24 + [1000] * 20_000), ReadBudget()
     assert len(server.listed("services", budget)) == 20_024
 
 
-def test_a_server_of_which_each_answer_is_too_large_is_asked_nine_times_for_a_list() -> None:
+def test_a_server_of_which_each_answer_is_too_large_is_asked_nine_times_for_a_list():
     server = SizedServer([33 << 20] * 2000)
     with pytest.raises(AnswerTooLargeError, match="list services: the answer is longer than 32 MiB"):
         server.listed("services", ReadBudget())
     assert server.limits == [500, 250, 125, 62, 31, 15, 7, 3, 1]
 
 
-def test_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_a_page_that_comes_again_ends_the_list(httpserver, tmp_path):
     tokens = iter(["a", "b", "a", "b", "a"])
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"metadata": {"continue": next(tokens)}, "items": []})
     with pytest.raises(MalformedAnswerError, match="goes on where it was already, expected another page"):
@@ -166,7 +168,7 @@ def test_a_page_that_comes_again_ends_the_list(httpserver: HTTPServer, tmp_path:
     assert len(httpserver.log) == 3
 
 
-def test_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver, tmp_path):
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3000)
     custom = [kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES]
     assert [(kind.group, kind.kind) for kind in custom] == [("many.example", EVERY_KIND)]
@@ -177,8 +179,8 @@ def test_of_too_many_custom_kinds_none_is_read_and_the_others_are(httpserver: HT
 
 
 @pytest.mark.parametrize("has_lock", [False, True])
-def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_path: Path, has_lock: bool) -> None:
-    def answer(_: Request) -> Any:
+def test_what_is_given_up_asks_for_no_more_pages(httpserver, tmp_path, has_lock):
+    def answer(_):
         if len(httpserver.log) == 10:
             requests.turns.reading.cut("too slow")
         return {"metadata": {"continue": f"page-{len(httpserver.log)}"}, "items": []}
@@ -193,8 +195,8 @@ def test_what_is_given_up_asks_for_no_more_pages(httpserver: HTTPServer, tmp_pat
     assert len(httpserver.log) <= 11
 
 
-def test_what_is_given_up_asks_for_no_more_kinds(httpserver: HTTPServer, tmp_path: Path) -> None:
-    def answer(_: Request) -> Any:
+def test_what_is_given_up_asks_for_no_more_kinds(httpserver, tmp_path):
+    def answer(_):
         if len(httpserver.log) == 10:
             requests.turns.reading.cut("too slow")
         return {"metadata": {"name": "kube-system", "uid": "k"}}
@@ -209,14 +211,14 @@ def test_what_is_given_up_asks_for_no_more_kinds(httpserver: HTTPServer, tmp_pat
 
 
 @pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Success"}, {"message": "log in"}])
-def test_what_has_no_items_is_no_list(httpserver: HTTPServer, tmp_path: Path, said: dict[str, str]) -> None:
+def test_what_has_no_items_is_no_list(httpserver, tmp_path, said):
     """As an empty list it would say that nothing is there: what stands before an API server may answer so."""
     cluster = a_cluster(httpserver, tmp_path, lambda _: said)
     with pytest.raises(MalformedAnswerError, match=r"list services: the answer is malformed \(.* `items`"):
         cluster.list(SERVICES)
 
 
-def test_what_is_always_there_is_listed_without_asking_what_is_served(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_what_is_always_there_is_listed_without_asking_what_is_served(httpserver, tmp_path):
     """A brake such as `freeze`, which looks at namespaces alone, waits for no definition of a custom kind."""
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": []}, kinds=3)
     assert cluster.list(NAMESPACES) == ()
@@ -227,9 +229,7 @@ def test_what_is_always_there_is_listed_without_asking_what_is_served(httpserver
     ("entry", "encoding"),
     [({}, "gzip"), ({"disable-compression": False}, "gzip"), ({"disable-compression": True}, None)],
 )
-def test_long_lists_come_compressed_unless_the_kubeconfig_disables_that(
-    entry: dict[str, bool], encoding: str | None, httpserver: HTTPServer, tmp_path: Path
-) -> None:
+def test_long_lists_come_compressed_unless_the_kubeconfig_disables_that(entry, encoding, httpserver, tmp_path):
     items = [{"metadata": {"name": f"team-{number}", "uid": str(number)}} for number in range(4000)]
     cluster = a_cluster(httpserver, tmp_path, lambda _: {"items": items}, **entry)
     assert {one.ref.name for one in cluster.list(NAMESPACES)} == {one["metadata"]["name"] for one in items}
@@ -263,7 +263,7 @@ def definition(group: str, plural: str, replicas: str, status: str = ".status.re
     }
 
 
-def test_no_right_is_named_by_what_a_hostile_cluster_serves(httpserver: HTTPServer, tmp_path: Path) -> None:
+def test_no_right_is_named_by_what_a_hostile_cluster_serves(httpserver, tmp_path):
     right = definition("many.example", "kind0s", ".spec.replicas")
     cluster = a_cluster(
         httpserver, tmp_path, lambda request: hostile_discovery() if request.path == "/apis" else right, says=True
@@ -286,9 +286,7 @@ def test_no_right_is_named_by_what_a_hostile_cluster_serves(httpserver: HTTPServ
         pytest.param(definition("other.example", "kind0s", ".spec.replicas"), id="another kind"),
     ],
 )
-def test_a_scale_of_another_kind_or_elsewhere_is_not_read(
-    httpserver: HTTPServer, tmp_path: Path, said: dict[str, Any]
-) -> None:
+def test_a_scale_of_another_kind_or_elsewhere_is_not_read(httpserver, tmp_path, said):
     cluster = a_cluster(httpserver, tmp_path, lambda _: said, kinds=1)
     (custom,) = (kind for kind in cluster.scale_kinds() if kind not in BUILT_IN_SCALES)
     assert (custom.group, custom.plural) == ("many.example", "kind0s")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from reconciler.errors import ForbiddenError, InvalidError, RefusedError
@@ -12,15 +10,12 @@ from tests.backends.kubernetes.live import opened, scaled
 from tests.real.cluster import Refusal, create, deployment_path, refuse, replicas_of, wait_until
 from tests.real.objects import a_deployment, a_quota, an_object
 
-if TYPE_CHECKING:
-    from tests.real.control_plane import ControlPlane
-
 
 def a_ref(namespace: str, kind: str = "Deployment") -> ObjectRef:
     return ObjectRef("east", namespace, kind, "web", "apps")
 
 
-def test_admission_refuses_in_its_own_words(api_server: ControlPlane, api_namespace: str) -> None:
+def test_admission_refuses_in_its_own_words(api_server, api_namespace):
     create(api_server.api, [a_deployment("web", 3)], api_namespace)
     refuse(api_server.api, api_namespace, Refusal("ask the platform team first", resource="deployments/scale"))
     with pytest.raises(RefusedError, match="ask the platform team first"):
@@ -28,7 +23,7 @@ def test_admission_refuses_in_its_own_words(api_server: ControlPlane, api_namesp
     assert replicas_of(api_server.api, api_namespace, "web") == 3
 
 
-def test_a_quota_is_no_missing_right(control_plane: ControlPlane, namespace: str) -> None:
+def test_a_quota_is_no_missing_right(control_plane, namespace):
     """Both are answered with 403 and the same reason."""
     create(control_plane.api, [a_quota(**{"count/replicasets.apps": "0"})], namespace)
     quota = f"/api/v1/namespaces/{namespace}/resourcequotas/quota"
@@ -41,9 +36,7 @@ def test_a_quota_is_no_missing_right(control_plane: ControlPlane, namespace: str
         )
 
 
-def test_an_event_in_a_namespace_that_is_being_deleted_lacks_no_right(
-    api_server: ControlPlane, api_namespace: str
-) -> None:
+def test_an_event_in_a_namespace_that_is_being_deleted_lacks_no_right(api_server, api_namespace):
     api_server.api.delete(f"/api/v1/namespaces/{api_namespace}")  # nothing empties it here, so it stays
     ref = ObjectRef("east", api_namespace, "Event", "web.1")
     about = {"involvedObject": {"kind": "Deployment", "namespace": api_namespace, "name": "web"}, "reason": "Woken"}
@@ -52,7 +45,7 @@ def test_an_event_in_a_namespace_that_is_being_deleted_lacks_no_right(
         opened(api_server.kubeconfig("east")).write(Write("event", ref, "v1", manifest=event))
 
 
-def test_a_missing_right_names_verb_resource_and_cluster(api_server: ControlPlane, api_namespace: str) -> None:
+def test_a_missing_right_names_verb_resource_and_cluster(api_server, api_namespace):
     create(api_server.api, [a_deployment("web", 3)], api_namespace)
     token = api_server.service_account(api_namespace, "reader")
     with pytest.raises(ForbiddenError) as raised:
@@ -61,17 +54,13 @@ def test_a_missing_right_names_verb_resource_and_cluster(api_server: ControlPlan
     assert replicas_of(api_server.api, api_namespace, "web") == 3
 
 
-def test_an_invalid_object_is_refused_once_it_is_sure_that_nothing_is_stale(
-    api_server: ControlPlane, api_namespace: str
-) -> None:
+def test_an_invalid_object_is_refused_once_it_is_sure_that_nothing_is_stale(api_server, api_namespace):
     create(api_server.api, [a_deployment("web", 3)], api_namespace)
     with pytest.raises(InvalidError, match="must be greater than or equal to 0"):
         opened(api_server.kubeconfig("east")).write(scaled(a_ref(api_namespace), "apps/v1", 3, -1))
 
 
-def test_somebody_who_changes_other_fields_all_the_time_does_not_disturb(
-    api_server: ControlPlane, api_namespace: str
-) -> None:
+def test_somebody_who_changes_other_fields_all_the_time_does_not_disturb(api_server, api_namespace):
     create(api_server.api, [a_deployment("web", 3)], api_namespace)
     cluster = opened(api_server.kubeconfig("east"))
     for number in range(5):
@@ -83,7 +72,7 @@ def test_somebody_who_changes_other_fields_all_the_time_does_not_disturb(
     assert replicas_of(api_server.api, api_namespace, "web") == 8
 
 
-def test_a_namespace_that_is_not_there(api_server: ControlPlane) -> None:
+def test_a_namespace_that_is_not_there(api_server):
     manifest = an_object("v1", "ConfigMap", "notes", {"namespace": "missing"}, data={"a": "b"})
     ref = ObjectRef("east", "missing", "ConfigMap", "notes")
     with pytest.raises(Exception, match='create configmaps notes in missing: namespaces "missing" not found'):
@@ -93,7 +82,7 @@ def test_a_namespace_that_is_not_there(api_server: ControlPlane) -> None:
 MUTATES = """[JSONPatch{op: "replace", path: "/spec/replicas", value: 1}]"""
 
 
-def test_replicas_that_admission_changes_are_no_success(api_server: ControlPlane, api_namespace: str) -> None:
+def test_replicas_that_admission_changes_are_no_success(api_server, api_namespace):
     """A policy, or a webhook, that keeps every Deployment at one replica at least answers with 200."""
     version, name = "admissionregistration.k8s.io/v1", f"mutation-{api_namespace}"
     if "mutatingadmissionpolicies" not in {one["name"] for one in api_server.api.get(f"/apis/{version}")["resources"]}:
