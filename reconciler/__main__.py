@@ -14,9 +14,9 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments in ([], ["-h"], ["--help"]) and "_RECONCILER_COMPLETE" not in os.environ:
         sys.exit(_help(asked=bool(arguments)))
-    from reconciler.lazy_patterns import lazy_patterns
+    from reconciler.lazy_libraries import lazy_libraries
 
-    with lazy_patterns():
+    with lazy_libraries():
         from reconciler.cli.app import run
     _leave(run(arguments))
 

@@ -13,7 +13,7 @@ from reconciler.cli.output import report_failure, say, show
 from reconciler.cli.streams import flush_streams, mend_streams
 from reconciler.cli.verbs import MODULES, VERBS, VERBS_OF_OTHERS, first_help, help_text, program_name
 from reconciler.errors import ExitCode
-from reconciler.lazy_patterns import lazy_patterns
+from reconciler.lazy_libraries import lazy_libraries
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,7 +31,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        with lazy_patterns():
+        with lazy_libraries():
             module = importlib.import_module(f"reconciler.cli.{MODULES[cmd_name]}")
         command: click.Command = getattr(module, f"{cmd_name}_command")()
         return command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -197,7 +196,8 @@ def _made(name: str, options: type[O], takes: Sequence[str], function: Callable[
         except PolicyError as error:
             raise _naming_the_path(error, parameters.values(), values) from error
 
-    words, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\n# ")
+    lines = (line.strip() for line in (function.__doc__ or "").strip().splitlines())
+    words, _, examples = "\n".join(lines).partition("\n\n# ")
     return Verb(name, callback=called, params=list(parameters.values()), help=words, epilog=f"# {examples}")
 
 

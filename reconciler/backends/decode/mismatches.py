@@ -20,14 +20,12 @@ from reconciler.yaml.documents import Document
 S = TypeVar("S", bound=Struct)
 FieldPath = tuple[str | int, ...]
 
-_type_info = lru_cache(inspect.type_info)
-
-_WORDS: dict[type, tuple[type, str]] = {
-    inspect.StrType: (str, "a text"),
-    inspect.BoolType: (bool, "true or false"),
-    inspect.DictType: (dict, "a mapping"),
-    inspect.StructType: (dict, "a mapping"),
-    inspect.ListType: (list, "a list"),
+_WORDS: dict[str, tuple[type, str]] = {
+    "StrType": (str, "a text"),
+    "BoolType": (bool, "true or false"),
+    "DictType": (dict, "a mapping"),
+    "StructType": (dict, "a mapping"),
+    "ListType": (list, "a list"),
 }
 
 
@@ -110,9 +108,14 @@ def mismatches(value: Any, shape: type[Struct]) -> list[Mismatch]:
     return list(_of(value, _type_info(shape), ()))
 
 
+@lru_cache
+def _type_info(shape: Any) -> inspect.Type:
+    return inspect.type_info(shape)
+
+
 def _of(value: Any, kind: Any, path: FieldPath) -> Iterator[Mismatch]:
-    inside = _INSIDE.get(type(kind))
-    wanted, words = _WORDS.get(type(kind), (object, ""))
+    inside = _INSIDE.get(type(kind).__name__)
+    wanted, words = _WORDS.get(type(kind).__name__, (object, ""))
     if not isinstance(value, wanted):
         hint = "; put it in quotes" if wanted is str and isinstance(value, bool | int | float) else ""
         yield Mismatch(path, value, words + hint)
@@ -179,17 +182,17 @@ def _of_fields(value: dict[str, Any], kind: inspect.StructType, path: FieldPath)
             yield from _of(value[field.encode_name], field.type, at)
         elif field.required:
             custom = getattr(getattr(field.type, "cls", None), "expected", "a whole number")
-            words = _WORDS.get(type(field.type), (object, custom))[1]
+            words = _WORDS.get(type(field.type).__name__, (object, custom))[1]
             yield Mismatch(at, None, words, missing=True)
 
 
-_INSIDE: dict[type, Callable[[Any, Any, FieldPath], Iterator[Mismatch]]] = {
-    inspect.UnionType: _of_union,
-    inspect.StrType: _of_text,
-    inspect.LiteralType: _of_choice,
-    inspect.IntType: _of_number,
-    inspect.CustomType: _of_custom,
-    inspect.ListType: _of_list,
-    inspect.DictType: _of_entries,
-    inspect.StructType: _of_fields,
+_INSIDE: dict[str, Callable[[Any, Any, FieldPath], Iterator[Mismatch]]] = {
+    "UnionType": _of_union,
+    "StrType": _of_text,
+    "LiteralType": _of_choice,
+    "IntType": _of_number,
+    "CustomType": _of_custom,
+    "ListType": _of_list,
+    "DictType": _of_entries,
+    "StructType": _of_fields,
 }

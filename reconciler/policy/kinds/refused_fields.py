@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, inspect
@@ -44,7 +43,7 @@ def read(document: PolicyDocument, kind: str, fields: type[S], part: str = "") -
         return convert(document.source.value, fields, dec_hook=scalar_of)
     except (ValidationError, RecursionError):
         document.problems += _taken_out(document, kind, part)
-        found: S = _left(document, document.source.value, _type_info(fields), ())
+        found: S = _left(document, document.source.value, inspect.type_info(fields), ())
         return found
 
 
@@ -229,7 +228,7 @@ def _left(document: PolicyDocument, value: Any, kind: inspect.Type, path: tuple[
         case inspect.DictType(value_type=inner):
             return {key: _left(document, entry, inner, (*path, key)) for key, entry in (value or {}).items()}
     if value is None:
-        return _EMPTY.get(type(kind), "")
+        return _EMPTY.get(type(kind).__name__, "")
     whole = isinstance(kind, inspect.IntType | inspect.StrType | inspect.LiteralType)
     return int(value) if whole and isinstance(value, float) else value
 
@@ -253,5 +252,4 @@ def _scalar(document: PolicyDocument, value: Any, kind: Any, path: Path) -> Any:
         return kind()
 
 
-_EMPTY: dict[type, Any] = {inspect.IntType: 0, inspect.FloatType: 0, inspect.BoolType: False}
-_type_info = lru_cache(maxsize=128)(inspect.type_info)
+_EMPTY = {"IntType": 0, "FloatType": 0, "BoolType": False}

@@ -1,0 +1,80 @@
+"""What libraries would do when they are imported, put off until it is used: a start uses little of it.
+
+They compile some sixty regular expressions, above all those of PyYAML's own parser, a sixth of a `plan` of nothing.
+click imports `inspect`, with all that reads Python's own code, and msgspec `typing_extensions`, for what `typing` has
+since Python 3.11; these two take another sixth. Source: breezy/lazy_regex.py of Breezy.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+_compile = re.compile
+
+
+class _LazyPattern:
+    """A `re.Pattern`, for `isinstance` and `re.sub` too, that is compiled once something of it is asked for."""
+
+    __class__ = property(lambda _: re.Pattern)
+
+    def __init__(self, pattern: Any, flags: Any = 0) -> None:
+        self._stated = (pattern, flags)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(_compile(*self._stated), name)
+        setattr(self, name, found)
+        return found
+
+    def __reduce__(self) -> Any:
+        return _compile, self._stated
+
+
+class _LazyModule(ModuleType):
+    """A module that is imported once something of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        self.forget()
+        vars(self).update(vars(import_module(self.__name__)))
+        return vars(self)[name]
+
+    def forget(self) -> None:
+        """Let whoever imports the module from now on have the module itself."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+
+
+class _LazyInspect(_LazyModule):
+    """To clean one line, as click does with the help of each option, takes no module."""
+
+    def cleandoc(self, text: str) -> str:
+        return str(self.__getattr__("cleandoc")(text)) if "\n" in text else text.expandtabs().lstrip()
+
+
+@contextmanager
+def lazy_libraries() -> Iterator[None]:
+    """Put off what is imported meanwhile would do and nobody needs yet. Only one thread may run."""
+    re.compile = _LazyPattern  # type: ignore[assignment]
+    modules = [_LazyInspect("inspect"), _LazyModule("msgspec.inspect")]
+    for module in modules:
+        sys.modules.setdefault(module.__name__, module)
+    _import_msgspec()
+    try:
+        yield
+    finally:
+        re.compile = _compile
+        for module in modules:
+            module.forget()
+
+
+def _import_msgspec() -> None:
+    """Import msgspec, which takes `typing` where there is no `typing_extensions`."""
+    if sys.modules.setdefault("typing_extensions", None) is None:  # type: ignore[arg-type]
+        with suppress(ImportError):  # a release that needs it is imported with it
+            import_module("msgspec")
+        del sys.modules["typing_extensions"]

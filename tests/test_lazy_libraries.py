@@ -1,0 +1,75 @@
+"""What libraries would do at their import, done once it is used."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import subprocess
+import sys
+
+import pytest
+
+from reconciler.lazy_libraries import lazy_libraries
+
+
+def a_pattern(text, flags=0):
+    with lazy_libraries():
+        return re.compile(text, flags)
+
+
+def test_it_is_compiled_when_it_is_used():
+    broken = a_pattern("(")
+    with pytest.raises(re.error):
+        broken.match("a")
+
+
+def test_it_does_what_a_pattern_does():
+    vowels = a_pattern("[aeiou]", re.IGNORECASE)
+    assert isinstance(vowels, re.Pattern)
+    assert (vowels.findall("Alone"), vowels.pattern) == (["A", "o", "e"], "[aeiou]")
+    assert re.sub(vowels, "-", "Alone") == "-l-n-"
+
+
+def test_a_copy_is_the_pattern_itself():
+    stated = a_pattern("[aeiou]", re.IGNORECASE)
+    assert copy.copy(stated) == copy.deepcopy(stated) == pickle.loads(pickle.dumps(stated))
+    assert copy.copy(stated) == re.compile("[aeiou]", re.IGNORECASE)
+
+
+def test_others_are_compiled_at_once_again():
+    a_pattern("a")
+    with pytest.raises(re.error):
+        re.compile("(")
+
+
+USED = """
+import sys
+from reconciler.lazy_libraries import lazy_libraries
+
+with lazy_libraries():
+    import click, msgspec
+    from click import core
+print({"inspect", "msgspec.inspect", "typing_extensions"} & {*sys.modules})
+print(core.inspect.cleandoc(" one line "), core.inspect.cleandoc("one\\n  two\\n  three").split("\\n"))
+import inspect, typing_extensions
+print(core.inspect.signature is inspect.signature, inspect.cleandoc(" one line "))
+print(msgspec.json.schema(list[int]), type(msgspec.inspect.type_info(int)).__name__)
+"""
+
+
+def test_modules_are_imported_when_something_of_them_is_used():
+    said = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == [
+        "set()",
+        "one line  ['one', 'two', 'three']",
+        "True one line ",
+        "{'type': 'array', 'items': {'type': 'integer'}} IntType",
+    ]
+
+
+def test_a_module_that_is_there_stays():
+    with lazy_libraries():
+        import inspect
+    assert inspect is sys.modules["inspect"]
+    assert inspect.signature(a_pattern)
