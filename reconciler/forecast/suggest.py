@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.model import ObjectRef
-from reconciler.policy.kinds.windows import clock
+from reconciler.policy.kinds.calendar import clock
 
 SLOTS = 48
 _MIDNIGHT = 24  # the first slot of the next day

@@ -17,7 +17,7 @@ from reconciler.backends.patched_values import value_below
 from reconciler.importing.manifests import Imported, Loss, Manifest, mappings, policy_name, stated
 from reconciler.importing.periods import PeriodError, check_zone, downtimes, min_awake
 from reconciler.model import pointer
-from reconciler.policy.kinds.windows import MINUTES_A_DAY, MINUTES_A_WEEK, moment
+from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK, moment
 from reconciler.untrusted_text import MOST_REPLICAS
 from reconciler.workload_kinds import BY_KIND
 from reconciler.yaml.reader import marked

@@ -17,8 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.errors import ReconcilerError
-from reconciler.policy.kinds.calendar import time_zone
-from reconciler.policy.kinds.windows import (
+from reconciler.policy.kinds.calendar import (
     DAYS,
     MINUTES_A_DAY,
     MINUTES_A_WEEK,
@@ -26,6 +25,7 @@ from reconciler.policy.kinds.windows import (
     clock,
     moment,
     parse_window,
+    time_zone,
 )
 
 _TIME = r"(?:[01]\d|2[0-4]):[0-5]\d"

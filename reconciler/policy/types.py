@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import Problem
 from reconciler.model import NOTHING, QueryKey
-from reconciler.policy.kinds.calendar import Calendar
+from reconciler.policy.kinds.calendar import AbsoluteWindow, Calendar, WeeklyWindow
 from reconciler.policy.kinds.cluster import FleetCluster, Freeze, Writes
 from reconciler.policy.kinds.criteria import AllOf, AnyOf, Criterion, MetricCriterion, ScheduleCriterion, WakeMetric
 from reconciler.policy.kinds.document import Place
@@ -27,7 +27,6 @@ from reconciler.policy.kinds.idling_policy import Autoscalers, IdlingPolicy, Wak
 from reconciler.policy.kinds.notification import MessageFormat, Notification, NotifyOn
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.kinds.tenant import Tenant
-from reconciler.policy.kinds.windows import AbsoluteWindow, WeeklyWindow
 
 
 class Shard(Struct, frozen=True):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from reconciler.policy.kinds.windows import parse_absolute, parse_window, rarely_meant
+from reconciler.policy.kinds.calendar import parse_absolute, parse_window, rarely_meant
 from reconciler.policy.types import AbsoluteWindow, WeeklyWindow
 
 HOUR = 60

@@ -1,8 +1,12 @@
-"""Calendars, as documents of their own and inside policies."""
+"""Calendars, as documents of their own and inside policies; and their windows: text -> values, what they leave of a
+week, and what about them is rarely meant.
+"""
 
 import re
-from collections.abc import Iterator
-from datetime import UTC, tzinfo
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -11,14 +15,192 @@ from msgspec.structs import replace
 from reconciler.messages import Path, nearest, shown
 from reconciler.policy.kinds.document import Place, PolicyDocument
 from reconciler.policy.kinds.fields import Fields, OwnDocument, Text, expected, given, matching
-from reconciler.policy.kinds.windows import (
-    AbsoluteWindow,
-    WeeklyWindow,
-    parse_absolute,
-    parse_window,
-    rarely_meant,
-    the_rest_of_the_week,
+
+
+class WeeklyWindow(Struct, frozen=True):
+    """One window a week, on the wall clock: from `start_day` (0 = Monday) at `start_minute` (0 to 1440) of that day, to
+    `end_minute` of the day `days` later. "Mon-Thu 20:00-07:00" is four of these with days=1; "Fri 20:00-Mon 07:00" one
+    with days=3.
+    """
+
+    start_day: int
+    start_minute: int
+    days: int
+    end_minute: int
+
+
+class AbsoluteWindow(Struct, frozen=True):
+    """From `start` to before `end`, naive wall-clock times in the calendar's zone. `reason` is what people read."""
+
+    start: datetime
+    end: datetime
+    reason: str = ""
+
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = "(?:mon|tue|wed|thu|fri|sat|sun)"
+_WEEKLY = (
+    rf"(?ai)(?:(?P<days>{_DAY}(?:-{_DAY})?(?:\s*,\s*{_DAY}(?:-{_DAY})?)*)\s+)?(?P<start>(?:[01]?\d|2[0-3]):[0-5]\d)"
+    rf"\s*-\s*(?:(?P<last>{_DAY})\s+)?(?P<end>(?:[01]?\d|2[0-3]):[0-5]\d|24:00)"
 )
+MINUTES_A_DAY = 24 * 60
+MINUTES_A_WEEK = 7 * MINUTES_A_DAY
+_SATURDAY = 5 * MINUTES_A_DAY
+_SHORT_GAP = 12 * 60
+_ABSOLUTE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?"
+_YEARS = range(1970, 3000)  # what calendars can be asked about without leaving the range of datetime
+
+_Minutes = tuple[int, int]
+"""Two minutes counted from the start of a week; a day has 1440."""
+
+
+@lru_cache(maxsize=256)
+def parse_window(text: str) -> tuple[WeeklyWindow | AbsoluteWindow, ...] | None:
+    """Return the windows that `text` stands for, one for each day it starts on; None where it is none."""
+    stripped = text.strip()
+    if "/" in stripped:
+        absolute = parse_absolute(stripped)
+        return None if absolute is None else (absolute,)
+    match = re.fullmatch(_WEEKLY, stripped)
+    return None if match is None else _weekly_windows(match["days"], match["start"], match["last"], match["end"])
+
+
+def parse_absolute(text: str) -> AbsoluteWindow | None:
+    """Return `2026-12-24T18:00/2027-01-02T08:00` as a window; None where it is none, or ends before it starts."""
+    parts = [part.strip() for part in text.split("/")]
+    if len(parts) != 2 or not all(re.fullmatch(_ABSOLUTE, part) for part in parts):
+        return None
+    try:
+        start, end = (datetime.fromisoformat(part) for part in parts)
+    except ValueError:
+        return None
+    if start.year not in _YEARS or end.year not in _YEARS or end <= start:
+        return None
+    return AbsoluteWindow(start, end)
+
+
+def _weekly_windows(days: str | None, start: str, last: str | None, end: str) -> tuple[WeeklyWindow, ...] | None:
+    """Return the windows from `start` on each of the `days` to `end`; with a `last` day the one from one day to it."""
+    if last is not None and len(days or "") != len(last):
+        return None
+    starts, first, until = _days(days), _minute(start), _minute(end)
+    length = 0 if last is None else (DAYS.index(last.lower()) - starts[0]) % 7
+    if length == 0 and until < first:
+        length = 1 if last is None else 7
+    if length * MINUTES_A_DAY + until <= first:
+        return None
+    return tuple(WeeklyWindow(day, first, length, until) for day in starts)
+
+
+def _minute(time: str) -> int:
+    hour, _, minute = time.partition(":")
+    return int(hour) * 60 + int(minute)
+
+
+def _days(text: str | None) -> list[int]:
+    if text is None:
+        return list(range(7))
+    found: list[int] = []
+    for part in text.lower().split(","):
+        first, _, last = part.strip().partition("-")
+        start = DAYS.index(first)
+        count = (DAYS.index(last) - start) % 7 + 1 if last else 1
+        found += [(start + offset) % 7 for offset in range(count)]
+    return sorted(set(found))
+
+
+def _weekend_warnings(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[str]:
+    """Return what about the weekends of `windows` is rarely meant: a gap of less than 12 hours awake inside one, and a
+    Monday that is awake earlier than the other weekdays."""
+    idle = _periods(windows)
+    if not any(start < MINUTES_A_WEEK and end > _SATURDAY for start, end in idle):
+        return []
+    short = [(start, end) for start, end in _gaps(idle) if end - start < _SHORT_GAP and (end > _SATURDAY or not start)]
+    return [f"is awake for less than 12 hours on a weekend, from {moment(a)} to {moment(b)}" for a, b in short] + [
+        f"is awake on Mon from {clock(monday)}, on other weekdays from {clock(usual)}"
+        for monday, usual in _early_monday(idle)
+    ]
+
+
+def the_rest_of_the_week(uptime: Sequence[WeeklyWindow | AbsoluteWindow]) -> tuple[WeeklyWindow, ...]:
+    """Return the weekly windows of all times that no weekly window of `uptime` has."""
+    awake = _periods(uptime)
+    if not awake:
+        return (WeeklyWindow(0, 0, 7, 0),)
+    return tuple(_weekly(start, end) for start, end in _gaps(awake))
+
+
+def _weekly(start: int, end: int) -> WeeklyWindow:
+    (day, minute), (last, until) = divmod(start, MINUTES_A_DAY), divmod(end, MINUTES_A_DAY)
+    return WeeklyWindow(day, minute, last - day, until)
+
+
+def _periods(windows: Sequence[WeeklyWindow | AbsoluteWindow]) -> list[_Minutes]:
+    """Return the weekly periods in the week, the one before and the one after, joined where they touch."""
+    periods = sorted(
+        (start + shift, start + shift + window.days * MINUTES_A_DAY + window.end_minute - window.start_minute)
+        for window in windows
+        if isinstance(window, WeeklyWindow)
+        for start in (window.start_day * MINUTES_A_DAY + window.start_minute,)
+        for shift in (-MINUTES_A_WEEK, 0, MINUTES_A_WEEK)
+    )
+    joined: list[_Minutes] = []
+    for start, end in periods:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _early_monday(idle: list[_Minutes]) -> list[_Minutes]:
+    """Return when Monday and when three other weekdays wake, in minutes of the day; nothing where it is not earlier."""
+    monday, *others = (_wakes(idle, day * MINUTES_A_DAY) for day in range(5))
+    usual = max(others, key=others.count)
+    return [(monday, usual)] if monday < usual < MINUTES_A_DAY and others.count(usual) >= 3 else []
+
+
+def _wakes(idle: list[_Minutes], midnight: int) -> int:
+    return next((end - midnight for start, end in idle if start <= midnight < end), 0)
+
+
+def _gaps(idle: list[_Minutes]) -> list[_Minutes]:
+    """Return the stretches awake that start within the week; the last may end in the next."""
+    gaps = ((before[1], after[0]) for before, after in pairwise(idle))
+    return [gap for gap in gaps if 0 <= gap[0] < MINUTES_A_WEEK]
+
+
+def moment(minute: int) -> str:
+    """Return day and time of a minute of the week: "Mon 07:30"."""
+    return f"{DAYS[minute % MINUTES_A_WEEK // MINUTES_A_DAY].capitalize()} {clock(minute)}"
+
+
+def clock(minute: int) -> str:
+    """Return what the clock shows so many minutes after a midnight: "07:30"."""
+    hour, rest = divmod(minute % MINUTES_A_DAY, 60)
+    return f"{hour:02}:{rest:02}"
+
+
+@lru_cache(maxsize=256)  # most calendars of a company are alike
+def rarely_meant(
+    windows: tuple[WeeklyWindow | AbsoluteWindow, ...], stated_as: Literal["downtime", "uptime"]
+) -> tuple[str, ...]:
+    """Return what about `windows`, of a calendar that states its downtime or its uptime, is worth a warning."""
+    never = [] if windows else ["leaves no hour of the week, so nothing is ever idle by it"]
+    return (*(_weekend_warnings(windows) if stated_as == "downtime" else never), *_inverted(windows, stated_as))
+
+
+def _inverted(windows: Sequence[WeeklyWindow | AbsoluteWindow], stated_as: str) -> list[str]:
+    """Return what is rarely meant where each weekday is idle at noon and awake the nights between them."""
+    idle = _periods(windows)
+    noon, night = (
+        {day for day in range(5) for start, end in idle if start <= day * MINUTES_A_DAY + hour * 60 < end}
+        for hour in (12, 2)
+    )
+    if len(noon) < 5 or night - {0}:  # the night before Monday is one of a weekend
+        return []
+    other = "uptime" if stated_as == "downtime" else "downtime"
+    return [f"is idle by day and awake at night, from Mon to Fri; {other} states the opposite"]
 
 
 class Calendar(Struct, frozen=True):

@@ -13,7 +13,7 @@ from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.labels import LabelSelector
 from reconciler.model import QueryAnswer, QueryKey, Sample
-from reconciler.policy.kinds.windows import parse_window, the_rest_of_the_week
+from reconciler.policy.kinds.calendar import parse_window, the_rest_of_the_week
 from reconciler.policy.types import (
     AbsoluteWindow,
     AnyOf,
