@@ -9,16 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.connection_settings import ClusterConnection, PodPicker
-from reconciler.decide.decisions import (
-    NO_VICTIMS,
-    DownscaleSettings,
-    LimitUse,
-    PolicyExplanation,
-    Strategy,
-    VictimForecast,
-)
+from reconciler.decide.decisions import LimitUse, PolicyExplanation
 from reconciler.decide.downscale.victim_choice import DEFAULT
 from reconciler.decide.reasons import Reason, ReasonCode
+from reconciler.decide.victim_forecast import NO_VICTIMS, DownscaleSettings, Strategy, VictimForecast
 from reconciler.labels import LabelSelector
 from reconciler.model import (
     Endpoints,

@@ -15,7 +15,7 @@ from reconciler.backends.decode.shapes import Endpoint, ServiceSpec
 from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
 from reconciler.decide.annotations import ACTIVATOR, WAKE_PORTS, quoted
-from reconciler.decide.idling.records import ServiceRecord, read_service_record
+from reconciler.decide.idling.service_records import ServiceRecord, read_service_record
 from reconciler.messages import first_of
 from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL, ObjectRef
 from reconciler.untrusted_text import one_line

@@ -31,8 +31,8 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.annotations import AWAKE_SINCE, IDLED_AT, WAKE_REQUESTED_AT, format_time, read_time
 from reconciler.decide.decisions import Decision, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.records import ServiceRecord, foreign_record_cleared, read_service_record
 from reconciler.decide.idling.restore_and_wake_commands import of_every_fleet, once_asked
+from reconciler.decide.idling.service_records import ServiceRecord, foreign_record_cleared, read_service_record
 from reconciler.errors import ClusterError, reason_of
 from reconciler.model import (
     NEED_PODS,

@@ -134,6 +134,6 @@ def wakes_as_recorded(decision: Decision) -> bool:
     numbers = (whole_number_in(str(change.before)) for change in decision.changes if change.path in _RECORDED)
     recorded = [number for number in numbers if number is not None]
     bounded = [
-        reason.values["recorded"] for reason in decision.cause.reasons if reason.code is ReasonCode.WITHIN_HPA_BOUNDS
+        reason.values["recorded"] for reason in decision.cause.reasons if reason.code == ReasonCode.WITHIN_HPA_BOUNDS
     ]
     return decision.replicas_after is None or not recorded or (*bounded, decision.replicas_after)[0] in recorded

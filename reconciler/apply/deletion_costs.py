@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, REPLICA_SETS, SCALED_OBJECT, workloads_of
 from reconciler.decide.annotations import VICTIM_LABEL
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
-from reconciler.decide.decisions import DownscaleSettings, FieldChange
+from reconciler.decide.decisions import FieldChange
 from reconciler.decide.downscale.journal import (
     JournalEntry,
     JournalPod,
@@ -25,6 +25,7 @@ from reconciler.decide.downscale.journal import (
 from reconciler.decide.downscale.planned_victims import domains_of
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.owners_and_rollouts import own_key, owner_key
+from reconciler.decide.victim_forecast import DownscaleSettings
 from reconciler.errors import LockLostError, NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload, Write

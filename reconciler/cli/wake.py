@@ -21,8 +21,8 @@ from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time, parse_time
 from reconciler.decide.decisions import DesiredState, annotation_changes
-from reconciler.decide.idling.criteria import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.keeps_awake import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.idling.restore_and_wake_commands import (
     IdleWorkload,
     Restoration,

@@ -16,58 +16,57 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
-from reconciler.decide.reasons import Code, ReasonCode, Reasons, filled, json_values, reason
+from reconciler.decide.reasons import TEXTS, Code, Reasons, code, filled, json_values, reason
 from reconciler.model import NOTHING, ObjectRef
 
 
-class ChangeIfCode(Code):
+class ChangeIfCode:
     """What would change a decision."""
 
-    AT = "At", "it is {at:edge} or later"
-    AFTER = "After", "it is {at:edge} or later", "it is {at:edge} or later (in {at:age})"
-    WINDOW = "Window", "there is a window of {calendar}"
-    ANOTHER_WINDOW = "AnotherWindow", "there is another window of {calendar}"
-    END = "End", "there is an end of {calendar}"
-    METRIC_ABOVE = "MetricAbove", "the metric[ {name}] is above {bound}"
-    METRIC_AT_MOST = "MetricAtMost", "the metric[ {name}][ of {field}] is at most {bound}"
-    METRIC_KNOWN = (
-        "MetricKnown",
-        "the metric[ {name}][ of {field}] has a value[ of at most {atMost}][ above {above}]",
+    AT = code("At", "it is {at:edge} or later")
+    AFTER = code("After", "it is {at:edge} or later", "it is {at:edge} or later (in {at:age})")
+    WINDOW = code("Window", "there is a window of {calendar}")
+    ANOTHER_WINDOW = code("AnotherWindow", "there is another window of {calendar}")
+    END = code("End", "there is an end of {calendar}")
+    METRIC_ABOVE = code("MetricAbove", "the metric[ {name}] is above {bound}")
+    METRIC_AT_MOST = code("MetricAtMost", "the metric[ {name}][ of {field}] is at most {bound}")
+    METRIC_KNOWN = code(
+        "MetricKnown", "the metric[ {name}][ of {field}] has a value[ of at most {atMost}][ above {above}]"
     )
-    CLUSTER_STATE = "ClusterState", "its cluster has another state"
-    UNFROZEN = "Unfrozen", "the freeze ends (reconciler unfreeze)"
-    DIFFERENT_PRIORITIES = "DifferentPriorities", "the priorities differ"
-    READABLE = "Readable", "{object:it} can be read"
-    MANIFEST_CORRECTED = "ManifestCorrected", "the manifest[ of {object}] is corrected"
-    RECORD_READABLE = "RecordReadable", "the record[ of {object}] can be read"
-    TIME_READABLE = "TimeReadable", "the time[ on {object}] can be read"
-    RECORD_REMOVED = "RecordRemoved", "the record of {object} is removed"
-    ANNOTATION_REMOVED = "AnnotationRemoved", "{annotation} is removed[ from {object}]"
-    POLICY_CHANGES = "PolicyChanges", "its policy changes"
-    UNPROTECTED = "Unprotected", "the namespace is removed from protectedNamespaces of the Fleet"
-    NAMED = "Named", "{selector} is in the selector of {policies}"
-    FIELD_IS = "FieldIs", "{field} is {value}"
-    OTHER_TARGET = "OtherTarget", "the target is anything but {replicas}"
-    HPA_SCALES_UP = "HPAScalesUp", "its autoscaler scales it up"
-    WOKEN = "Woken", "it is woken"
-    OBJECT_EXISTS = "ObjectExists", "{object} exists"
-    WRITE_ACCEPTED = "WriteAccepted", "its write is not refused"
-    CLUSTER_ENTRY = "ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"'
-    MORE_REPLICAS = "MoreReplicas", "{object:it} has more than {replicas replica|replicas}"
-    SWITCHED_ON = "SwitchedOn", "{object:it} is switched on"
-    ROLLOUT_ENDS = "RolloutEnds", "the rollout[ of {object}] ends"
-    WAKE_REQUEST = "WakeRequest", "there is a wake request"
-    POLICY = "Policy", "there is a policy that selects it"
-    SCALED_OR_ADOPTED = "ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run"
-    FLAG = "Flag", "the run has {flag}"
-    ALL = "All", ""
-    ANY = "Any", ""
+    CLUSTER_STATE = code("ClusterState", "its cluster has another state")
+    UNFROZEN = code("Unfrozen", "the freeze ends (reconciler unfreeze)")
+    DIFFERENT_PRIORITIES = code("DifferentPriorities", "the priorities differ")
+    READABLE = code("Readable", "{object:it} can be read")
+    MANIFEST_CORRECTED = code("ManifestCorrected", "the manifest[ of {object}] is corrected")
+    RECORD_READABLE = code("RecordReadable", "the record[ of {object}] can be read")
+    TIME_READABLE = code("TimeReadable", "the time[ on {object}] can be read")
+    RECORD_REMOVED = code("RecordRemoved", "the record of {object} is removed")
+    ANNOTATION_REMOVED = code("AnnotationRemoved", "{annotation} is removed[ from {object}]")
+    POLICY_CHANGES = code("PolicyChanges", "its policy changes")
+    UNPROTECTED = code("Unprotected", "the namespace is removed from protectedNamespaces of the Fleet")
+    NAMED = code("Named", "{selector} is in the selector of {policies}")
+    FIELD_IS = code("FieldIs", "{field} is {value}")
+    OTHER_TARGET = code("OtherTarget", "the target is anything but {replicas}")
+    HPA_SCALES_UP = code("HPAScalesUp", "its autoscaler scales it up")
+    WOKEN = code("Woken", "it is woken")
+    OBJECT_EXISTS = code("ObjectExists", "{object} exists")
+    WRITE_ACCEPTED = code("WriteAccepted", "its write is not refused")
+    CLUSTER_ENTRY = code("ClusterEntry", 'preferences.clusters has an entry for {cluster} or "*"')
+    MORE_REPLICAS = code("MoreReplicas", "{object:it} has more than {replicas replica|replicas}")
+    SWITCHED_ON = code("SwitchedOn", "{object:it} is switched on")
+    ROLLOUT_ENDS = code("RolloutEnds", "the rollout[ of {object}] ends")
+    WAKE_REQUEST = code("WakeRequest", "there is a wake request")
+    POLICY = code("Policy", "there is a policy that selects it")
+    SCALED_OR_ADOPTED = code("ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run")
+    FLAG = code("Flag", "the run has {flag}")
+    ALL = code("All", "")
+    ANY = code("Any", "")
 
 
 class ChangeIf(Struct, frozen=True):
     """What would change a decision; of `ALL` and `ANY` it is `parts` that would."""
 
-    code: ChangeIfCode
+    code: Code
     values: Mapping[str, Any] = NOTHING
     parts: tuple[ChangeIf, ...] = ()
 
@@ -81,28 +80,28 @@ class ChangeIf(Struct, frozen=True):
         """
         if not self.parts:
             return show(self)
-        if self.code is ChangeIfCode.ANY:
+        if self.code == ChangeIfCode.ANY:
             return (", or " if any(part.parts for part in self.parts) else " or ").join(
                 part.shown(show) for part in self.parts
             )
-        needed = [part.shown(show) for part in self.parts if part.code is not ChangeIfCode.ANY]
-        either = [f"either {part.shown(show)}" for part in self.parts if part.code is ChangeIfCode.ANY]
+        needed = [part.shown(show) for part in self.parts if part.code != ChangeIfCode.ANY]
+        either = [f"either {part.shown(show)}" for part in self.parts if part.code == ChangeIfCode.ANY]
         return ", and ".join([*filter(None, (" and ".join(needed),)), *either])
 
     def __str__(self) -> str:
-        return self.shown(lambda part: filled(part.code.text, part.values))
+        return self.shown(lambda part: filled(TEXTS[part.code], part.values))
 
     def of(self, object_: str) -> ChangeIf:
         """Return it as a change of `object_`, "Service/web", where it is about an object and names none yet."""
         if self.parts:
             return replace(self, parts=tuple(part.of(object_) for part in self.parts))
-        is_about_one = "{object" in self.code.text or "annotation" in self.values
+        is_about_one = "{object" in TEXTS[self.code] or "annotation" in self.values
         if not is_about_one or "object" in self.values:
             return self
         return replace(self, values={**self.values, "object": object_})
 
 
-def change_if(code: ChangeIfCode, **values: Any) -> ChangeIf:
+def change_if(code: Code, **values: Any) -> ChangeIf:
     """Return the change_if with `values`, as for a reason."""
     return ChangeIf(code, json_values(values))
 
@@ -112,13 +111,13 @@ def field_is(field: str, value: str | int) -> ChangeIf:
     return change_if(ChangeIfCode.FIELD_IS, field=field, value=value)
 
 
-def joint_change(code: ChangeIfCode, changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
+def joint_change(code: Code, changes: Iterable[ChangeIf | None]) -> ChangeIf | None:
     """Return `changes` as one, each once: `ALL` of them, or `ANY`; None for none.
 
     What one of them says already is left out: alternatives one of which is needed anyway, and more than is enough.
     """
     known = (change for change in changes if change is not None)
-    inside = (change.parts if change.code is code else (change,) for change in known)
+    inside = (change.parts if change.code == code else (change,) for change in known)
     found = dict.fromkeys(chain.from_iterable(inside))
     parts = tuple(part for part in found if found.keys().isdisjoint(part.parts))
     return parts[0] if len(parts) == 1 else ChangeIf(code, parts=parts) if parts else None
@@ -139,13 +138,13 @@ def all_changes(changes: Iterable[ChangeIf | None], ends: datetime | None) -> Ch
     whole = all_known(changes)
     if whole is None:
         return None
-    parts = whole.parts if whole.code is ChangeIfCode.ALL else (whole,)
+    parts = whole.parts if whole.code == ChangeIfCode.ALL else (whole,)
     known = [in_time for part in parts if (in_time := _in_time(part, ends)) is not None]
     if len(known) < len(parts):
         return None
     times = [change for change in known if change.code in (ChangeIfCode.AFTER, ChangeIfCode.AT)]
-    latest = max(times, key=lambda change: (change.values["at"], change.code is ChangeIfCode.AT), default=None)
-    if latest is None or latest.code is ChangeIfCode.AT:
+    latest = max(times, key=lambda change: (change.values["at"], change.code == ChangeIfCode.AT), default=None)
+    if latest is None or latest.code == ChangeIfCode.AT:
         return joint_change(ChangeIfCode.ALL, (change for change in known if not is_time(change)))
     return joint_change(ChangeIfCode.ALL, (latest, *(change for change in known if change not in times)))
 
@@ -159,7 +158,7 @@ def _in_time(change: ChangeIf, ends: datetime | None) -> ChangeIf | None:
 
 def is_time(change: ChangeIf | None) -> bool:
     """Return whether `change` is only a matter of time."""
-    return change is not None and change.code is ChangeIfCode.AFTER
+    return change is not None and change.code == ChangeIfCode.AFTER
 
 
 def after(at: datetime, annotation: str = "") -> ChangeIf:
@@ -191,6 +190,6 @@ class Fact(Struct, frozen=True):
         return self.lift() if callable(self.lift) else self.lift
 
 
-def fact(code: ReasonCode, lift: ChangeIf | None = None, /, **values: Any) -> Fact:
+def fact(code: Code, lift: ChangeIf | None = None, /, **values: Any) -> Fact:
     """Return a fact with one reason."""
     return Fact((reason(code, **values),), lift)

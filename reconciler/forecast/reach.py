@@ -45,7 +45,7 @@ def left_out_by(plan: Plan) -> Mapping[str, int]:
     pairs = {
         (policy_title(explanation.job, explanation.policy), explanation.ref)
         for explanation in plan.explanations
-        if not explanation.selected and any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
+        if not explanation.selected and any(why.code == ReasonCode.PRODUCTION for why in explanation.reasons)
     }
     return dict(sorted(Counter(policy for policy, _ in pairs).items()))
 
@@ -65,7 +65,7 @@ def selecting_policies(plan: Plan) -> Mapping[ObjectRef, tuple[str, ...]]:
     """
     found: dict[ObjectRef, dict[str, None]] = {}
     for explanation in plan.explanations:
-        orders_only = any(why.code is ReasonCode.NO_TARGET for why in explanation.reasons)
+        orders_only = any(why.code == ReasonCode.NO_TARGET for why in explanation.reasons)
         if explanation.selected and explanation.policy and explanation.job != "placement" and not orders_only:
             found.setdefault(explanation.ref, {})[policy_title(explanation.job, explanation.policy)] = None
     return {ref: tuple(sorted(names)) for ref, names in found.items()}

@@ -250,7 +250,7 @@ def _left_out_in(plan: Plan) -> frozenset[tuple[str, ObjectRef]]:
     return frozenset(
         (explanation.job, explanation.ref)
         for explanation in plan.explanations
-        if not explanation.ref.is_service and any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
+        if not explanation.ref.is_service and any(why.code == ReasonCode.PRODUCTION for why in explanation.reasons)
     )
 
 

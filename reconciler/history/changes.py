@@ -182,7 +182,7 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
         by=str(found.values.get("by", "somebody")),
         before=int(idled_to) if isinstance(idled_to, str) and idled_to.isdecimal() else 0,
         after=found.values.get("replicas", 1),
-        switch=found.code is ReasonCode.SWITCHED_ON_BY,
+        switch=found.code == ReasonCode.SWITCHED_ON_BY,
         policy=decision.policy,
         run=run.id,
         why=f"{decision.cause.why}; released",

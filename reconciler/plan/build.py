@@ -144,7 +144,7 @@ def _without_workloads(
     left_out = {
         (explanation.job, policy)
         for explanation in (desired.explanations if nothing else ())
-        if any(why.code is ReasonCode.PRODUCTION for why in explanation.reasons)
+        if any(why.code == ReasonCode.PRODUCTION for why in explanation.reasons)
         for policy in (explanation.policy, *explanation.outranked)
     }
     return (

@@ -11,18 +11,9 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
-from reconciler.decide.decisions import (
-    Cause,
-    Decision,
-    DownscaleSettings,
-    FieldChange,
-    Job,
-    Phase,
-    PlanNumber,
-    Verb,
-    VictimForecast,
-)
-from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.decisions import Cause, Decision, FieldChange, Job, Phase, Verb
+from reconciler.decide.reasons import CODES, ReasonCode
+from reconciler.decide.victim_forecast import DownscaleSettings, PlanNumber, VictimForecast
 from reconciler.model import ObjectRef, pointed_path, pointer
 from reconciler.plan.model import Action, json_value
 from reconciler.plan.order import numbered_actions
@@ -64,10 +55,13 @@ class _ObjectDocument(JsonObject, frozen=True):
     """The uid of the object. An object with another uid is not changed. null: it does not exist yet."""
 
 
+_Code = Literal[CODES]  # type: ignore[valid-type]
+
+
 class ReasonDocument(JsonObject, frozen=True):
     """One reason, as data."""
 
-    code: Annotated[ReasonCode, Meta(description="The reason's code, one of a closed list.")]
+    code: Annotated[_Code, Meta(description="The reason's code, one of a closed list.")]
     values: dict[str, str | int | float | bool | list[str] | None]
     """The values of the reason, by name: text, numbers, lists of text."""
 

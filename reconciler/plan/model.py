@@ -16,11 +16,11 @@ from reconciler.decide.decisions import (
     Notice,
     Overridden,
     PlacementView,
-    PlanNumber,
     PolicyExplanation,
     Undecided,
 )
 from reconciler.decide.downscale.decreases_by_others import SeenReplicas
+from reconciler.decide.victim_forecast import PlanNumber
 from reconciler.model import NOTHING, ObjectRef, QueryKey, pointer
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from reconciler.backends.snapshot.manifest_files import entry_of, objects_in
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.reasons import ReasonCode
+from reconciler.decide.reasons import CODES
 from reconciler.errors import PolicyError
 from reconciler.messages import Path, alternatives, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
@@ -34,7 +34,6 @@ _INSTANT = timedelta(seconds=1)
 _MOST_DAYS = 366  # of one case: each day has runs of its own
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENTS = {"annotate": (), "scale": ("replicas",), "patch": ("fields",), "query": ("series",)}
-_CODES = [str(code) for code in ReasonCode]
 _CHECKS = ("replicas", "state", "never", "policy", "reason")
 
 
@@ -208,9 +207,9 @@ class _CaseReader:
         if all(given(getattr(fields, name)) is None for name in _CHECKS):
             self.document.add(path, f"expects nothing, expected at least one of {', '.join(_CHECKS)}")
         code = given(fields.reason)
-        if code is not None and code not in set(ReasonCode):
+        if code is not None and code not in CODES:
             self.document.add(
-                (*path, "reason"), f"is {shown(code)}, expected the code of a reason{nearest(code, _CODES)}"
+                (*path, "reason"), f"is {shown(code)}, expected the code of a reason{nearest(code, CODES)}"
             )
         until = self._time((*path, "until"), given(fields.until))
         if until is not None and until <= start:

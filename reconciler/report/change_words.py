@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_SCALE, UNIDLE_TARGETS
-from reconciler.decide.decisions import Decision, FieldChange, Verb, VictimForecast
+from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
+from reconciler.decide.victim_forecast import VictimForecast
 from reconciler.messages import counted, first_of
 from reconciler.model import JOURNAL, ObjectRef
 from reconciler.plan.effects import Effect, effect_of, is_acted_on

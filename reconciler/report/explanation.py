@@ -283,7 +283,7 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
         "outcome": found.outcome,
         "reason": found.why,
         "reasonCode": found.reason_code,
-        "reasons": [{"code": why.code.value, "values": json_value(why.values)} for why in found.reasons],
+        "reasons": [{"code": why.code, "values": json_value(why.values)} for why in found.reasons],
         "wouldChangeIf": "" if change is None else str(change),
         "selectedBy": list(found.selected_by),
         "outranked": list(found.outranked),
@@ -342,7 +342,7 @@ def _kept_besides(plan: Plan, ref: ObjectRef) -> str:
         if row.current is None and row.desired is not None:
             return str(row.desired)
         if None not in (row.desired, row.spec_replicas) and row.desired != row.spec_replicas:
-            waiting = [why.values.get("waitingReplicas") for why in row.reasons if why.code is ReasonCode.WAITING]
+            waiting = [why.values.get("waitingReplicas") for why in row.reasons if why.code == ReasonCode.WAITING]
             besides = f" ({waiting[0]} pending, waitingReplicas)" if waiting else " for now"
             return f"{row.desired}, spec.replicas {row.spec_replicas}{besides}"
     return ""

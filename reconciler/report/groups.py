@@ -219,7 +219,7 @@ def _later(view: PlacementView, shown: Sequence[Action]) -> Iterator[str]:
     listed = {action.decision.ref.cluster for action in shown}
     for row in view.rows:
         for why in row.reasons:
-            if why.code is ReasonCode.MOVES_LATER and row.cluster not in listed:
+            if why.code == ReasonCode.MOVES_LATER and row.cluster not in listed:
                 yield f"{why.values['replicas']} move from {one_line(row.cluster)} once as many are available elsewhere"
 
 
@@ -232,7 +232,7 @@ def _line(action: Action, reasons: Sequence[str], moves: bool) -> Line:
     name, sign = name_of(decision.ref), sign_of(decision)
     if is_metadata(decision):
         return Line(action, sign, name, "", "", "", metadata_words(decision), "")
-    named = any(why.code is ReasonCode.SELECTOR_DIFFERS for why in decision.cause.reasons)
+    named = any(why.code == ReasonCode.SELECTOR_DIFFERS for why in decision.cause.reasons)
     kept = ["pods keep running"] if decision.orphan and not named else []
     verb, reason = verb_of(decision, moves=moves), ", ".join([*reasons, *kept])
     return Line(action, sign, name, *field_of(decision), verb, reason, victims_of(decision))
@@ -305,7 +305,7 @@ def _moves(plan: Plan, cluster: str) -> str:
         (parse_time(str(explanation.change_if.values["at"])), explanation.policy)
         for explanation in plan.explanations
         if explanation.job == "placement" and explanation.ref.cluster == cluster and explanation.change_if is not None
-        if explanation.change_if.code is ChangeIfCode.AFTER
+        if explanation.change_if.code == ChangeIfCode.AFTER
     ]
     first = min(((at, policy) for at, policy in waits if at is not None), default=None)
     if first is None:

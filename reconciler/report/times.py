@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import ChangeIf
-from reconciler.decide.reasons import Reason, Reasons, filled, phrase_parts, stable
+from reconciler.decide.reasons import WORDS, Reason, Reasons, filled, phrase_parts, stable
 from reconciler.plan.model import Plan
 from reconciler.untrusted_text import one_line
 
@@ -86,7 +86,7 @@ class ReasonWords(Struct, frozen=True):
         return one_line(found.shown(self._filled))
 
     def _filled(self, coded: Reason | ChangeIf) -> str:
-        return filled(coded.code.words, coded.values, self._shown)
+        return filled(WORDS[coded.code], coded.values, self._shown)
 
     def _shown(self, value: Any, form: str) -> str:
         if form == "metric":

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from reconciler.decide.decisions import FieldChange
-from reconciler.decide.reasons import Reason, ReasonCode, text_of
+from reconciler.decide.reasons import Reason, text_of
 from reconciler.policy.field_help import fields
 from reconciler.report.explanation import ObjectExplanation, explanation_lines
 from tests.builders import a_ref
@@ -293,7 +293,7 @@ def test_json_has_what_each_policy_says_with_its_reasons_as_data(folder):
     )
     (policy,) = document["objects"][0]["policies"]
     assert (policy["kind"], policy["reasonCode"]) == ("IdlingPolicy", policy["reasons"][0]["code"])
-    assert policy["reason"] == text_of(Reason(ReasonCode(one["code"]), one["values"]) for one in policy["reasons"])
+    assert policy["reason"] == text_of(Reason(one["code"], one["values"]) for one in policy["reasons"])
     assert yaml.safe_load(folder.call(*about, "-o", "yaml").out) == document
 
 

@@ -11,15 +11,16 @@ import pytest
 
 from reconciler.decide import reasons
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, joint_change
-from reconciler.decide.reasons import Reason, ReasonCode, filled, phrase_parts, reason, text_of
+from reconciler.decide.reasons import CODES, TEXTS, Reason, ReasonCode, filled, phrase_parts, reason, text_of
 
+CODES_OF = (ReasonCode, ChangeIfCode)
 FIVE = datetime(2026, 11, 20, 17, tzinfo=UTC)
 
 
 def test_the_text_of_a_code_names_its_values():
-    for code in (*ReasonCode, *ChangeIfCode):
-        values = {name: f"<{name}>" for name in re.findall(r"\{(\w+)", code.text)}
-        text = filled(code.text, values)
+    for code, template in TEXTS.items():
+        values = {name: f"<{name}>" for name in re.findall(r"\{(\w+)", template)}
+        text = filled(template, values)
         assert all(value in text for value in values.values()), code
         assert not re.search(r"[{}\[\]]", text.replace("[]", "")), code
 
@@ -27,12 +28,17 @@ def test_the_text_of_a_code_names_its_values():
 def test_every_code_is_given_somewhere():
     package = Path(reasons.__file__).parents[1]
     code = "\n".join(file.read_text() for file in package.rglob("*.py"))
-    names = [f"{type(one).__name__}.{one.name}" for one in (*ReasonCode, *ChangeIfCode)]
+    names = [f"{codes.__name__}.{name}" for codes in CODES_OF for name in vars(codes) if name.isupper()]
     assert [name for name in names if name not in code] == []
 
 
+def test_each_code_is_stated_once():
+    """Of two with one name the later text would be that of both."""
+    assert len(TEXTS) == sum(name.isupper() for codes in CODES_OF for name in vars(codes))
+
+
 def test_no_two_codes_have_one_text_except_where_only_their_rendering_differs():
-    texts = [code.text for code in ReasonCode if not code.text.startswith("{")]
+    texts = [TEXTS[code] for code in CODES if not TEXTS[code].startswith("{")]
     assert len(texts) == len(set(texts))
 
 

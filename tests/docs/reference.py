@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.cli.app import cli
 from reconciler.cli.verbs import VERBS
-from reconciler.decide.reasons import PREPOSITIONS, ReasonCode
+from reconciler.decide.reasons import CODES, PREPOSITIONS, TEXTS
 from reconciler.policy.field_help import Field, fields
 from reconciler.policy.policy_kinds import OWN_KINDS
 from tests.docs.pages import ROOT
@@ -80,7 +80,7 @@ commas; one that ends with a colon goes on with the next. `timeZone` beside a ti
 
 
 def reasons_page() -> str:
-    rows = [f"| `{code.value}` | {cell(spelt(code.text))} | {cell(values_of(code.text))} |" for code in ReasonCode]
+    rows = [f"| `{code}` | {cell(spelt(TEXTS[code]))} | {cell(values_of(TEXTS[code]))} |" for code in CODES]
     return "\n".join([WRITTEN, "", _REASONS, "| code | text | values |\n|---|---|---|", *rows, ""])
 
 

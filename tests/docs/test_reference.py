@@ -11,7 +11,7 @@ import pytest
 
 from reconciler import model, workload_kinds
 from reconciler.decide import annotations
-from reconciler.decide.reasons import ReasonCode, reason, text_of
+from reconciler.decide.reasons import CODES, TEXTS, ReasonCode, reason, text_of
 from reconciler.errors import ExitCode, FailOn, first_exit_code
 from tests.docs.pages import ROOT, blocks
 from tests.docs.reference import FOLDER, PAGES
@@ -63,8 +63,8 @@ def texts() -> Iterator[str]:
 def reasons_as_printed() -> Iterator[str]:
     """Yield every reason as people read it, with NAME for what stands in it."""
     ages = {"ago": "\0 ago", "since": "for \0"}
-    for code in ReasonCode:
-        yield re.sub(r"\{\w+:?(\w*)[^}]*\}", lambda found: ages.get(found[1], "\0"), code.text)
+    for code in CODES:
+        yield re.sub(r"\{\w+:?(\w*)[^}]*\}", lambda found: ages.get(found[1], "\0"), TEXTS[code])
     until = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotations.EXCLUDE_UNTIL, value="\0")
     yield text_of((reason(ReasonCode.EXCLUDED, object="\0"), until))
 

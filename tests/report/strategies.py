@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Cause, Decision, FieldChange, HeldBack, LimitUse, PlacementRow, Verb
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons
+from reconciler.decide.reasons import CODES, Reason, Reasons
 from reconciler.model import ObjectRef
 from reconciler.plan.model import Plan
 from reconciler.plan.order import numbered_actions
@@ -36,7 +36,7 @@ json_values = st.recursive(
 value_names = st.sampled_from(("at", "since", "until", "name", "value", "policies", "timeZone", "text")) | texts
 values = numbers_or_none | texts | st.just("2026-11-20T15:41:23Z") | st.lists(texts, max_size=2)
 reasons = st.lists(
-    st.builds(Reason, st.sampled_from(ReasonCode), st.dictionaries(value_names, values, max_size=3)), max_size=3
+    st.builds(Reason, st.sampled_from(CODES), st.dictionaries(value_names, values, max_size=3)), max_size=3
 ).map(tuple)
 
 

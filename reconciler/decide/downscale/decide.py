@@ -34,6 +34,7 @@ from reconciler.decide.decisions import (
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import restriction
 from reconciler.decide.owners_and_rollouts import SettledWorkloads, replaces_replica_sets
+from reconciler.decide.protected_namespaces import protection
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.selectors import (
@@ -184,8 +185,7 @@ def _restricted(case: _WorkloadTarget) -> Fact | None:
 
 
 def _protected(case: _WorkloadTarget) -> Fact | None:
-    space = case.ref.namespace
-    return fact(ReasonCode.NAMESPACE_PROTECTED, namespace=space) if space in case.inputs.fleet.protected else None
+    return protection(case.inputs.fleet, case.ref.namespace)
 
 
 def _unreadable(case: _WorkloadTarget) -> Fact | None:

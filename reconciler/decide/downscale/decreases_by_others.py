@@ -19,6 +19,7 @@ from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.journal import journal_of
 from reconciler.decide.downscale.victim_choice import VictimStrategy, victim_strategies
 from reconciler.decide.freeze import frozen, restriction
+from reconciler.decide.protected_namespaces import protection
 from reconciler.decide.selectors import exclusions, namespace_annotations, namespace_labels
 from reconciler.model import ObservedCluster, ObservedState, Run, Workload
 from reconciler.policy.types import PolicySet
@@ -45,10 +46,8 @@ def every_decrease(
 
     def strategy_of(workload: Workload) -> VictimStrategy:
         space = workload.ref.namespace
-        if workload.owner is not None or workload.ref.kind not in KINDS or space in fleet.protected:
-            return VictimStrategy()
-        stated = strategies.stated(workload.ref)
-        if stated == VictimStrategy() or restriction(cluster, space) is not None:
+        stated = strategies.stated(workload.ref) if workload.owner is None and workload.ref.kind in KINDS else None
+        if stated is None or protection(fleet, space) or restriction(cluster, space):
             return VictimStrategy()
         annotations = (workload.annotations, namespaces.get(space, {}))
         found = (exclusions(on, run.now, kube_downscaler=fleet.honors_kube_downscaler) for on in annotations)

@@ -25,7 +25,6 @@ from reconciler.decide.decisions import (
     FieldChange,
     Notice,
     Phase,
-    PlanNumber,
     PolicyExplanation,
     Verb,
     group_name,
@@ -34,6 +33,7 @@ from reconciler.decide.downscale.deletion_order import deletion_cost, goes_first
 from reconciler.decide.downscale.victim_choice import PodGroup, VictimSelection
 from reconciler.decide.owners_and_rollouts import replaces_replica_sets
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
+from reconciler.decide.victim_forecast import PlanNumber
 from reconciler.errors import AnnotationError
 from reconciler.model import (
     DELETION_COST,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.decisions import NO_VICTIMS, Decision, DesiredState, Notice, VictimForecast
+from reconciler.decide.decisions import Decision, DesiredState, Notice
 from reconciler.decide.downscale.deletion_order import PodRule, RankingRules, age_scale
 from reconciler.decide.downscale.journal import former_costs
 from reconciler.decide.downscale.victim_choice import (
@@ -34,6 +34,7 @@ from reconciler.decide.downscale.victim_choice import (
     without_cost,
     without_domains,
 )
+from reconciler.decide.victim_forecast import NO_VICTIMS, VictimForecast
 from reconciler.model import (
     NOTHING,
     Node,

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from reconciler.connection_settings import PickerAnswer, PickerRequest, PodPicker
 from reconciler.decide.annotations import VICTIM_COST
 from reconciler.decide.autoscalers import ClusterAutoscalers, autoscalers_of, shrunk_by
-from reconciler.decide.decisions import Cause, Decision, DownscaleSettings, Phase, Strategy, Verb, group_name
+from reconciler.decide.decisions import Cause, Decision, Phase, Verb, group_name
 from reconciler.decide.downscale.deletion_order import (
     ALL_RULES,
     PodRule,
@@ -24,6 +24,7 @@ from reconciler.decide.downscale.deletion_order import (
 )
 from reconciler.decide.owners_and_rollouts import OwnerKey, owner_key
 from reconciler.decide.selectors import LocalKey, SelectingPolicies, federated_by_local_key, key_of, of_highest_priority
+from reconciler.decide.victim_forecast import DownscaleSettings, Strategy
 from reconciler.errors import PickerError
 from reconciler.model import FIELD_MANAGER, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from reconciler.decide.idling.contested import contest_of, is_restored_by_others, reason_of_others
-from reconciler.decide.idling.records import Record, record_of
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.service_records import record_of
 from reconciler.decide.idling.subjects import IdleState, ServiceState, Subject
 from reconciler.decide.idling.wake_replicas import newest_listed, newest_record, proved_part
 

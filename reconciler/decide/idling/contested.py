@@ -27,7 +27,8 @@ from reconciler.decide.annotations import (
     read_time,
     stated,
 )
-from reconciler.decide.idling.records import Record, awake_since, who_idled
+from reconciler.decide.idling.records import Record, awake_since
+from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, IdleState, Subject, Undo
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, by_key, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion

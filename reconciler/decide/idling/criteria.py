@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Set
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import cache, cached_property
 from itertools import chain
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
 from reconciler.decide.query_answers import Answers, coverage_gap, value_for
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
 from reconciler.policy.types import (
@@ -153,7 +153,7 @@ def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -
     return PolicyVerdict(policy, CriterionResult.BUSY, (_schedule_reason(code, calendar, now, opens),))
 
 
-def _schedule_reason(code: ReasonCode, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
+def _schedule_reason(code: Code, calendar: Calendar, now: datetime, until: datetime | None) -> Reason:
     """Return the reason, with the zone that its time is shown in, and why an exception keeps things awake now."""
     exception = exception_at(calendar, now)
     return reason(
@@ -225,8 +225,6 @@ def _wake_verdict(policy: IdlingPolicy, metric: WakeMetric, value: float | Reaso
 
 
 # All policies that select one object.
-
-MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
 
 Exclusions = Mapping[str, Reason]
 """The policies that exclude something which they select otherwise, each with how."""
@@ -338,10 +336,6 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         """Whether only the minimum of its autoscaler is lowered: one policy says so, and none leaves it."""
         said = {policy.autoscalers.hpa for policy in self.policies}
         return "LowerMinimum" in said and "Leave" not in said
-
-    @cached_property
-    def min_awake(self) -> timedelta:
-        return max((verdict.policy.min_awake for verdict in self.won), default=MIN_AWAKE_BY_DEFAULT)
 
     def wake_deadline(self, recorded: datetime | None = None) -> datetime | None:
         """Return when what is idle by it is due to wake, None where only a request or a metric wakes it.

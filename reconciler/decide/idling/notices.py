@@ -21,8 +21,9 @@ from reconciler.decide.idling.contested import (
     tools_of,
 )
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.records import Record, ServiceRecord, who_idled
+from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import GOES_IDLE, GOES_UP, Choice, IdleAction, owner_policy
+from reconciler.decide.idling.service_records import ServiceRecord, who_idled
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
 from reconciler.messages import counted

@@ -17,7 +17,7 @@ from reconciler.decide.autoscalers import (
     first_unread,
     pinned_autoscaler,
 )
-from reconciler.decide.change_codes import ChangeIfCode, change_if
+from reconciler.decide.change_codes import ChangeIfCode, Fact, change_if, fact
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.contested import undo_of
@@ -29,9 +29,9 @@ from reconciler.decide.idling.records import (
     most_by_owner,
     most_recorded,
     read_record,
-    read_service_record,
 )
 from reconciler.decide.idling.scale import HpaField, Scale, recorded_field, scale_through
+from reconciler.decide.idling.service_records import read_service_record
 from reconciler.decide.idling.subjects import ServiceState, Subject, WakeRequest
 from reconciler.decide.idling.wake_requests import latest_of, need_pods_requests, wake_request
 from reconciler.decide.idling.winning_policies import ClusterVerdicts, without
@@ -41,7 +41,8 @@ from reconciler.decide.idling.workloads_behind_service import (
     inventory_of,
     is_owned_by_scalable,
 )
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.protected_namespaces import protection
+from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import OPT_OUTS, Exclusion, exclusions, key_of, namespace_annotations, namespace_labels
 from reconciler.model import (
     NOTHING,
@@ -323,10 +324,9 @@ class _Observer:
         undo = undo_of(classified, self._inputs.run.now)
         return classified if undo is None else replace(classified, undo=undo)
 
-    def _protected(self, namespace: str) -> Reason | None:
-        if namespace in self._inputs.fleet.protected:
-            return reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace)
-        return reason(ReasonCode.NAMESPACES_UNREAD) if self._inputs.fleet.protects_unread else None
+    def _protected(self, namespace: str) -> Fact | None:
+        unread = fact(ReasonCode.NAMESPACES_UNREAD) if self._inputs.fleet.protects_unread else None
+        return protection(self._inputs.fleet, namespace) or unread
 
     def _production(self, scale: Scale) -> str:
         production, space = self._inputs.fleet.production, scale.ref.namespace
@@ -372,10 +372,8 @@ class _Observer:
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
             found.append(Exclusion((why,), change_if(ChangeIfCode.CLUSTER_STATE)))
-        if namespace in fleet.protected:
-            named = namespace in fleet.protected_namespaces
-            ends = change_if(ChangeIfCode.UNPROTECTED) if named else None
-            found.append(Exclusion((reason(ReasonCode.NAMESPACE_PROTECTED, namespace=namespace),), ends))
+        if (protected := protection(fleet, namespace)) is not None:
+            found.append(Exclusion(protected.why, protected.lift))
         texts, honors = self._space_annotations.get(namespace, NOTHING), fleet.honors_kube_downscaler
         stated = exclusions(texts, self._inputs.run.now, kube_downscaler=honors)
         found += [replace(exclusion, on=f"Namespace/{namespace}") for exclusion in stated]

@@ -1,14 +1,13 @@
 """The records of what is idle, with its previous replicas: whose they are, what they say, and what proves them.
 
-They stand on the scalable itself, and on the Services that it is behind, or their Endpoints, which list what is woken
-with them.
+They stand on the scalable itself; those of the Services that it is behind are in `service_records.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from datetime import datetime
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -25,7 +24,6 @@ from reconciler.decide.annotations import (
     IDLING_OWNER,
     OPENSHIFT_IDLED_AT,
     OPENSHIFT_PREVIOUS_SCALE,
-    OPENSHIFT_UNIDLE_TARGETS,
     ORPHANED_SINCE,
     OWNER,
     PREVIOUS_SCALE,
@@ -33,7 +31,6 @@ from reconciler.decide.annotations import (
     SCALE_REASON,
     SCALE_TIME,
     SWITCHED_AT,
-    UNIDLE_TARGETS,
     WAKE_DUE,
     annotated_time,
     compact,
@@ -48,18 +45,13 @@ from reconciler.decide.annotations import (
 )
 from reconciler.decide.owners_and_rollouts import OwnerKey, own_key, owner_key
 from reconciler.errors import AnnotationError
-from reconciler.model import FIELD_MANAGER, NOTHING, HorizontalPodAutoscaler, ObjectRef, Workload, by_key
+from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, Workload, by_key
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUE, PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
 _RECORD = (IDLED_AT, PREVIOUS_SCALE, *PREVIOUS_VALUES, IDLED_TO)
 _OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
 _OF_RECORD = (*_RECORD, SWITCHED_AT, SCALE_PREVIOUS, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
-
-
-def who_idled(record: Record | ServiceRecord | None) -> str:
-    """Return who idled what carries `record`: also one that cannot be read, or without a Fleet, as of `oc idle`."""
-    return f"Fleet {record.fleet}" if record is not None and record.fleet else "somebody else"
 
 
 R = TypeVar("R")
@@ -182,17 +174,19 @@ def _openshift(annotations: Mapping[str, str]) -> Record:
     )
 
 
-def record_annotations(record: Record, workload: Workload) -> dict[str, str | None]:
-    """Return the annotations that say `record` on `workload`; None for those that must not be there.
+def record_annotations(
+    record: Record, annotations: Mapping[str, str], kind: WorkloadKind, named: str
+) -> dict[str, str | None]:
+    """Return the annotations that say `record` on an object of a `kind`, which is `named` in its manifest, and that has
+    these `annotations`; None for those that must not be there.
 
     The cause and the time of the scale are written with what they are about, not here.
     """
-    kind = workload.kind
     previous: dict[str, str | None] = dict.fromkeys(PREVIOUS_VALUES)
     if kind.is_switch:
         value = kind.absent if record.value is None else record.value
         previous[kind.record] = compact(value) if record.has_map else _NO_MAP
-    has_scale = kind.counts and workload.ref.kind != SCALE_UP.kind  # the minimum of an autoscaler is none
+    has_scale = kind.counts and named != SCALE_UP.kind  # the minimum of an autoscaler is none
     return {
         IDLING_OWNER: None,
         IDLED_AT: format_time(record.idled_at),
@@ -202,7 +196,7 @@ def record_annotations(record: Record, workload: Workload) -> dict[str, str | No
         SCALE_REASON: IDLED,
         SCALE_PREVIOUS: str(record.replicas) if has_scale else None,
         IDLED_TO: str(record.idled_to),
-        idling_owner_key(workload.annotations): idling_owner_text(record.fleet, record.policy),
+        idling_owner_key(annotations): idling_owner_text(record.fleet, record.policy),
         WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
         ORPHANED_SINCE: None if record.orphaned_since is None else format_time(record.orphaned_since),
     }
@@ -220,7 +214,7 @@ def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -
     return {**cleared, **flux_resumed(annotations)}
 
 
-def flux_paused(written: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str | None]:
+def flux_paused(written: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str]:
     """Return the annotations that keep Flux from reconciling `written`, where it does and nobody paused it yet."""
     if FLUX_NAME_LABEL not in written.labels or FLUX_RECONCILE in written.annotations:
         return {}
@@ -318,127 +312,3 @@ def lost_records(
 def _our_record(workload: Workload, readings: Mapping[ObjectRef, Reading[Record]]) -> Record | None:
     reading = readings.get(workload.ref)
     return reading.record if reading is not None and reading.ours else None
-
-
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
-"""When something was idled that has no record of when: before any request to wake it."""
-
-
-class ServiceRecord(Struct, frozen=True):
-    """What the record of a Service says. `targets` are the scalables that it lists, sorted, with the replicas that they
-    had; `fleet` and `policy` are the owner's, "" without one.
-    """
-
-    idled_at: datetime
-    targets: Mapping[ObjectRef, int] = NOTHING
-    idled_to: int = 0
-    fleet: str = ""
-    policy: str = ""
-    wake_due: datetime | None = None
-    cause: str = ""
-
-
-def record_of(record: ServiceRecord, ref: ObjectRef) -> Record:
-    """Return what the record of a Service says of one of its scalables, as it stands there."""
-    # A Service has one idled count for all that it lists, the highest; each was idled to less than it had.
-    replicas = record.targets[ref]
-    return Record(
-        record.idled_at,
-        replicas,
-        min(record.idled_to, replicas - 1),
-        record.fleet,
-        record.policy,
-        record.wake_due,
-        None,
-        record.cause,
-    )
-
-
-def read_service_record(
-    ref: ObjectRef, annotations: Mapping[str, str], fleets: frozenset[str], groups: Mapping[str, str]
-) -> Reading[ServiceRecord] | None:
-    """Return the idle record in the `annotations` of the Service or Endpoints `ref`, None without one.
-
-    `groups` gives the API group of a kind, for entries that name none.
-    """
-    if not annotations:
-        return None
-    owner, keys = idling_owner(annotations), (IDLED_AT, UNIDLE_TARGETS)
-    if owner is None and annotations.keys().isdisjoint(keys):
-        keys = (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS)
-        if annotations.keys().isdisjoint(keys):
-            return None
-    ours = owner is not None and owner[0] in fleets
-
-    def record() -> ServiceRecord:
-        (at_key, targets_key), (fleet, policy) = keys, owner or ("", "")
-        listed = annotations.get(targets_key)
-        entries = [] if listed is None else parsed(listed, targets_key)
-        if not isinstance(entries, list):
-            raise AnnotationError(f"{targets_key} is no list, expected a list of targets")
-        targets: dict[ObjectRef, int] = {}
-        for entry in entries:
-            target, replicas = _target(entry, targets_key, 1 if ours else 0, ref, groups)
-            targets[target] = max(replicas, targets.get(target, 0))
-        bare = not targets and at_key not in annotations
-        return ServiceRecord(
-            idled_at=LONG_AGO if bare else annotated_time(annotations.get(at_key), at_key),
-            targets=dict(sorted(targets.items())),
-            idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
-            fleet=fleet,
-            policy=policy,
-            wake_due=read_time(annotations.get(WAKE_DUE)),
-            cause=annotations.get(CAUSE, ""),
-        )
-
-    return reading_of(ours, record)
-
-
-def _target(item: Any, key: str, least: int, service: ObjectRef, groups: Mapping[str, str]) -> tuple[ObjectRef, int]:
-    """Return what an entry of a list names, which is in the namespace of `service`, and the replicas it had."""
-    found = item if isinstance(item, dict) else {}
-    kind, name, replicas = found.get("kind"), found.get("name"), found.get("replicas")
-    named = isinstance(kind, str) and isinstance(name, str) and kind and name
-    if named and type(replicas) is int and least <= replicas <= MOST_REPLICAS:
-        ref = ObjectRef(service.cluster, service.namespace, str(kind), str(name), _group(found, groups))
-        return ref, max(1, replicas)
-    raise AnnotationError(f"{key} lists {compact(item)[:80]}, expected kind, name and replicas of at least {least}")
-
-
-def _group(item: Mapping[str, Any], groups: Mapping[str, str]) -> str:
-    if isinstance(item.get("group"), str) and (item["group"] or item["kind"] not in groups):
-        return str(item["group"])
-    version = item.get("apiVersion")
-    if isinstance(version, str) and version:
-        return version.rpartition("/")[0]
-    return groups.get(item["kind"], "")
-
-
-def targets_text(targets: Mapping[ObjectRef, int]) -> str:
-    """Return the annotation that lists `targets`, in the seed's own order of keys."""
-    listed = [
-        {"kind": ref.kind, "name": ref.name, "group": ref.group, "replicas": replicas}
-        for ref, replicas in targets.items()
-    ]
-    return compact(listed, sort=False)
-
-
-def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | None]:
-    """Return the annotations of a Service that say `record`; None: those that must not be there.
-
-    The cause is written with what it is about, not here.
-    """
-    if record is None:
-        return dict.fromkeys((IDLED_AT, UNIDLE_TARGETS, OWNER, IDLED_TO, WAKE_DUE, CAUSE))
-    return {
-        IDLED_AT: format_time(record.idled_at),
-        UNIDLE_TARGETS: targets_text(record.targets),
-        OWNER: idling_owner_text(record.fleet, record.policy),
-        IDLED_TO: str(record.idled_to),
-        WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
-    }
-
-
-def foreign_record_cleared() -> dict[str, str | None]:
-    """Return the annotations that take a record off, whoever wrote it, or in whatever way."""
-    return {**service_record_annotations(None), OPENSHIFT_IDLED_AT: None, OPENSHIFT_UNIDLE_TARGETS: None}

@@ -17,8 +17,9 @@ from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.decide import decisions_of
 from reconciler.decide.idling.notices import notices
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
-from reconciler.decide.idling.records import readable_part, who_idled
+from reconciler.decide.idling.records import readable_part
 from reconciler.decide.idling.rules import Choice, IdleAction, choices_of
+from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.reasons import ReasonCode, reason, text_of

@@ -13,12 +13,14 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import Fact
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions, at_rest
+from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions
 from reconciler.decide.idling.criteria import CriterionResult
-from reconciler.decide.idling.records import Record, who_idled
+from reconciler.decide.idling.keeps_awake import at_rest
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_replicas import wake_count
-from reconciler.decide.reasons import ReasonCode, Reasons, reason, text_of
+from reconciler.decide.reasons import Code, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import NO_GUARDS, FleetGuards, removal_guards
 from reconciler.model import ObjectRef, Run
 from reconciler.policy.types import PolicySet
@@ -85,7 +87,7 @@ class Rule(Struct, frozen=True):
         """Return the condition that is the reason, None where it is another one."""
         return next(filter(conditions.__contains__, self.conditions), None) if self.conditions else None
 
-    def why(self, state: IdleState) -> ReasonCode | None:
+    def why(self, state: IdleState) -> Code | None:
         """Return the reason where it is the state, None where it is a condition, or what the criteria say."""
         return None if self.conditions or self.action is IdleAction.IDLE else state.why
 

@@ -23,8 +23,9 @@ from reconciler.decide.change_codes import (
 )
 from reconciler.decide.decisions import Ending
 from reconciler.decide.idling.classification import classify
-from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition, more_replicas
+from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition
 from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
+from reconciler.decide.idling.keeps_awake import more_replicas
 from reconciler.decide.idling.rules import (
     Choice,
     IdleAction,
@@ -85,7 +86,7 @@ def kept_up_until(choice: Choice) -> Ending | None:
     if last is IdlingCondition.REQUESTED:  # one for a time to come is no wait
         return None
     change = _together((choice,))
-    if change is None or change.code is ChangeIfCode.ANNOTATION_REMOVED:
+    if change is None or change.code == ChangeIfCode.ANNOTATION_REMOVED:
         return last.value, None
     at = parse_time(str(change.values["at"])) if is_time(change) else None
     return None if at is None else (last.value, at)

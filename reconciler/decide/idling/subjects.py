@@ -11,11 +11,14 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import compact, format_time
 from reconciler.decide.autoscalers import ClusterAutoscalers, PinnedAutoscaler
+from reconciler.decide.change_codes import Fact
 from reconciler.decide.idling.criteria import CriterionResult, Exclusions, Verdict
-from reconciler.decide.idling.records import Reading, Record, ServiceRecord, awake_since, record_of
+from reconciler.decide.idling.records import Reading, Record, awake_since
 from reconciler.decide.idling.scale import Scale
+from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.idling.workloads_behind_service import DiscoveredTargets
-from reconciler.decide.reasons import Reason, ReasonCode, reason
+from reconciler.decide.reasons import Code, Reason, ReasonCode, reason
+from reconciler.decide.removal_guard import FleetGuards
 from reconciler.decide.selectors import Exclusion, key_of
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Service
 from reconciler.policy.types import FleetCluster
@@ -26,9 +29,9 @@ class IdleState(StrEnum):
     that is a condition, or what its policies say.
     """
 
-    why: ReasonCode | None
+    why: Code | None
 
-    def __new__(cls, name: str, why: ReasonCode | None = None) -> IdleState:
+    def __new__(cls, name: str, why: Code | None = None) -> IdleState:
         member = str.__new__(cls, name)
         member._value_ = name
         member.why = why
@@ -69,7 +72,7 @@ class WakeRequest(Struct, frozen=True, order=True):
     """Somebody asked at `at`; it counts for what was idled then or earlier."""
 
     at: datetime
-    code: ReasonCode = ReasonCode.WAKE_REQUESTED
+    code: Code = ReasonCode.WAKE_REQUESTED
 
     @property
     def reason(self) -> Reason:
@@ -177,7 +180,7 @@ class Subject(Struct, frozen=True):
     exclusions: tuple[Exclusion, ...] = ()
     request: WakeRequest | None = None
     unknown: str = ""
-    protected: Reason | None = None
+    protected: Fact | None = None
     listed_only: frozenset[ObjectRef] = frozenset()
     most_recorded: int = 0
     lost: Record | None = None
@@ -294,6 +297,17 @@ class Subject(Struct, frozen=True):
         if self.scale.hpa is not None:
             return written, runs
         return (written,) if self.autoscaler is None else (written, self.autoscaler.hpa.annotations)
+
+
+class IdlingCase:
+    """A scalable at the time of a run, with the guards over policies that were removed."""
+
+    __slots__ = ("guards", "now", "subject")
+
+    def __init__(self, subject: Subject, guards: FleetGuards, now: datetime) -> None:
+        self.subject = subject
+        self.guards = guards
+        self.now = now
 
 
 def is_recorded(service: ServiceState) -> bool:

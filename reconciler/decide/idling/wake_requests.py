@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from reconciler.decide.annotations import WAKE_REQUESTED_AT, read_time
-from reconciler.decide.idling.records import LONG_AGO
+from reconciler.decide.idling.service_records import LONG_AGO
 from reconciler.decide.idling.subjects import IdleState, ServiceState, Subject, WakeRequest
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import FIELD_MANAGER, NEED_PODS, Event, Workload

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import chain
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,9 +21,11 @@ from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy, waking_policy
 from reconciler.decide.idling.subjects import ServiceState, Subject, is_recorded
 from reconciler.decide.idling.workloads_behind_service import Inventory
-from reconciler.decide.reasons import MEASURED, Reasons, text_of
+from reconciler.decide.reasons import MEASURED, Reasons
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy, Writes
+
+T = TypeVar("T")
 
 
 class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of the choices can be kept
@@ -56,27 +59,23 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
         return [choice for choice in self.choices.values() if choice.ref.cluster in self.written and _is_live(choice)]
 
     @cached_property
-    def idled_alike(self) -> dict[tuple[object, ...], tuple[tuple[FieldChange, ...], bool]]:
-        """What was worked out of those that go idle, for all that are alike."""
+    def _made(self) -> dict[tuple[object, ...], tuple[Any, tuple[object, ...]]]:
         return {}
+
+    def shared(self, make: Callable[..., T], *of: object) -> T:
+        """Return what `make`, a function of a module, makes `of` these values: once for all that have the same, as most
+        of what goes idle at once has.
+        """
+        key = (make, *(one if isinstance(one, str | frozenset) else id(one) for one in of))
+        if key not in self._made:
+            self._made[key] = make(*of), of  # which are kept, so that no other value gets the id of one
+        found: T = self._made[key][0]
+        return found
 
     @cached_property
     def records(self) -> dict[ObjectRef, Record | None]:
         """The record that each of them has after this run, None where it has none."""
         return {choice.ref: _record_after(choice, self) for choice in self.live}
-
-    @cached_property
-    def causes(self) -> dict[ObjectRef, Cause]:
-        """Why each goes idle that does, which its Services say too."""
-        found: dict[ObjectRef, Cause] = {}
-        alike: dict[tuple[int, ...], Cause] = {}  # without a record it is what the policies say
-        for choice in self.live:
-            if choice.action is IdleAction.IDLE:
-                about = id(choice.subject.verdict), id(choice.record), id(choice.own_reasons)
-                if about not in alike:
-                    alike[about] = cause_of(choice, self)
-                found[choice.ref] = alike[about]
-        return found
 
     @cached_property
     def recorded(self) -> list[tuple[ServiceState, Inventory]]:
@@ -124,14 +123,16 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
 
 def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Cause:
     """Return why something is done with a scalable; `reasons` in place of those of the choice."""
-    policy = waking_policy(choice) or owner_policy(choice)
-    record = choice.record
+    policy, deciding = waking_policy(choice) or owner_policy(choice), choice.subject.verdict.policy
+    tenant = "" if deciding is None else deciding.tenant
+    return context.shared(_cause, policy, choice.record, reasons or choice.reasons, tenant, context)
+
+
+def _cause(policy: str, record: Record | None, reasons: Reasons, tenant: str, context: WriteContext) -> Cause:
     named = record is not None and bool(policy) and record.policy == policy
     at = context.place(policy) or (_recorded_place(record.cause) if record is not None and named else "")
-    reasons = reasons or choice.reasons
     values = dict(chain.from_iterable(why.values.items() for why in reasons if why.code in MEASURED)) or NOTHING
-    deciding = choice.subject.verdict.policy
-    return Cause(policy, at, reasons, values, "" if deciding is None else deciding.tenant)
+    return Cause(policy, at, reasons, values, tenant)
 
 
 def _recorded_place(cause: str) -> str:
@@ -142,13 +143,8 @@ def _recorded_place(cause: str) -> str:
 
 def cause_text(cause: Cause, run: Run) -> str:
     """Return the cause as the annotation holds it."""
-    return _cause_text(cause.policy, cause.at, cause.reasons, run.revision, run.id)
-
-
-@lru_cache(16)  # a schedule idles all that it selects for the same reason
-def _cause_text(policy: str, at: str, reasons: Reasons, revision: str, run: str) -> str:
-    why = text_of(reasons)
-    return compact({"policy": policy, "at": at, "revision": revision, "run": run, "why": why})
+    said = {"policy": cause.policy, "at": cause.at, "revision": run.revision, "run": run.id, "why": cause.why}
+    return compact(said)
 
 
 def own_decision_key(choice: Choice) -> str:
@@ -182,7 +178,7 @@ def decision_on(
 
 def annotations_of(record: Record, on: Workload, cause: Cause, scaled_at: datetime, run: Run) -> dict[str, str | None]:
     """Return all annotations of `on` that say `record`, why, and when it was scaled."""
-    own = record_annotations(record, on)
+    own = record_annotations(record, on.annotations, on.kind, on.ref.kind)
     return {**own, SCALE_TIME: format_time(scaled_at), CAUSE: cause_text(cause, run)}
 
 

@@ -21,15 +21,15 @@ from reconciler.decide.annotations import (
     fleet_names,
 )
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
-from reconciler.decide.idling.records import (
-    Record,
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
+from reconciler.decide.idling.service_records import (
     ServiceRecord,
     foreign_record_cleared,
     read_service_record,
     service_record_annotations,
     targets_text,
 )
-from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.workloads_behind_service import Inventory, is_owned_by_scalable
@@ -42,7 +42,7 @@ from reconciler.decide.idling.write_context import (
     own_decision_key,
 )
 from reconciler.decide.idling.writes_workload import goes_lower, stays_idle_as_before
-from reconciler.decide.reasons import ReasonCode, reason
+from reconciler.decide.reasons import Code, ReasonCode, reason
 from reconciler.model import NOTHING, Endpoints, ObjectRef, Service
 
 _TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
@@ -145,7 +145,7 @@ def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
         yield _ServiceWrite(decision, _record_after(behind, already), only_list=bool(behind.idled))
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
-        service, cause = behind.service, behind.context.causes[behind.idled[0].ref]
+        service, cause = behind.service, cause_of(behind.idled[0], behind.context)
         decision = decision_on(service.service, Verb.RECORD, cause, behind.context.group(service.ref, idles=True))
         decision = replace(decision, phase=Phase.DECREASE, order=(0,), needs=needs)
         yield _ServiceWrite(decision, _record_after(behind, behind.targets))
@@ -182,7 +182,7 @@ def _repaired(behind: _ServiceChoices) -> _ServiceWrite:
     return _ServiceWrite(decision, after)
 
 
-def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]]) -> tuple[Verb, ReasonCode]:
+def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]]) -> tuple[Verb, Code]:
     if not after:
         return Verb.CLEAR, ReasonCode.SERVICE_NOT_IDLE
     if after - listed:
@@ -295,7 +295,7 @@ def _wanted(
         return {}
     if stays_idle_as_before(step.decision.cause, current):
         return wanted
-    return {**wanted, CAUSE: cause_text(step.decision.cause, behind.context.run)}
+    return {**wanted, CAUSE: behind.context.shared(cause_text, step.decision.cause, behind.context.run)}
 
 
 def _on(holder: Service | Endpoints, decision: Decision, changes: tuple[FieldChange, ...]) -> Decision:

@@ -30,13 +30,20 @@ from reconciler.decide.annotations import (
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_text, is_contested, reason_of_others
-from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused
+from reconciler.decide.idling.keeps_awake import awake_until
+from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, decision_on
+from reconciler.decide.idling.write_context import (
+    WriteContext,
+    annotations_of,
+    cause_of,
+    cause_text,
+    decision_on,
+)
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
-from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason
+from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 
 _SOMEBODY = {"unknown": "somebody"}
 _TESTED = (
@@ -77,37 +84,38 @@ def _decision(
 
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    written, cause = choice.subject.scale.written, context.causes[choice.ref]
-    flux = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
-    # Most of what goes idle at once shares all of these, and so its annotations. Its kind counts by name: an autoscaler
-    # has the row of a custom kind, and no scale of its own.
-    about = (id(record), id(cause), id(written.annotations), written.ref.kind, *flux, id(choice.subject.undo))
-    found = context.idled_alike.get(about)
-    if found is None:
-        found = context.idled_alike[about] = _idled_annotations(choice, record, flux, context)
+    written, cause, undo = choice.subject.scale.written, cause_of(choice, context), choice.subject.undo
+    also = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
+    also |= {UNDONE: undo.text} if undo is not None else {}  # onRevert: Insist
+    says = context.shared(record_annotations, record, written.annotations, written.kind, written.ref.kind)
+    found = context.shared(_idled_changes, says, cause, written.annotations, frozenset(also.items()), context)
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to.
     changes = (choice.subject.scale.change_to(record.idled_to), *found[0])
     replicas = record.idled_to if choice.subject.scale.counts else None
     return replace(_decision(choice, cause, changes, context, replicas), event="Idled", known=found[1])
 
 
-def _idled_annotations(
-    choice: Choice, record: Record, flux: Mapping[str, str | None], context: WriteContext
+def _idled_changes(
+    says: Mapping[str, str | None],
+    cause: Cause,
+    annotations: Mapping[str, str],
+    also: frozenset[tuple[str, str]],
+    context: WriteContext,
 ) -> tuple[tuple[FieldChange, ...], bool]:
-    """Return the changes of its annotations, and whether it was idled on these hours before."""
-    written, now = choice.subject.scale.written, context.run.now
-    hours, counts = hours_of(context.policies[record.policy]), record.policy not in context.run.allow_exceed
+    """Return the changes of `annotations` where it goes idle, and whether it was idled on these hours before."""
+    run, policy = context.run, cause.policy
+    hours, counts = hours_of(context.policies[policy]), policy not in run.allow_exceed
     wanted: dict[str, str | None] = {
-        **annotations_of(record, written, context.causes[choice.ref], now, context.run),
-        LAST_IDLED: last_idled_text(record.policy, hours, written.annotations, now, counts=counts),
+        **says,
+        SCALE_TIME: format_time(run.now),
+        CAUSE: cause_text(cause, run),
+        LAST_IDLED: last_idled_text(policy, hours, annotations, run.now, counts=counts),
         CONTESTED: None,
-        **flux,
+        **dict(also),
     }
-    if choice.subject.undo is not None:  # onRevert: Insist
-        wanted[UNDONE] = choice.subject.undo.text
     # The tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
-    changes = (*annotation_changes(written.annotations, wanted), *annotation_tests(written.annotations, _TESTED))
-    return changes, is_known(hours, written.annotations, now)
+    changes = (*annotation_changes(annotations, wanted), *annotation_tests(annotations, _TESTED))
+    return changes, is_known(hours, annotations, run.now)
 
 
 def pauses_flux(choice: Choice) -> bool:
@@ -154,17 +162,8 @@ def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -
     """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
     text = contest_text(undo, choice.subject.verdict.policy)
     contested = {CONTESTED: text} if is_contested(choice.subject, undo) else {}
-    until = _awake_until(choice, record, context.run.now)
+    until = awake_until(choice.subject.verdict, record, context.run.now)
     return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
-
-
-def _awake_until(choice: Choice, record: Record, now: datetime) -> datetime:
-    """Return how long what was scaled by hand stays up: `minAwake`, and until the open schedule window ends."""
-    verdict = choice.subject.verdict
-    ends = [now + verdict.min_awake, verdict.window_end(now)]
-    if not verdict.won:
-        ends.append(record.wake_due)
-    return max(end for end in ends if end is not None)
 
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
@@ -202,7 +201,7 @@ def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[st
     if autoscaler is not None and choice.gets_bounds_back:
         name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
         then = reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
-    return {**wanted, AWAKE_UNTIL: format_time(_awake_until(choice, record, now))}, (changed, then)
+    return {**wanted, AWAKE_UNTIL: format_time(awake_until(choice.subject.verdict, record, now))}, (changed, then)
 
 
 def _clear(choice: Choice, context: WriteContext) -> Decision | None:
@@ -290,7 +289,7 @@ def _repair_reason(choice: Choice, record: Record, moved: bool) -> Reason:
     return reason(ReasonCode.RECORD_UPDATED)
 
 
-def _owner_change(choice: Choice, own: Record) -> ReasonCode:
+def _owner_change(choice: Choice, own: Record) -> Code:
     """Return why the policy of `own` does not answer for the record any more."""
     if not own.policy:
         return ReasonCode.OWNER_UNKNOWN

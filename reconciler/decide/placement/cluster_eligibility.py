@@ -3,80 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity, read_capacity
-from reconciler.decide.change_codes import ChangeIfCode, Fact, after, change_if, fact, field_is
+from reconciler.decide.change_codes import ChangeIfCode, Fact, after, change_if, fact
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.freeze import restriction
 from reconciler.decide.owners_and_rollouts import Settled, replaces_replica_sets
+from reconciler.decide.placement.cluster_capacity import with_capacity
 from reconciler.decide.placement.ownership import why_not_placed
-from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, production_of_pattern
+from reconciler.decide.placement.placement_inputs import (
+    ClusterPlacement,
+    LocalWorkload,
+    PlacementCase,
+    production_of_pattern,
+)
 from reconciler.decide.placement.pod_counts import PodCounts, available_replicas, is_calm, pod_counts
-from reconciler.decide.placement.status import Rejection
-from reconciler.decide.reasons import ReasonCode, Reasons, shared_reason, text_of
+from reconciler.decide.reasons import ReasonCode, shared_reason, text_of
 from reconciler.decide.selectors import left_out, local_ref
 from reconciler.model import ObjectRef, ObservedCluster, PodsQuestion, Workload, unreadable_pods_key
-
-DRAINED = frozenset({"Draining", "Leaving"})
-"""The states of clusters that get no replicas."""
-
-_CapacityLimit = Literal["", "learned", "refused", "draining", "missing"]
-
-
-class LocalWorkload(Struct, frozen=True):
-    """One federated ReplicaSet on one cluster. `workload` is as observed, `settled` what idling leaves of it.
-
-    `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`spec_replicas`) taken off the
-    total; "out" is left out and counts as nothing. `spec_replicas` is what it asks for now, None where that is unknown.
-    While any of its `pods` are late it lags: it keeps what it has, and receives nothing from elsewhere. `limit` says
-    where `capacity` comes from. `idle_by` names what keeps it idle; where that cannot be read, what kept it idle when
-    its status was written.
-    """
-
-    cluster: str
-    ref: ObjectRef
-    part: Literal["placed", "held", "out"] = "placed"
-    workload: Workload | None = None
-    spec_replicas: int | None = 0
-    pods: PodCounts = PodCounts()
-    capacity: int | None = None
-    limit: _CapacityLimit = ""
-    remembered: ObservedCapacity | None = None
-    rejection: Rejection | None = None
-    idle_by: str = ""
-    idle_until: datetime | None = None
-    settled: Settled | None = None
-    why: Fact = Fact(())
-    left_out: bool = False  # production that the policy leaves out
-    question: PodsQuestion | None = None  # which pods must be read first
-    problem: Undecided | Notice | None = None
-
-    @property
-    def reasons(self) -> Reasons:
-        return self.why.why
-
-    @property
-    def replicas(self) -> int:
-        """spec.replicas as idling leaves them, 0 where there is no workload."""
-        if self.settled is not None:
-            return self.settled.replicas
-        return 0 if self.workload is None else self.workload.spec_replicas
-
-    @property
-    def wakes(self) -> bool:
-        """Whether idling wakes it from no replicas in this run."""
-        changed = self.settled is not None and self.settled.state != "Asleep" and bool(self.settled.needs)
-        return changed and self.workload is not None and 0 == self.workload.spec_replicas < self.replicas
-
-    @property
-    def kept(self) -> int:
-        """The replicas that belong there already: those placed, and those that do not wait for too long."""
-        return max(0, (self.spec_replicas or 0) - self.pods.unschedulable)
 
 
 class _Case(PlacementCase, frozen=True):
@@ -169,7 +116,7 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
     why = None if case.workload is None else why_not_placed(case.workload, case.federated, case.inputs.ours)
     if why is None:
         return None
-    is_of_another = why.why[0].code is ReasonCode.OWNED_BY
+    is_of_another = why.why[0].code == ReasonCode.OWNED_BY
     return case.with_notice(case.held(why, part="out"), "foreignRecord" if is_of_another else "conflict")
 
 
@@ -264,30 +211,7 @@ def _placed(case: _Case) -> LocalWorkload:
 
 
 def _with_room(case: _Case, counts: PodCounts, remembered: ObservedCapacity | None) -> LocalWorkload:
-    """Return the `LocalWorkload` of a cluster that takes part, with what is known of the room there."""
-    local = case.local(pods=counts, remembered=remembered)
-    state, rejection = case.placement.cluster.state, case.inputs.rejection(case.ref)
-    if state in DRAINED:
-        code = ReasonCode.DRAINING if state == "Draining" else ReasonCode.LEAVING
-        return replace(local, capacity=0, limit="draining", why=fact(code, field_is("state", "Active in the Fleet")))
-    if rejection is not None:
-        again = rejection.not_before(case.inputs.run.now)
-        local = replace(local, rejection=rejection, why=_refusals(rejection, again))
-        if again is not None:
-            return replace(local, capacity=counts.current, limit="refused")
-    if counts.unschedulable > 0:
-        return replace(local, capacity=counts.current, limit="learned")
-    if remembered is not None and counts.current <= remembered.replicas:
-        return replace(local, capacity=remembered.replicas, limit="learned")
-    return local
-
-
-def _refusals(rejection: Rejection, again: datetime | None) -> Fact:
-    """Return how often a write was refused, and why. The number lets the status change with each refusal."""
-    if rejection.count == 1:
-        return fact(ReasonCode.WRITE_REFUSED_ONCE, error=rejection.why)
-    lift = None if again is None else change_if(ChangeIfCode.WRITE_ACCEPTED)
-    return fact(ReasonCode.WRITE_REFUSED, lift, count=rejection.count, retryAfter=again, error=rejection.why)
+    return with_capacity(case.local(pods=counts, remembered=remembered), case, case.placement)
 
 
 _GUARDS: tuple[Callable[[_Case], LocalWorkload | None], ...] = (

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
-from reconciler.decide.placement.cluster_eligibility import LocalWorkload
-from reconciler.decide.placement.placement_inputs import PlacementCase
+from reconciler.decide.placement.cluster_capacity import capacities, capacity_after, waiting_replicas
+from reconciler.decide.placement.placement_inputs import LocalWorkload, PlacementCase
 from reconciler.decide.placement.replicas_per_cluster import (
     Allocation,
     Demand,
@@ -18,13 +18,10 @@ from reconciler.decide.placement.replicas_per_cluster import (
     served_order,
     with_overflow,
 )
-from reconciler.decide.placement.status import FIRST_RETRY, PlacementStatus, doubled
+from reconciler.decide.placement.status import PlacementStatus
 from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet
-
-_PROBE = 1
-"""How many replicas try a full cluster again where none keep waiting there."""
 
 
 class PlacementResult(Struct, frozen=True):
@@ -68,7 +65,7 @@ def placement_result(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> P
         rounding=federated.rounding,
         key=federated.key,
         kept={local.cluster: local.kept for local in placed},
-        capacity=_capacities(placed),
+        capacity=capacities(placed),
     )
     given = allocate(candidates(federated.clusters, [local.cluster for local in placed]), demand)
     overflow = _overflow(given, placed)
@@ -76,12 +73,10 @@ def placement_result(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> P
     keeping = _keeping(given, allocation, placed)
     replicas = {name: number + keeping.get(name, 0) for name, number in allocation.replicas.items()}
     settled = all(replicas[local.cluster] <= local.pods.current for local in placed)
-    memory = {
-        local.cluster: _capacity_after(local, settled and local.cluster not in overflow, case) for local in placed
-    }
+    memory = {local.cluster: capacity_after(local, settled and local.cluster not in overflow, case) for local in placed}
     target = dict(replicas)
     for local in placed:
-        more, waits = overflow.get(local.cluster, 0), _waits(case, memory[local.cluster])
+        more, waits = overflow.get(local.cluster, 0), waiting_replicas(case, memory[local.cluster])
         if not settled and local.limit == "learned":
             # Those that wait already may go on: what is on its way elsewhere may find no room there, and is missed.
             more = max(more, (local.spec_replicas or 0) - replicas[local.cluster])
@@ -112,16 +107,6 @@ def _overflow(given: Allocation, placed: Iterable[LocalWorkload]) -> Mapping[str
     return with_overflow(given, replace(given.demand, rebalance=True), learned).overflow if learned else NOTHING
 
 
-def _capacities(placed: Iterable[LocalWorkload], *, lags: bool = True) -> dict[str, int]:
-    """Return the known capacities; with `lags` clusters that lag have no capacity beyond what they run."""
-    found = {local.cluster: max(0, local.capacity) for local in placed if local.capacity is not None}
-    if lags:
-        found |= {
-            local.cluster: min(local.kept, found.get(local.cluster, local.kept)) for local in placed if local.pods.late
-        }
-    return found
-
-
 def _raised(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> int:
     """Return by how many replicas the total was raised since the last run; all that nobody has where none is known."""
     total, status = case.federated.replicas, case.status
@@ -143,7 +128,7 @@ def _with_raise(given: Allocation, placed: Sequence[LocalWorkload], raised: int)
     extra = min(raised, given.demand.total - have)
     if extra <= 0 or not any(local.pods.late for local in placed):
         return given
-    capacity = _capacities(placed, lags=False)
+    capacity = capacities(placed, lags=False)
     demand = replace(given.demand, total=have + extra, rebalance=False, kept=given.replicas, capacity=capacity)
     return allocate(given.served, demand)
 
@@ -153,7 +138,7 @@ def lagging(given: Allocation, placed: Sequence[LocalWorkload]) -> frozenset[str
     late = [local.cluster for local in placed if local.pods.late]
     if not late:
         return frozenset()
-    free = allocate(given.served, replace(given.demand, capacity=_capacities(placed, lags=False))).replicas
+    free = allocate(given.served, replace(given.demand, capacity=capacities(placed, lags=False))).replicas
     return frozenset(name for name in late if free[name] > given.replicas[name])
 
 
@@ -211,7 +196,7 @@ def _parts_of_unknown(federated: FederatedReplicaSet, locals_: Sequence[LocalWor
     unknown = [local.cluster for local in locals_ if local.part == "held" and local.spec_replicas is None]
     placed = [local for local in locals_ if local.part == "placed"]
     served = candidates(federated.clusters, [*unknown, *(local.cluster for local in placed)])
-    capacity = _capacities(placed, lags=False)
+    capacity = capacities(placed, lags=False)
     demand = Demand(max(0, total), federated.rebalance, federated.rounding, federated.key, capacity=capacity)
     given = allocate(served, demand).replicas
     return sum(given[name] for name in unknown)
@@ -232,36 +217,6 @@ def _own_part(local: LocalWorkload, federated: FederatedReplicaSet) -> int:
         return 0
     limits = [own.max_replicas, None if local.remembered is None else local.remembered.replicas]
     return min([local.spec_replicas or 0, *(limit for limit in limits if limit is not None)])
-
-
-def _waits(case: PlacementCase, memory: ObservedCapacity | None) -> int:
-    if case.federated.waiting_replicas:
-        return case.federated.waiting_replicas
-    due = memory is not None and memory.retry_after is not None and memory.retry_after <= case.inputs.run.now
-    return _PROBE if due else 0
-
-
-def _capacity_after(local: LocalWorkload, is_free: bool, case: PlacementCase) -> ObservedCapacity | None:
-    """Return the observed capacity of a cluster after this run, None where it is forgotten or never was known.
-
-    It is forgotten where it `is_free`: it does not bind and everything is settled. It is kept while writes are refused.
-    """
-    known, now, federated = local.remembered, case.inputs.run.now, case.federated
-    if local.limit == "refused":
-        return known
-    if local.limit != "learned" or local.capacity is None or is_free:
-        return None
-    owner = "" if federated.target is None else case.owner
-    retries = federated.waiting_replicas == 0
-    if known is None or known.replicas != local.capacity:
-        return ObservedCapacity(local.capacity, now, now + FIRST_RETRY if retries else None, owner)
-    if not retries:
-        return replace(known, retry_after=None, owner=owner)
-    if known.retry_after is None:
-        return replace(known, retry_after=now + FIRST_RETRY, owner=owner)
-    if local.pods.unschedulable and known.retry_after <= now:
-        return ObservedCapacity(local.capacity, now, now + doubled(known.retry_after - known.at), owner)
-    return replace(known, owner=owner)
 
 
 # From what a cluster asks for to what it should ask for, in steps that never cost a replica that is needed.

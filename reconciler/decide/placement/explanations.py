@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import FindChange
 from reconciler.decide.decisions import Cause, Notice, Overridden, PlacementRow, PlacementView, PolicyExplanation
-from reconciler.decide.placement.cluster_eligibility import DRAINED, LocalWorkload
+from reconciler.decide.placement.cluster_capacity import DRAINED
 from reconciler.decide.placement.desired_replicas import PlacementResult, lagging, placement_result
-from reconciler.decide.placement.placement_inputs import PlacementCase
+from reconciler.decide.placement.placement_inputs import LocalWorkload, PlacementCase
 from reconciler.decide.placement.pod_counts import PodCounts
 from reconciler.decide.placement.smallest_change import other_number, preference_of, smallest_change
 from reconciler.decide.placement.status import ClusterStatus

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import OWNER, STATUS, format_time
 from reconciler.decide.change_codes import fact, field_is
 from reconciler.decide.decisions import Cause, Decision, DesiredState, PolicyExplanation, Undecided, Verb
-from reconciler.decide.placement.cluster_eligibility import LocalWorkload, local_workload
+from reconciler.decide.placement.cluster_eligibility import local_workload
 from reconciler.decide.placement.desired_replicas import PlacementResult, placement_result
 from reconciler.decide.placement.explanations import (
     cluster_statuses,
@@ -22,9 +22,16 @@ from reconciler.decide.placement.explanations import (
 from reconciler.decide.placement.home_config_maps import MEMORY, UNREACHABLE, ConfigMapContent, config_map_written
 from reconciler.decide.placement.local_replica_sets import form_of
 from reconciler.decide.placement.ownership import is_about
-from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementCase, PlacementInputs, production_of
+from reconciler.decide.placement.placement_inputs import (
+    ClusterPlacement,
+    LocalWorkload,
+    PlacementCase,
+    PlacementInputs,
+    production_of,
+)
 from reconciler.decide.placement.status import read_status, rejection_key, status_name, status_text
 from reconciler.decide.placement.writes import asleep_writes, local_writes
+from reconciler.decide.protected_namespaces import protection
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import left_out, local_ref
 from reconciler.policy.types import FederatedReplicaSet
@@ -32,9 +39,8 @@ from reconciler.policy.types import FederatedReplicaSet
 
 def decide_one(federated: FederatedReplicaSet, inputs: PlacementInputs) -> DesiredState:
     """Return the decisions and the status of one federated ReplicaSet."""
-    if federated.namespace in inputs.fleet.protected:
-        why = reason(ReasonCode.NAMESPACE_PROTECTED, namespace=federated.namespace)
-        return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, (why,)),))
+    if (protected := protection(inputs.fleet, federated.namespace)) is not None:
+        return DesiredState(undecided=(Undecided(federated.key, "placement", federated.name, protected.why),))
     about = tuple(placement for placement in inputs.placements if _is_about(federated, placement, inputs))
     unnamed = () if len(about) == len(inputs.placements) else tuple(_not_named(federated, inputs, about))
     status = read_status(inputs.home.newest.get(status_name(federated.key)))

@@ -1,16 +1,22 @@
-"""The clusters of the Fleet as placement finds them, with what every federated ReplicaSet of a run is decided in."""
+"""The clusters of the Fleet as placement finds them, with what every federated ReplicaSet of a run is decided in, and
+what is known of one of them on one cluster.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import fleet_names, placement_owner_text
+from reconciler.decide.annotations import ObservedCapacity, fleet_names, placement_owner_text
 from reconciler.decide.autoscalers import AUTOSCALER_LISTS, ClusterAutoscalers, autoscalers_of, first_unread
-from reconciler.decide.owners_and_rollouts import SettledWorkloads
+from reconciler.decide.change_codes import Fact
+from reconciler.decide.decisions import Notice, Undecided
+from reconciler.decide.owners_and_rollouts import Settled, SettledWorkloads
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
+from reconciler.decide.placement.pod_counts import PodCounts
 from reconciler.decide.placement.status import (
     PlacementStatus,
     Rejection,
@@ -18,8 +24,9 @@ from reconciler.decide.placement.status import (
     read_rejection,
     rejection_key,
 )
+from reconciler.decide.reasons import Reasons
 from reconciler.decide.selectors import key_of, local_key, namespace_labels
-from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Run, Workload
+from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedCluster, ObservedState, PodsQuestion, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, FleetCluster, PolicySet
 
 
@@ -126,6 +133,60 @@ def placement_inputs(policies: PolicySet, state: ObservedState, run: Run, settle
         ours=fleet_names(policies.fleet),
         replaced=replaced,
     )
+
+
+_CapacityLimit = Literal["", "learned", "refused", "draining", "missing"]
+
+
+class LocalWorkload(Struct, frozen=True):
+    """One federated ReplicaSet on one cluster. `workload` is as observed, `settled` what idling leaves of it.
+
+    `part`: "placed" takes part in the allocation; "held" is left out, its replicas (`spec_replicas`) taken off the
+    total; "out" is left out and counts as nothing. `spec_replicas` is what it asks for now, None where that is unknown.
+    While any of its `pods` are late it lags: it keeps what it has, and receives nothing from elsewhere. `limit` says
+    where `capacity` comes from. `idle_by` names what keeps it idle; where that cannot be read, what kept it idle when
+    its status was written.
+    """
+
+    cluster: str
+    ref: ObjectRef
+    part: Literal["placed", "held", "out"] = "placed"
+    workload: Workload | None = None
+    spec_replicas: int | None = 0
+    pods: PodCounts = PodCounts()
+    capacity: int | None = None
+    limit: _CapacityLimit = ""
+    remembered: ObservedCapacity | None = None
+    rejection: Rejection | None = None
+    idle_by: str = ""
+    idle_until: datetime | None = None
+    settled: Settled | None = None
+    why: Fact = Fact(())
+    left_out: bool = False  # production that the policy leaves out
+    question: PodsQuestion | None = None  # which pods must be read first
+    problem: Undecided | Notice | None = None
+
+    @property
+    def reasons(self) -> Reasons:
+        return self.why.why
+
+    @property
+    def replicas(self) -> int:
+        """spec.replicas as idling leaves them, 0 where there is no workload."""
+        if self.settled is not None:
+            return self.settled.replicas
+        return 0 if self.workload is None else self.workload.spec_replicas
+
+    @property
+    def wakes(self) -> bool:
+        """Whether idling wakes it from no replicas in this run."""
+        changed = self.settled is not None and self.settled.state != "Asleep" and bool(self.settled.needs)
+        return changed and self.workload is not None and 0 == self.workload.spec_replicas < self.replicas
+
+    @property
+    def kept(self) -> int:
+        """The replicas that belong there already: those placed, and those that do not wait for too long."""
+        return max(0, (self.spec_replicas or 0) - self.pods.unschedulable)
 
 
 # Production, which a federated ReplicaSet leaves as it is unless it says `production: true`.

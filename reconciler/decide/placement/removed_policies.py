@@ -41,6 +41,7 @@ from reconciler.decide.placement.home_config_maps import config_map_deleted
 from reconciler.decide.placement.ownership import is_about, owner_of, placed_by, why_not_placed
 from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementInputs
 from reconciler.decide.placement.status import STATUS_PREFIX, placement_group
+from reconciler.decide.protected_namespaces import protection
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.removal_guard import FleetGuards, removal_guards
 from reconciler.decide.selectors import local_ref
@@ -118,7 +119,6 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
     """Yield every workload with our annotations that may be written to, and the key that they name. What is copied to
     an owned object does not count.
     """
-    protected = inputs.fleet.protected
     for placement in inputs.placements:
         if placement.observed is None:
             continue
@@ -131,9 +131,10 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
             settled = inputs.settled(workload.ref)
             idling = settled is not None and settled.is_decided
             untouched = idling or workload.owner is not None or workload.terminating
-            if owner is None or owner[0] not in inputs.ours or untouched or workload.ref.namespace in protected:
+            if owner is None or owner[0] not in inputs.ours or untouched:
                 continue
-            if restriction(placement.cluster, workload.ref.namespace) is not None:
+            space = workload.ref.namespace
+            if protection(inputs.fleet, space) or restriction(placement.cluster, space):
                 continue
             yield placement, workload, owner[1]
 
@@ -265,7 +266,8 @@ def _placed(fleet: Fleet, state: ObservedState, any_fleet: bool) -> Iterator[_Ow
             owner = placed_by(workload) if workload.annotations and IDLED_AT not in workload.annotations else None
             if owner is None or not (any_fleet or owner[0] in fleet_names(fleet)):
                 continue
-            if workload.owner is None and not workload.terminating and workload.ref.namespace not in fleet.protected:
+            is_left = workload.owner is not None or workload.terminating
+            if not is_left and protection(fleet, workload.ref.namespace) is None:
                 yield _Owned(owner[1], workload)
 
 
@@ -335,7 +337,7 @@ def _at_most(released: Decision, scaled: Decision) -> Decision:
     """Return `released` with the replicas that `scaled` leaves; without any where those it has are as many, or more."""
     path = scaled.changes[0].path
     metadata = tuple(change for change in released.changes if change.path != path)
-    why = tuple(why for why in released.cause.reasons if why.code is not ReasonCode.SCALE_RESTORED)
+    why = tuple(why for why in released.cause.reasons if why.code != ReasonCode.SCALE_RESTORED)
     cause = replace(released.cause, reasons=(*why, reason(ReasonCode.DECIDED_BY, policy=scaled.cause.policy)))
     before, after = released.replicas_before or 0, scaled.replicas_after or 0
     if after <= before:

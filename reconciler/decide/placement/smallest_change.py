@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, field_is, joint_change
-from reconciler.decide.placement.cluster_eligibility import LocalWorkload
 from reconciler.decide.placement.desired_replicas import PlacementResult
+from reconciler.decide.placement.placement_inputs import LocalWorkload
 from reconciler.decide.placement.replicas_per_cluster import Allocation, Demand, allocate, candidates
 from reconciler.model import ObjectRef
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet

@@ -32,7 +32,6 @@ from reconciler.decide.decisions import (
     replicas_change,
 )
 from reconciler.decide.freeze import restriction
-from reconciler.decide.placement.cluster_eligibility import LocalWorkload
 from reconciler.decide.placement.desired_replicas import PlacementResult
 from reconciler.decide.placement.explanations import cause
 from reconciler.decide.placement.home_config_maps import (
@@ -44,7 +43,7 @@ from reconciler.decide.placement.home_config_maps import (
 )
 from reconciler.decide.placement.local_replica_sets import Form, found_manifest, metadata_changes, selector_differs
 from reconciler.decide.placement.ownership import is_ours
-from reconciler.decide.placement.placement_inputs import PlacementCase, production_of_pattern
+from reconciler.decide.placement.placement_inputs import LocalWorkload, PlacementCase, production_of_pattern
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.model import ObjectRef, Workload
 

@@ -186,7 +186,7 @@ class Fleet(_FleetSpec, frozen=True, kw_only=True, dict=True):  # so that what i
         """Whether the exclude annotations of kube-downscaler count as ours do."""
         return self.kube_downscaler_annotations == "Honor"
 
-    @property
+    @cached_property
     def protected(self) -> frozenset[str]:
         """Every namespace that is never touched by idling, placement or downscale."""
         own = {"kube-system", "kube-public", "kube-node-lease", self.namespace}

@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.decisions import (
-    Cause,
-    Decision,
-    DesiredState,
-    DownscaleSettings,
-    Notice,
-    Phase,
-    Verb,
-    VictimForecast,
-    replicas_change,
-)
+from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb, replicas_change
 from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.planned_victims import is_steady, picker_requests, with_victims
+from reconciler.decide.victim_forecast import DownscaleSettings, VictimForecast
 from reconciler.model import Node, ObjectRef, Pod, PodsQuestion, Workload
 from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet
 from tests.builders import (

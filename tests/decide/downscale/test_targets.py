@@ -254,7 +254,12 @@ def test_left_alone(options: dict[str, Any], words: str) -> None:
     ("options", "change"),
     [
         pytest.param({"fleet": of_state("Frozen")}, " and its cluster has another state", id="frozen"),
-        pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "", id="protected"),
+        pytest.param({"fleet": a_fleet(namespace="shop")}, "", id="our own namespace"),
+        pytest.param(
+            {"fleet": a_fleet(protected_namespaces=("shop",))},
+            " and the namespace is removed from protectedNamespaces of the Fleet",
+            id="protected",
+        ),
         pytest.param(
             {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},
             " and reconciler/exclude is removed from east/shop/Deployment/web",

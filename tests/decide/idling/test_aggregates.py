@@ -12,8 +12,10 @@ import pytest
 
 from reconciler.decide.autoscalers import PinnedAutoscaler
 from reconciler.decide.idling.contested import scaled_at
-from reconciler.decide.idling.criteria import MIN_AWAKE_BY_DEFAULT, CriterionResult, PolicyVerdict, Verdict, joined
-from reconciler.decide.idling.records import Record, ServiceRecord, record_of
+from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, Verdict, joined
+from reconciler.decide.idling.keeps_awake import MIN_AWAKE, MIN_AWAKE_BY_DEFAULT
+from reconciler.decide.idling.records import Record
+from reconciler.decide.idling.service_records import ServiceRecord, record_of
 from reconciler.decide.removal_guard import removal_guards
 from reconciler.model import FieldWriter
 from reconciler.policy.types import AbsoluteWindow, AllOf, AnyOf, Calendar, IdlingPolicy, ScheduleCriterion
@@ -96,7 +98,7 @@ class TestBids:
                 id="the highest floor",
             ),
             pytest.param(
-                lambda verdict: verdict.min_awake,
+                lambda verdict: MIN_AWAKE.longest(verdict.policies),
                 (verdict_of(min_awake=3 * HOUR), verdict_of("b", min_awake=HOUR)),
                 3 * HOUR,
                 id="longest minAwake",
@@ -125,7 +127,7 @@ class TestBids:
     def test_without_any(self):
         none = Verdict()
         assert (none.until, none.policy, none.idle_replicas, none.window_end(NIGHT)) == (None, None, 0, None)
-        assert none.min_awake == MIN_AWAKE_BY_DEFAULT == 2 * HOUR
+        assert MIN_AWAKE.longest(none.policies) == MIN_AWAKE_BY_DEFAULT == 2 * HOUR
 
 
 def of_owner(name: str, *criteria: Any, **fields: Any) -> IdlingPolicy:

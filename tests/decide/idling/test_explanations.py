@@ -10,7 +10,7 @@ import pytest
 from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import Notice
 from reconciler.decide.idling.decide import IdlingOutcome
-from reconciler.decide.idling.records import targets_text
+from reconciler.decide.idling.service_records import targets_text
 from reconciler.model import EndpointSlice, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa, an_idle_record

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters
-from reconciler.decide.idling.records import targets_text
+from reconciler.decide.idling.service_records import targets_text
 from reconciler.decide.idling.subjects import Subject
 from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Endpoints, FieldWriter, ObjectRef, Service, Workload
@@ -162,7 +162,7 @@ def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
 )
 def test_which_namespaces_the_fleet_protects(fleet, code):
     web = only(found(a_policy(), services=(a_service(),), workloads=(a_workload(),), fleet=fleet))
-    assert (None if web.protected is None else web.protected.code) == code
+    assert (None if web.protected is None else web.protected.why[0].code) == code
 
 
 class TestSharedVerdicts:

@@ -9,16 +9,15 @@ import pytest
 
 from reconciler.decide.idling.contested import reason_of_others
 from reconciler.decide.idling.records import (
-    LONG_AGO,
     Record,
     is_written_by_us,
     lost_records,
     most_by_owner,
     most_recorded,
     read_record,
-    read_service_record,
     readable_part,
 )
+from reconciler.decide.idling.service_records import LONG_AGO, read_service_record
 from reconciler.decide.last_idled import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints, an_idle_record

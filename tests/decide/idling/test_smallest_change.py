@@ -246,6 +246,22 @@ def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service,
     assert told(state) == ("stays awake", change)
 
 
+@pytest.mark.parametrize(
+    ("fleet", "change"),
+    [
+        pytest.param(
+            {"protected_namespaces": ("shop",)},
+            "the namespace is removed from protectedNamespaces of the Fleet",
+            id="that the Fleet lists",
+        ),
+        pytest.param({"namespace": "shop"}, "", id="our own"),
+    ],
+)
+def test_what_somebody_else_idled_in_a_protected_namespace(fleet, change):
+    theirs = a_workload(replicas=0, annotations=RECORD | STAGING)
+    assert told(a_state(a_cluster(workloads=(theirs,))), fleet=a_fleet(**fleet)) == ("left as it is", change)
+
+
 def test_what_somebody_else_idled_and_runs_keeps_its_neighbours_up_while_it_has_its_record():
     theirs = a_workload("api", template_labels={"app": "web"}, annotations=RECORD | STAGING)
     outcome = decided(a_state(a_cluster(services=(a_service(),), workloads=(a_workload(), theirs))))
@@ -401,18 +417,18 @@ class Situation(NamedTuple):
     def where(self, change: ChangeIf, name: str) -> Situation:
         """The situation where what `change` names of the workload `name` came true; of what each would do the first."""
         code, values = change.code, change.values
-        if code is ChangeIfCode.ALL:
+        if code == ChangeIfCode.ALL:
             found = self
             for part in change.parts:
                 found = found.where(part, name)
             return found
-        if code is ChangeIfCode.ANY:
+        if code == ChangeIfCode.ANY:
             return self.where(change.parts[0], name)
         if code in (ChangeIfCode.AT, ChangeIfCode.AFTER):
             at = parse_time(str(values["at"])) or self.now
             return self._replace(now=max(self.now, at + timedelta(seconds=1)))  # a request of that second still counts
         if code in (ChangeIfCode.METRIC_ABOVE, ChangeIfCode.METRIC_AT_MOST, ChangeIfCode.METRIC_KNOWN):
-            above = values["above"] if "above" in values else values["bound"] if code.value == "MetricAbove" else None
+            above = values.get("above", values["bound"] if code == ChangeIfCode.METRIC_ABOVE else None)
             value = values.get("bound", values.get("atMost")) if above is None else above + 1
             return self._replace(**{"waking" if 5 in values.values() else "busy": value})
         return _MADE_TRUE[code](self, values.get("object", f"Deployment/{name}"), values)
@@ -424,7 +440,7 @@ def _field_is(now: Situation, _object: str, values: Any) -> Situation:
     return now._replace(policy=replace(now.policy, **fields[values["field"]]), second=second)
 
 
-_MADE_TRUE: dict[ChangeIfCode, Any] = {
+_MADE_TRUE: dict[str, Any] = {
     ChangeIfCode.ANNOTATION_REMOVED: lambda now, name, values: now.without(name, values["annotation"]),
     ChangeIfCode.RECORD_READABLE: lambda now, name, _values: now.changed(
         name, lambda one: replace(one, annotations={**one.annotations, **RECORD})

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
-from reconciler.decide.placement.cluster_eligibility import LocalWorkload
 from reconciler.decide.placement.desired_replicas import next_step, placement_result
 from reconciler.decide.placement.home_config_maps import unknown_since
-from reconciler.decide.placement.placement_inputs import PlacementCase, placement_inputs
+from reconciler.decide.placement.placement_inputs import LocalWorkload, PlacementCase, placement_inputs
 from reconciler.decide.placement.pod_counts import PodCounts
 from reconciler.decide.placement.status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
