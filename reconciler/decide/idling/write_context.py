@@ -26,6 +26,7 @@ from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, Object
 from reconciler.policy.types import Fleet, IdlingPolicy, Writes
 
 T = TypeVar("T")
+_BY_VALUE = frozenset((str, frozenset))  # these are compared; other values are the same only where they are one
 
 
 class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of the choices can be kept
@@ -66,7 +67,7 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
         """Return what `make`, a function of a module, makes `of` these values: once for all that have the same, as most
         of what goes idle at once has.
         """
-        key = (make, *(one if isinstance(one, str | frozenset) else id(one) for one in of))
+        key = (make, *[one if type(one) in _BY_VALUE else id(one) for one in of])
         if key not in self._made:
             self._made[key] = make(*of), of  # which are kept, so that no other value gets the id of one
         found: T = self._made[key][0]
