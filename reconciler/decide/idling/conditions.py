@@ -13,21 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.decide.annotations import AWAKE_UNTIL, CONTESTED
-from reconciler.decide.change_codes import (
-    ChangeIfCode,
-    Fact,
-    after,
-    all_known,
-    change_if,
-    fact,
-    field_is,
-    joint_change,
-)
+from reconciler.decide.change_codes import ChangeIfCode, Fact, after, all_known, change_if, fact, field_is, joint_change
 from reconciler.decide.idling import keeps_awake
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool
-from reconciler.decide.idling.criteria import (
-    NOT_BUSY,
-)
+from reconciler.decide.idling.criteria import NOT_BUSY
 from reconciler.decide.idling.subjects import IdleState, IdlingCase, Subject
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import ReasonCode, reason

@@ -9,21 +9,13 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.change_codes import (
-    FindChange,
-)
+from reconciler.decide.change_codes import FindChange
 from reconciler.decide.decisions import DesiredState, PolicyExplanation
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.criteria import Verdict
 from reconciler.decide.idling.notices import first_idles, nothing_to_idle, notices, overridden, undecided
 from reconciler.decide.idling.observed import IdlingCluster
-from reconciler.decide.idling.rules import (
-    Choice,
-    IdleAction,
-    deciding_names,
-    idled_by,
-    owner_policy,
-)
+from reconciler.decide.idling.rules import Choice, IdleAction, deciding_names, idled_by, owner_policy
 from reconciler.decide.idling.smallest_change import Choices, kept_up_until
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState, Subject, is_recorded
 from reconciler.decide.reasons import ReasonCode, Reasons, reason

@@ -13,24 +13,9 @@ from functools import partial
 from msgspec import Struct
 
 from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
-from reconciler.decide.change_codes import (
-    ChangeIf,
-    ChangeIfCode,
-    Fact,
-    after,
-    all_known,
-    change_if,
-    fact,
-    field_is,
-)
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, Fact, after, all_known, change_if, fact, field_is
 from reconciler.decide.freeze import restriction
-from reconciler.decide.idling.criteria import (
-    NOT_IDLE,
-    ONLY_IDLE,
-    CriterionResult,
-    PolicyVerdict,
-    Verdict,
-)
+from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_IDLE, CriterionResult, PolicyVerdict, Verdict
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import IdlingCase, Subject

@@ -12,27 +12,13 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_codes import (
-    ChangeIf,
-    ChangeIfCode,
-    all_changes,
-    all_known,
-    change_if,
-    field_is,
-    is_time,
-)
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_changes, all_known, change_if, field_is, is_time
 from reconciler.decide.decisions import Ending
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition
 from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, CriterionResult, Verdict
 from reconciler.decide.idling.keeps_awake import more_replicas
-from reconciler.decide.idling.rules import (
-    Choice,
-    IdleAction,
-    Rule,
-    choice_of,
-    choose,
-)
+from reconciler.decide.idling.rules import Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.subjects import IdleState
 from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.model import ObjectRef, by_key

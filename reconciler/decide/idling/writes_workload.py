@@ -35,13 +35,7 @@ from reconciler.decide.idling.records import Record, cleared_annotations, flux_p
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import (
-    WriteContext,
-    annotations_of,
-    cause_of,
-    cause_text,
-    decision_on,
-)
+from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, cause_text, decision_on
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
 from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 

@@ -11,13 +11,7 @@ from msgspec import Struct
 from reconciler.errors import Problem
 from reconciler.messages import Path, shown
 from reconciler.model import NOTHING
-from reconciler.policy.kinds.fields import (
-    MOST_DURATION,
-    VARIABLES,
-    parse_duration,
-    query_fault,
-    spelt_duration,
-)
+from reconciler.policy.kinds.fields import MOST_DURATION, VARIABLES, parse_duration, query_fault, spelt_duration
 from reconciler.yaml.documents import Document, inside
 
 

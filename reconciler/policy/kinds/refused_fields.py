@@ -13,9 +13,7 @@ from msgspec import Struct, ValidationError, convert, inspect
 from reconciler.errors import Problem
 from reconciler.messages import Path, alternatives, nearest, nearest_of, shown
 from reconciler.policy.kinds.document import PolicyDocument
-from reconciler.policy.kinds.fields import (
-    scalar_of,
-)
+from reconciler.policy.kinds.fields import scalar_of
 from reconciler.policy.schemas import referred, validator_of
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 from reconciler.yaml.reader import plain_value
