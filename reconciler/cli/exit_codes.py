@@ -67,17 +67,8 @@ def no_cluster_read(plan: Plan) -> bool:
 
 
 def tracked(verb: str, options: O, work: Callable[[TrackedRun[O]], ExitCode]) -> ExitCode:
-    """Return what a run ends with that does `work`. However it ends, its metrics are published and messages sent then.
-
-    Raises:
-        UsageError: the push gateway's address is none.
-    """
+    """Return what a run ends with that does `work`; its metrics are published, and messages sent, however it ends."""
     run = TrackedRun(options)
-    publishes = options.metrics_file is not None or options.push_gateway is not None
-    if publishes:
-        from reconciler.cli.metrics import check_gateway, publish
-
-        check_gateway(options.push_gateway)
     with cut_by_signals(options.limit) as limit:
         try:
             with run_progress(options) as (run.options, run.progress):
@@ -86,12 +77,10 @@ def tracked(verb: str, options: O, work: Callable[[TrackedRun[O]], ExitCode]) ->
             if line and not options.quiet:
                 say(line)
         finally:
-            if publishes:
-                publish(verb, run)
-            if run.to_notify is not None:
-                from reconciler.cli.notifications import notify
+            if options.metrics_file or options.push_gateway or run.to_notify:
+                from reconciler.cli.deliveries import tell_others
 
-                notify(run, *run.to_notify)
+                tell_others(verb, run)
         assert run.code is not None
         return limit.ended(run.code)  # it may be asked to stop while it pushes its metrics, too
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -138,6 +139,23 @@ def run_id(text: str) -> str:
     if re.fullmatch(_RUN_ID, text):
         return text
     raise UsageError(f'--run-id: "{text}" is not an id, expected at most 40 lower-case letters, digits and -')
+
+
+@written_as("URL")
+def gateway_address(text: str) -> str:
+    """Return the address given to --push-gateway.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from urllib.parse import urlsplit
+
+    with suppress(ValueError):
+        parts = urlsplit(text)
+        _ = parts.port
+        if parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment):
+            return text
+    raise UsageError("--push-gateway: is not an address, expected one like http://push.monitoring:9091")
 
 
 @written_as("NAME[=N]")

@@ -126,8 +126,8 @@ def validate_command(options: _ValidateOptions) -> int:
 
 
 def _first_night(policies: PolicySet, options: _ValidateOptions) -> FirstNight:
+    from reconciler.cli.forecast import SimulatedSnapshot
     from reconciler.cli.run_options import RunOptions
-    from reconciler.cli.simulated_snapshot import SimulatedSnapshot
     from reconciler.forecast.reach import first_night
 
     shown = RunOptions(path=options.path, now=options.now, snapshot=options.snapshot)

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.cli.exit_codes import exit_of_plan
+from reconciler.cli.forecast import SimulatedSnapshot
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.plan_file import PlanOptions, save
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
 from reconciler.cli.second_process import beside
-from reconciler.cli.simulated_snapshot import SimulatedSnapshot
 from reconciler.errors import ExitCode, FailOn, PolicyError, ReconcilerError, SnapshotError, first_exit_code
 from reconciler.forecast.json import review_to_dict
 from reconciler.forecast.review import Review, labels_in, narrowed, review_of

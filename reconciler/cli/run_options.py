@@ -19,6 +19,7 @@ from reconciler.cli.option_values import (
     duration,
     exceeding,
     fail_on,
+    gateway_address,
     label_selector,
     rate,
     run_id,
@@ -154,7 +155,7 @@ class RunOptions(Options, shared=True):
         default="auto",
     )
     metrics_file: str | None = option("Write metrics of the run there, for a textfile collector.", metavar="FILE")
-    push_gateway: str | None = option("Push metrics of the run there.", metavar="URL")
+    push_gateway: str | None = option("Push metrics of the run there.", type=gateway_address)
 
     limit: RunLimit = unread(RunLimit)
     callbacks: ProgressCallbacks = ProgressCallbacks()

@@ -14,16 +14,15 @@ from msgspec.structs import replace
 
 from reconciler.backends.protocols import NAMESPACES, SERVICES, Cluster
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
+from reconciler.cli.forecast import SimulatedSnapshot, past_snapshot
 from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration, utf8
 from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
-from reconciler.cli.simulated_snapshot import SimulatedSnapshot, past_snapshot
 from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.query_history import QueryHistory
-from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.suggest import (
     FEWEST,
@@ -36,6 +35,7 @@ from reconciler.forecast.suggest import (
     suggestion_of,
     window_of,
 )
+from reconciler.forecast.text import replay_lines
 from reconciler.forecast.timelines import Forecast
 from reconciler.messages import counted, nearest
 from reconciler.model import NOTHING, ObjectRef

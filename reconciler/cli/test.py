@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
+from reconciler.cli.forecast import SimulatedSnapshot
 from reconciler.cli.options import GENERAL, Options, option, output_option, path_argument, policies_option, verb
 from reconciler.cli.output import Formats, say, show
 from reconciler.cli.run_options import RunOptions
-from reconciler.cli.simulated_snapshot import SimulatedSnapshot
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.forecast.reach import guards, left_out_by, left_out_lines, reach_lines, reach_of

@@ -8,11 +8,11 @@ from functools import partial
 from itertools import groupby
 
 from reconciler.forecast.picture import Row, rows_of, state_of
-from reconciler.forecast.replay_words import replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.text import (
     ForecastStyle,
     held_lines,
+    replay_lines,
     signed,
     step_words,
     summary,

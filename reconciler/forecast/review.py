@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reconciler.decide.decisions import Decision
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import namespace_labels
-from reconciler.forecast.replay_words import compared_replays
+from reconciler.forecast.text import compared_replays
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, WorkloadTimeline, held_back_in
 from reconciler.model import NOTHING, ObjectRef, ObservedState, by_key
 from reconciler.plan.filters import Filters, matches_any

@@ -173,7 +173,7 @@ def test_a_saved_plan_tells_what_it_did(quickstart: Folder, httpserver: HTTPServ
 def test_receivers_that_hang_or_are_not_there_cost_no_more_than_their_time(
     quickstart: Folder, httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.cli.notifications.SECONDS", 0.4)
+    monkeypatch.setattr("reconciler.cli.deliveries.SECONDS", 0.4)
     httpserver.expect_request("/refuses", method="POST").respond_with_data(f"no {SECRET_PATH} here", 404)
     refuses = secret(quickstart, "refuses", httpserver.url_for("/refuses"))
     with PickerServer(silent) as hanging, socket.socket() as reserved:

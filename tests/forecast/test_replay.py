@@ -21,10 +21,9 @@ from reconciler.errors import SnapshotError
 from reconciler.forecast.idle_periods import ASSUMED_START, PolicyReplay
 from reconciler.forecast.query_history import SCRAPES, SCRAPES_IN_AN_HOUR, QueryHistory
 from reconciler.forecast.replay import replay
-from reconciler.forecast.replay_words import compared_replays, replay_lines
 from reconciler.forecast.savings import savings_of
 from reconciler.forecast.simulation import Simulation
-from reconciler.forecast.text import ForecastStyle, render_text
+from reconciler.forecast.text import ForecastStyle, compared_replays, render_text, replay_lines
 from reconciler.forecast.timelines import Forecast
 from reconciler.model import QueryAnswer, RangeAnswer, RangeSeries, Sample
 from reconciler.policy.kinds.fields import render_query
