@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from reconciler.cli.object_names import EXPECTED, ObjectArgument, check_there, known_cluster, object_name
 from reconciler.cli.options import argument, offering, option, output_option, policies_option, text_width, verb
@@ -112,34 +112,48 @@ def _recursive(subject: str) -> Iterator[str]:
 
 
 def _explained(options: RunOptions, policies: PolicySet, subject: str) -> tuple[Plan, list[ObjectExplanation]]:
-    """Return the plan, and the objects that `subject` names."""
-    federated = _federated(policies, subject.strip("/"))
-    name = object_name(subject)
+    """Return the plan, and the objects that `subject` names, at least one."""
+    name, federated = object_name(subject), _federated(policies, subject.strip("/"))
     if not federated:
-        known_cluster(policies.fleet, name, subject)
-        tenant = policies.only
-        if tenant is not None and name.namespace and not tenant.has_namespace(name.namespace):
-            words = f"no namespace of tenant {tenant.name}, expected one of {', '.join(tenant.namespaces)}"
-            raise UsageError(f"{subject}: {name.namespace} is {words}")
+        _check_named(policies, name, subject)
     state, plan = plan_and_state(policies, options.world(policies.fleet), options.request(whole=True))
-    workloads = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
-    found = [
-        ObjectExplanation(one.ref, workloads.get(one.ref))
-        for one in plan.explanations
-        if federated and (one.job, one.policy) == ("placement", federated)
-    ] or list(_named(plan, state, policies, name))
+    found = list(_placed(plan, state, federated)) or list(_named(plan, state, policies, name))
     if not found:
-        if name.cluster in plan.unknown:
-            why = plan.unknown[name.cluster]
-            raise ReconcilerError(
-                f"{subject}: cluster {name.cluster} cannot be read: {why}; --snapshot DIR reads a folder instead"
-            )
-        unknown = [why for what, why in plan.unread.items() if what.startswith(f"{name.cluster}/")]
-        if unknown:
-            raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")
-        check_there(state, name, subject)
-        raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
+        _refuse(plan, state, name, subject)
     return plan, found
+
+
+def _check_named(policies: PolicySet, name: ObjectArgument, subject: str) -> None:
+    """Refuse what is on no cluster of the Fleet, or in no namespace of the one tenant that is looked at."""
+    known_cluster(policies.fleet, name, subject)
+    tenant = policies.only
+    if tenant is not None and name.namespace and not tenant.has_namespace(name.namespace):
+        words = f"no namespace of tenant {tenant.name}, expected one of {', '.join(tenant.namespaces)}"
+        raise UsageError(f"{subject}: {name.namespace} is {words}")
+
+
+def _placed(plan: Plan, state: ObservedState, federated: str) -> Iterator[ObjectExplanation]:
+    """Yield the local objects of the FederatedReplicaSet of that name on all of its clusters; none where it is ""."""
+    workloads = {one.ref: one for cluster in state.clusters.values() for one in cluster.workloads} if federated else {}
+    for one in plan.explanations:
+        if federated and (one.job, one.policy) == ("placement", federated):
+            yield ObjectExplanation(one.ref, workloads.get(one.ref))
+
+
+def _refuse(plan: Plan, state: ObservedState, name: ObjectArgument, subject: str) -> NoReturn:
+    """Refuse what no policy considers.
+
+    Raises:
+        ReconcilerError: it could not be looked for. UsageError: it is not there, or no selector reaches it.
+    """
+    if name.cluster in plan.unknown:
+        words = f"cluster {name.cluster} cannot be read: {plan.unknown[name.cluster]}"
+        raise ReconcilerError(f"{subject}: {words}; --snapshot DIR reads a folder instead")
+    unknown = [why for what, why in plan.unread.items() if what.startswith(f"{name.cluster}/")]
+    if unknown:
+        raise ReconcilerError(f"{subject}: no policy considers it as far as can be seen: {'; '.join(unknown)}")
+    check_there(state, name, subject)
+    raise UsageError(f"{subject}: no policy considers it, expected an object that some selector reaches")
 
 
 def _federated(policies: PolicySet, subject: str) -> str:

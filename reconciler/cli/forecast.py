@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from reconciler.backends.protocols import Cluster
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.cli.option_values import LONGEST_PAST, duration, prices_of
 from reconciler.cli.options import days_option, is_on_command_line, option, output_option, price_option, verb
@@ -173,6 +174,12 @@ class SimulatedSnapshot:
         names = [name for name, one in self.opened.backends.items() if one.cluster is not None]
         found = {name: read_history(self.top / name, self.top) for name in names}
         return {name: history for name, history in found.items() if history is not None}
+
+    @property
+    def measured(self) -> dict[str, Cluster]:
+        """The clusters that have a history."""
+        sources = {name: backend.cluster for name, backend in self.opened.backends.items() if name in self.histories}
+        return {name: source for name, source in sources.items() if source is not None}
 
     def recorded(self, past: timedelta) -> dict[str, QueryHistory]:
         """Return `histories`.

@@ -89,34 +89,24 @@ def suggest_command(options: _SuggestOptions) -> int:
     # Learn from a snapshot with a history
     suggest --snapshot DIR --time-zone Europe/Paris > suggested.yaml
     """
-    path, past = options.path, options.past
     if options.query is None and is_on_command_line("window"):
         raise UsageError("--window: is that of --query, expected --query beside it; a metric has a window of its own")
-    known = options.policies()
+    known, path, past = options.policies(), options.path, options.past
     zone, metric = _zone(options.time_zone, known), _metric(known, options.query, options.window)
     draft = _policies_with(path, [_draft(metric)])
     with past_snapshot(options, past, draft) as with_history:
         played = SimulatedSnapshot(with_history, draft)
-        opened, histories = played.opened, played.recorded(past)
-        _check_recorded(draft, histories, played.top)
-        nights = {name: _nights(history, past, zone) for name, history in histories.items()}
-        sources = {name: source for name in histories if (source := opened.backends[name].cluster) is not None}
-        _check_namespaces(options.namespace, sources.values())
-        windows = {
-            ref: found
-            for cluster in draft.fleet.clusters
-            if (name := cluster.name) in sources
-            for ref, found in _windows(draft, cluster, sources[name], histories[name], nights[name])
-            if not options.namespace or any(fnmatchcase(ref.namespace, pattern) for pattern in options.namespace)
-        }
+        _check_recorded(draft, played.recorded(past), played.top)
+        nights = {name: _nights(history, past, zone) for name, history in played.histories.items()}
+        windows = _windows(draft, played, nights, options.namespace)
         suggestion = suggestion_of(windows)
         if suggestion is None:
             most = max(len(before_working_days(measured(()))) for measured in nights.values())
-            has_more = options.snapshot is None or any(one.end - one.start > past for one in histories.values())
+            has_more = options.snapshot is None or any(one.end - one.start > past for one in played.histories.values())
             show(_without_window(len(windows), most, options.namespace, has_more))
             return ExitCode.DONE
         clusters = sorted({ref.cluster for ref in suggestion.services})  # others may not be readable
-        services = (service.ref for name in clusters for service in sources[name].list(SERVICES))
+        services = (service.ref for name in clusters for service in played.measured[name].list(SERVICES))
         documents = documents_of(suggestion, services, str(zone), metric)
         found = played.replay(_policies_with(path, documents), past)
     show("\n".join(_comment(suggestion, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
@@ -197,9 +187,24 @@ def _check_recorded(draft: PolicySet, histories: Mapping[str, QueryHistory], top
 
 
 def _windows(
-    draft: PolicySet, cluster: FleetCluster, source: Cluster, history: QueryHistory, nights: _Nights
-) -> Iterator[tuple[ObjectRef, Window | None]]:
-    """Yield the Services of a cluster that are measured and may be idled, each with its window."""
+    draft: PolicySet, played: SimulatedSnapshot, nights: Mapping[str, _Nights], namespaces: Sequence[str]
+) -> dict[ObjectRef, Window | None]:
+    """Return the Services that are measured and may be idled, of all `namespaces` or these, each with its window."""
+    sources = played.measured
+    _check_namespaces(namespaces, sources.values())
+    return {
+        service: window_of(nights[cluster.name](traffic))
+        for cluster in draft.fleet.clusters
+        if cluster.name in sources
+        for service, traffic in _traffic(draft, cluster, sources[cluster.name], played.histories[cluster.name])
+        if not namespaces or any(fnmatchcase(service.namespace, pattern) for pattern in namespaces)
+    }
+
+
+def _traffic(
+    draft: PolicySet, cluster: FleetCluster, source: Cluster, history: QueryHistory
+) -> Iterator[tuple[ObjectRef, list[Traffic]]]:
+    """Yield the Services of a cluster that are measured and may be idled, each with what was measured."""
     services = source.list(SERVICES)
     names = frozenset((service.ref.namespace, service.ref.name) for service in services)
     metrics = ReplayedMetrics(cluster.name, history, frozenset(space for space, _ in names), names)
@@ -209,7 +214,7 @@ def _windows(
         production = draft.fleet.production.why(cluster, space, labels.get(space, NOTHING), service.labels)
         traffic = traffic_of(metrics, draft.idling[0], (space, service.ref.name))
         if traffic and not production and space not in draft.fleet.protected:
-            yield service.ref, window_of(nights(traffic))
+            yield service.ref, traffic
 
 
 def _nights(history: QueryHistory, past: timedelta, zone: tzinfo) -> _Nights:

@@ -20,7 +20,7 @@ from reconciler.cli.progress import run_progress
 from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time, parse_time
-from reconciler.decide.decisions import DesiredState, annotation_changes
+from reconciler.decide.decisions import DesiredState, Notice, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.keeps_awake import MIN_AWAKE_BY_DEFAULT
 from reconciler.decide.idling.restore_and_wake_commands import (
@@ -133,17 +133,17 @@ class _RequestedWake(Struct, frozen=True):
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return the wakes that stand in a group with something that was asked, or that `name` names."""
-        asked = {ref for idle in self.found for ref in (idle.asked.ref, *idle.wakes)}
         fleet = of_every_fleet(policies.fleet, state) if self.any_fleet else policies.fleet
-        desired, named = decide_wakes_due(fleet, state, run), self.name.matches
-        groups = {decided.group for decided in desired.decisions if decided.ref in asked or named(decided.ref)}
-        subjects = ((notice, notice.subject.split("/")) for notice in desired.notices)
-        return replace(
-            desired,
-            decisions=tuple(decision for decision in desired.decisions if decision.group in groups),
-            held_back=(),
-            notices=tuple(notice for notice, parts in subjects if len(parts) == 4 and named(ObjectRef(*parts))),
-        )
+        due = decide_wakes_due(fleet, state, run)
+        asked = {ref for idle in self.found for ref in (idle.asked.ref, *idle.wakes)}
+        groups = {one.group for one in due.decisions if one.ref in asked or self.name.matches(one.ref)}
+        decisions = tuple(one for one in due.decisions if one.group in groups)
+        return replace(due, decisions=decisions, held_back=(), notices=tuple(filter(self._names, due.notices)))
+
+    def _names(self, notice: Notice) -> bool:
+        """Return whether `notice` is about an object that `name` names."""
+        parts = notice.subject.split("/")
+        return len(parts) == 4 and self.name.matches(ObjectRef(*parts))
 
     def decide_once_asked(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
         """Return what `decide` will, once everything is asked."""

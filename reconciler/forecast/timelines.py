@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -186,7 +187,7 @@ class Recording:
         self._workloads: dict[ObjectRef, Workload] = {}
         self._without: dict[ObjectRef, int] = {}
         self._policy: dict[ObjectRef, tuple[int, str]] = {}
-        self._segments: dict[ObjectRef, list[Segment]] = {}
+        self._states: dict[ObjectRef, list[tuple[datetime, tuple[int, str] | None]]] = {}  # since when it runs so
         self._held: dict[Hashable, HeldBackPeriod] = {}
         self._over: list[HeldBackPeriod] = []
         self._wakes: list[Wake] = []
@@ -216,26 +217,20 @@ class Recording:
                 self._policy[explanation.ref] = min(found, self._policy.get(explanation.ref, found))
 
     def _extend(self, step: Step) -> None:
-        for ref, segments in self._segments.items():
-            if ref not in step.replicas and segments and segments[-1].end == self._end:
-                self._cut(segments, step.at)
+        for ref in self._states.keys() - step.replicas.keys():
+            self._note(ref, step.at, None)
         for ref, asked in step.replicas.items():
             policy, replicas = self._policy.get(ref, (0, ""))[1], max(0, asked - step.lowered.get(ref, 0))
             assumes = self._assumptions.of(ref, policy, idle=replicas < self._without.get(ref, 0))
             if ref in step.lowered:
                 assumes = ", ".join(filter(None, (assumes, LOWER_MINIMUM)))
-            segments = self._segments.setdefault(ref, [])
-            if segments and segments[-1].end == self._end:
-                last = segments[-1]
-                if (last.replicas, last.assumes) == (replicas, assumes):
-                    continue
-                self._cut(segments, step.at)
-            segments.append(Segment(step.at, self._end, replicas, assumes))
+            self._note(ref, step.at, (replicas, assumes))
 
-    def _cut(self, segments: list[Segment], at: datetime) -> None:
-        last = segments.pop()
-        if last.start < at:
-            segments.append(replace(last, end=at))
+    def _note(self, ref: ObjectRef, at: datetime, state: tuple[int, str] | None) -> None:
+        """Note how a workload runs from `at` on, where that is not how it ran before; None: it is not there."""
+        states = self._states.setdefault(ref, [])
+        if not states or states[-1][1] != state:
+            states.append((at, state))
 
     def _hold_back(self, step: Step) -> None:
         now = held_back_in(step.plan, step.at, self._end)
@@ -292,14 +287,15 @@ class Recording:
     def _timelines(self) -> Iterator[WorkloadTimeline]:
         clusters = {} if self._last is None else self._last.state.clusters
         labels = {name: namespace_labels(cluster) for name, cluster in clusters.items()}
-        for ref in sorted(self._segments):
+        for ref, states in sorted(self._states.items()):
             workload = self._workloads.get(ref)
+            spans = pairwise([*states, (self._end, None)])
             own = NOTHING if workload is None else workload.labels
             yield WorkloadTimeline(
                 ref=ref,
                 policy=self._policy.get(ref, (0, ""))[1],
                 without=self._without.get(ref, 0),
-                segments=tuple(self._segments[ref]),
+                segments=tuple(Segment(at, end, *state) for (at, state), (end, _) in spans if state is not None),
                 requests=self._simulation.requests(ref),
                 labels={**labels.get(ref.cluster, NOTHING).get(ref.namespace, NOTHING), **own},
                 runs=self._has_pods(ref),

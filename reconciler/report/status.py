@@ -20,7 +20,15 @@ from reconciler.decide.annotations import (
     format_time,
     read_time,
 )
-from reconciler.decide.decisions import Decision, HeldBack, Notice, NoticeKind, PlacementView, PolicyExplanation
+from reconciler.decide.decisions import (
+    Decision,
+    HeldBack,
+    Notice,
+    NoticeKind,
+    PlacementRow,
+    PlacementView,
+    PolicyExplanation,
+)
 from reconciler.decide.freeze import frozen
 from reconciler.decide.reasons import ReasonCode, Reasons, text_of
 from reconciler.messages import counted, first_of
@@ -236,13 +244,17 @@ def _placement_lines(plan: Plan) -> Iterator[str]:
 def placement_line(view: PlacementView) -> str:
     """Return one federated ReplicaSet with its replicas in each cluster, which may be others than it asks for."""
     own = [row for row in view.rows if row.desired is not None or row.current is None]  # others are left to others
-    shown = (row for row in own if row.desired != 0 or row.current)
-    pairs = ((row.cluster, *("?" if one is None else str(one) for one in (row.current, row.desired))) for row in shown)
-    layout = ", ".join(f"{name} {now if now == then else f'{now} -> {then}'}" for name, now, then in pairs)
+    layout = ", ".join(_replicas_in(row) for row in own if row.desired != 0 or row.current)
     desired = [row.desired for row in own]
     placed = view.total if None in desired else sum(filter(None, desired))
     total = f"{view.total} =" if placed == view.total else f"{view.total} desired, {placed} placed:"
     return one_line(f"FederatedReplicaSet {view.key}: {total} {layout or 'nothing placed'}")
+
+
+def _replicas_in(row: PlacementRow) -> str:
+    """Return the replicas that a cluster has and gets: "east 3", "east 3 -> 2", "east ? -> 2"."""
+    now, then = ("?" if one is None else str(one) for one in (row.current, row.desired))
+    return f"{row.cluster} {now if now == then else f'{now} -> {then}'}"
 
 
 _URGENT: Mapping[NoticeKind, str] = {"frozen": "Frozen", "overdueWake": "Overdue", "contested": "Contested"}
