@@ -24,7 +24,7 @@ from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import UsageError
 from reconciler.http.server import serve
 
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})", re.ASCII)
@@ -54,7 +54,7 @@ class _ActivatorOptions(RunOptions):
 
 
 @verb("activator", _ActivatorOptions, "context", *SERVER)
-def activator_command(options: _ActivatorOptions) -> int:
+def activator_command(options: _ActivatorOptions) -> None:
     """Hold the connections to idle Services, wake what is behind them, and hand the connections to the first ready pod.
 
     Runs in the cluster until SIGTERM, with the rights of its Pod; with --context as the kubeconfig says. It reads no
@@ -92,7 +92,6 @@ def activator_command(options: _ActivatorOptions) -> int:
         say,
     )
     asyncio.run(_run(activator, options.http_port))
-    return ExitCode.DONE
 
 
 async def _run(activator: Activator, http_port: int) -> None:

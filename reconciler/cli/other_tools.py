@@ -31,7 +31,7 @@ from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.idling.adoption import decide_adoption, is_asleep
-from reconciler.errors import ExitCode, NotFoundError, UsageError
+from reconciler.errors import NotFoundError, UsageError
 from reconciler.importing.downscaler import import_downscaler, replicas_before_downscaler
 from reconciler.importing.karmada import import_karmada
 from reconciler.importing.kube_green import MEMORY, SLEEP_INFO, asleep_by_kube_green, import_kube_green
@@ -99,7 +99,7 @@ class _ImportOptions(RunOptions):
 
 
 @verb("import", _ImportOptions, "context", *SERVER, "quiet")
-def import_command(options: _ImportOptions) -> int:
+def import_command(options: _ImportOptions) -> None:
     """Print the policies that do what the manifests of TOOL say, in PATH or on a cluster.
 
     TOOL is kube-downscaler, go-kube-downscaler, kube-green, karmada or kubefed. PATH is a file, a folder, or - for
@@ -129,7 +129,6 @@ def import_command(options: _ImportOptions) -> int:
             say(f"not carried over: {loss}")
         for line in _next(options.tool, imported, options.out):
             say(line)
-    return ExitCode.DONE
 
 
 def _imported(options: _ImportOptions) -> Imported:

@@ -17,7 +17,7 @@ from reconciler.cli.options import option, verb
 from reconciler.cli.output import say
 from reconciler.cli.run_options import SERVER, RunOptions
 from reconciler.connection_settings import ClusterConnection
-from reconciler.errors import ExitCode, UsageError
+from reconciler.errors import UsageError
 from reconciler.http.server import serve
 from reconciler.messages import nearest
 from reconciler.picker.picker import Picker, ReviewedCluster
@@ -58,7 +58,7 @@ class _PickerOptions(RunOptions):
 
 
 @verb("picker", _PickerOptions, "path", *SERVER)
-def picker_command(options: _PickerOptions) -> int:
+def picker_command(options: _PickerOptions) -> None:
     """Choose the pods that go when an autoscaler or a person scales down what a DownscalePolicy selects.
 
     An admission webhook: it gives the chosen pods deletion costs before the decrease is stored, and admits every one.
@@ -94,7 +94,6 @@ def picker_command(options: _PickerOptions) -> int:
         grace=options.grace,
     )
     asyncio.run(_run(webhook, options.http_port))
-    return ExitCode.DONE
 
 
 async def _run(webhook: Webhook, http_port: int) -> None:

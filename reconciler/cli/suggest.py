@@ -19,7 +19,7 @@ from reconciler.cli.option_values import LONGEST_PAST, duration, is_duration, ut
 from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
-from reconciler.errors import ExitCode, PolicyError, SnapshotError, UsageError
+from reconciler.errors import PolicyError, SnapshotError, UsageError
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.query_history import QueryHistory
@@ -78,7 +78,7 @@ class _SuggestOptions(RunOptions):
 
 
 @verb("suggest", _SuggestOptions, "path", *REQUESTS, "now", "tick", "quiet")
-def suggest_command(options: _SuggestOptions) -> int:
+def suggest_command(options: _SuggestOptions) -> None:
     """Print an IdlingPolicy and a Calendar for the Services that nobody calls at certain hours, with their replay.
 
     They are learned from what was measured, once: read them, and put them into the folder of the policies. Of calls at
@@ -104,13 +104,12 @@ def suggest_command(options: _SuggestOptions) -> int:
             most = max(len(before_working_days(measured(()))) for measured in nights.values())
             has_more = options.snapshot is None or any(one.end - one.start > past for one in played.histories.values())
             show(_without_window(len(windows), most, options.namespace, has_more))
-            return ExitCode.DONE
+            return
         clusters = sorted({ref.cluster for ref in suggestion.services})  # others may not be readable
         services = (service.ref for name in clusters for service in played.measured[name].list(SERVICES))
         documents = documents_of(suggestion, services, str(zone), metric)
         found = played.replay(_policies_with(path, documents), past)
     show("\n".join(_comment(suggestion, found, zone)) + "\n" + "---\n".join(map(block_text, documents)))
-    return ExitCode.DONE
 
 
 def _zone(name: str | None, policies: PolicySet) -> tzinfo:
