@@ -24,8 +24,6 @@ from reconciler.cli.kubeconfig_file import (
     KubeconfigFile,
     KubeconfigPlace,
     KubeconfigSecret,
-    Manifest,
-    Manifests,
     cluster_of,
     usable,
 )
@@ -42,6 +40,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import say, show
 from reconciler.cli.rbac import RUN, activator_option, needed_rights, roles
 from reconciler.cli.run_options import SERVER, RunOptions
+from reconciler.cli.server_side_apply import Manifest, Manifests
 from reconciler.connection_settings import ClusterConnection, CredentialSources
 from reconciler.errors import ExitCode, ReconcilerError, UsageError, reason_on
 from reconciler.messages import first_of, nearest

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Unpack
+from typing import Any
 
 import msgspec
 import yaml
@@ -21,16 +21,9 @@ from msgspec import Struct
 
 from reconciler.backends.credentials.config_node import ConfigNode, KubeconfigError
 from reconciler.backends.credentials.kubeconfig import ServerAccess
-from reconciler.backends.kubernetes.client import ApiClient
-from reconciler.backends.kubernetes.pages import answer_to
-from reconciler.backends.kubernetes.request_form import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    ApiRequest,
-    RequestFields,
-    object_request,
-)
-from reconciler.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError, UsageError
+from reconciler.backends.kubernetes.request_form import JSON_PATCH
+from reconciler.cli.server_side_apply import Manifest, Manifests
+from reconciler.errors import AlreadyExistsError, ConflictError, InvalidError, UsageError
 from reconciler.yaml.files import write_new
 from reconciler.yaml.reader import PARSER
 from reconciler.yaml.writer import block_text
@@ -255,53 +248,3 @@ KubeconfigPlace = KubeconfigFile | KubeconfigSecret
 
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-_FIELD_MANAGER = "reconciler-connect"
-_PLURALS = {
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Namespace": "namespaces",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "Secret": "secrets",
-    "ServiceAccount": "serviceaccounts",
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-}
-
-Manifest = Mapping[str, Any]
-
-
-class Manifests(msgspec.Struct, frozen=True):
-    """The objects of one cluster, asked through `client`."""
-
-    client: ApiClient
-
-    def find(self, wanted: Manifest) -> dict[str, Any] | None:
-        """Return the object of the kind, namespace and name of `wanted`, None where there is none.
-
-        Raises:
-            ClusterError: the server does not say.
-        """
-        try:
-            return answer_to(self.client, self.request("get", wanted), dict[str, Any])
-        except NotFoundError:
-            return None
-
-    def apply(self, wanted: Manifest) -> None:
-        """Make the object what `wanted` says, whoever wrote these fields before; others stay.
-
-        Raises:
-            ClusterError: the server refuses it.
-        """
-        query = {"fieldManager": _FIELD_MANAGER, "force": "true"}
-        body = msgspec.json.encode(wanted)
-        request = self.request("patch", wanted, query=query, content_type=APPLY_PATCH, body=body, writes=True)
-        answer_to(self.client, request, dict[str, Any])
-
-    def request(self, verb: str, wanted: Manifest, **how: Unpack[RequestFields]) -> ApiRequest:
-        """Return the request for `verb` on the object of the kind, namespace and name of `wanted`."""
-        group, _, version = wanted["apiVersion"].rpartition("/")
-        metadata = wanted["metadata"]
-        key = (group, version, _PLURALS[wanted["kind"]])
-        return object_request(self.client.cluster, verb, key, metadata.get("namespace", ""), metadata["name"], **how)
