@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from msgspec.structs import replace
@@ -55,9 +55,14 @@ def _idling_explanations(
     A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
     explained: set[ObjectRef] = set()
+    known: dict[Hashable, tuple[PolicyExplanation, ...]] = {}
     for choice in choices:
         explained.update(service.ref for service in choice.subject.behind)
-        yield from _considered(choice, change)
+        if choice.alike is None or choice.alike not in known:
+            known[choice.alike] = tuple(_considered(choice, change))
+            yield from known[choice.alike]
+        else:
+            yield from (_about_another(found, choice) for found in known[choice.alike])
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = nothing_to_idle(service)
@@ -65,6 +70,12 @@ def _idling_explanations(
                 yield PolicyExplanation(
                     service.ref, "idling", name, "left as it is", (why,), outranked=_outranked(service.verdict)
                 )
+
+
+def _about_another(known: PolicyExplanation, choice: Choice) -> PolicyExplanation:
+    """Return what is `known` of a choice that `choice` is alike as said of that."""
+    runs, idled = choice.subject.scale.runs, known.idled and (choice.ref, known.idled[1])
+    return replace(known, ref=runs.ref, written=choice.ref, requests=runs.requests, idled=idled)
 
 
 def _considered(choice: Choice, change: FindChange | None) -> Iterator[PolicyExplanation]:

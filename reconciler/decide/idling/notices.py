@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from msgspec.structs import replace
@@ -45,7 +45,13 @@ def notices(choices: Iterable[Choice], services: Iterable[ServiceState]) -> tupl
     would fail the runs of a whole platform.
     """
     ordered = list(choices)
-    found = list(chain.from_iterable(of(choice) for choice in ordered for of in _NOTICES))
+    found: list[Notice] = []
+    silent: set[Hashable] = set()  # nothing is to be said of those that are alike
+    for choice in ordered:
+        if choice.alike is None or choice.alike not in silent:
+            said = list(chain.from_iterable(of(choice) for of in _NOTICES))
+            found += said
+            silent.update(() if said else (choice.alike,))
     found += [notice for service in services for notice in _service_notices(service)]
     empty = [service for service in services if service.found.nothing and service.would_idle]
     behind = {service.ref for choice in (ordered if empty else ()) for service in choice.subject.behind}

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Set
 from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import PREVIOUS_BOUNDS, WAKE_REQUESTED_AT, fleet_names
+from reconciler.decide.annotations import (
+    FLUX_NAME_LABEL,
+    FLUX_RECONCILE,
+    OUR_ANNOTATIONS,
+    PAUSED,
+    PREVIOUS_BOUNDS,
+    WAKE_REQUESTED_AT,
+    fleet_names,
+)
 from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
     ClusterAutoscalers,
@@ -63,6 +71,10 @@ _NEEDED = {
     **AUTOSCALER_LISTS,
 }
 """What has to be readable before anything is idled, by its key in `ObservedCluster.unreadable`."""
+
+
+_READ = (*OUR_ANNOTATIONS, FLUX_RECONCILE, PAUSED)
+"""How the annotations begin that bear on what is done with a workload."""
 
 
 class IdlingInputs(Struct, frozen=True):
@@ -138,6 +150,7 @@ class _Observer:
         # What is the same in a whole namespace is worked out once. Nothing kept here may name `self`: replays play
         # thousands of runs without the collector, which alone would free such a circle.
         self._production_of = cache(lambda space: inputs.fleet.production.why(fleet_cluster, space, labels.get(space)))
+        self._subjects: dict[Hashable, Subject] = {}  # the first of those that are alike
         self._around: dict[str, tuple[Exclusion, ...]] = {}
         unread = first_unread(cluster, _NEEDED)
         self._unknown = f"{_NEEDED[unread]} cannot be read" if unread else ""
@@ -290,10 +303,13 @@ class _Observer:
 
     def _scalable(self, scale: Scale, behind: _Behind) -> Subject:
         # The target last: it is behind what only lists its ScaledObject.
-        around = {**behind.get(scale.ref, NOTHING), **behind.get(scale.runs.ref, NOTHING)}
+        around = {**behind.get(scale.ref, NOTHING), **behind.get(scale.runs.ref, NOTHING)} if behind else NOTHING
         services = tuple([around[ref][0] for ref in sorted(around)])
         before = [service for service in services if around[service.ref][1]]
         verdict, direct = self._verdicts.on_scalable(scale, before)
+        alike = None if around else self._alike(scale, verdict)
+        if alike in self._subjects:
+            return replace(self._subjects[alike], scale=scale)
         # Services that are only observed are no more than those that nobody selects.
         if verdict.won and not verdict.is_observed:
             services = tuple([replace(one, verdict=Verdict()) if one.verdict.is_observed else one for one in services])
@@ -318,11 +334,36 @@ class _Observer:
             direct=direct,
             on_target=on_target if is_shared else None,
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
+            alike=alike,
         )
         state, record = classify(found)
         classified = replace(found, state=state, record=record)
         undo = undo_of(classified, self._inputs.run.now)
-        return classified if undo is None else replace(classified, undo=undo)
+        subject = classified if undo is None else replace(classified, undo=undo)
+        if alike is not None:
+            self._subjects[alike] = subject
+        return subject
+
+    def _alike(self, scale: Scale, verdict: Verdict) -> Hashable:
+        """Return what bears on all that is done with a workload behind no Service, but for its own state (see
+        `OF_ITSELF`); None where more does, such as an autoscaler or an opt-out, which is named after it.
+        """
+        written, key = scale.written, key_of(scale.ref)
+        if (
+            scale.runs is not written
+            or written.switch is not None
+            or written.ref in self._lost
+            or key in self._autoscalers.horizontal
+            or key in self._autoscalers.keda
+            or not OPT_OUTS.isdisjoint(written.annotations)
+        ):
+            return None
+        said = tuple([entry for entry in written.annotations.items() if entry[0].startswith(_READ)])
+        return (
+            *(written.ref.namespace, written.ref.kind, written.ref.group, id(verdict), self._production(scale)),
+            *(written.replicas, written.no_place, written.loses_volumes, FLUX_NAME_LABEL in written.labels),
+            *(said, written.replicas_writer if said else None),
+        )
 
     def _protected(self, namespace: str) -> Fact | None:
         unread = fact(ReasonCode.NAMESPACES_UNREAD) if self._inputs.fleet.protects_unread else None

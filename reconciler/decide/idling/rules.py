@@ -4,7 +4,7 @@ that this is: its reasons, who answers for it, and what the workload has then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence, Set
 from datetime import datetime
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import Fact
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.conditions import KEEP_UP, IdlingCondition, IdlingConditions
+from reconciler.decide.idling.conditions import KEEP_UP, OF_ITSELF, IdlingCondition, IdlingConditions
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.keeps_awake import at_rest
 from reconciler.decide.idling.records import Record
@@ -183,6 +183,14 @@ class Choice(Struct, frozen=True):
     because: IdlingCondition | None = None
 
     @property
+    def alike(self) -> Hashable:
+        """What it has in common with the choices about workloads that differ from its own in their names alone, None
+        for nothing that is known.
+        """
+        alike = self.subject.alike
+        return None if alike is None else (alike, self.action, id(self.own_reasons))
+
+    @property
     def fact(self) -> Fact | None:
         """Why the condition holds that is the reason, None where it is another one."""
         return None if self.because is None else self.conditions.get(self.because)
@@ -287,10 +295,19 @@ def _chosen(conditions: IdlingConditions) -> Choice:
 
 
 def choices_of(subjects: Iterable[Subject], now: datetime, guards: FleetGuards = NO_GUARDS) -> dict[ObjectRef, Choice]:
-    """Return the choice on each of `subjects`, by name in order."""
-    return {
-        subject.ref: choice_of(subject, guards, now) for subject in sorted(subjects, key=lambda subject: subject.ref)
-    }
+    """Return the choice on each of `subjects`, by name in order; those that are alike have one that was made once."""
+    found: dict[ObjectRef, Choice] = {}
+    made: dict[Hashable, Choice] = {}
+    for subject in sorted(subjects, key=lambda subject: subject.ref):
+        conditions = IdlingConditions(subject, guards, now)
+        alike = subject.alike if conditions.isdisjoint(OF_ITSELF) else None
+        if alike in made:
+            found[subject.ref] = replace(made[alike], subject=subject, conditions=conditions)
+        else:
+            found[subject.ref] = _chosen(conditions)
+            if alike is not None:
+                made[alike] = found[subject.ref]
+    return found
 
 
 def guarded_choices(

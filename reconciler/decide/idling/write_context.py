@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -58,6 +58,11 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
     def live(self) -> list[Choice]:
         """The choices that something may have to be written for."""
         return [choice for choice in self.choices.values() if choice.ref.cluster in self.written and _is_live(choice)]
+
+    @cached_property
+    def made_alike(self) -> dict[Hashable, Decision | None]:
+        """The decisions on scalables themselves, by what their choices have in common."""
+        return {}
 
     @cached_property
     def _made(self) -> dict[tuple[object, ...], tuple[Any, tuple[object, ...]]]:

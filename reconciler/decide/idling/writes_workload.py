@@ -35,7 +35,14 @@ from reconciler.decide.idling.records import Record, cleared_annotations, flux_p
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
 from reconciler.decide.idling.wake_order import tier
-from reconciler.decide.idling.write_context import WriteContext, annotations_of, cause_of, cause_text, decision_on
+from reconciler.decide.idling.write_context import (
+    WriteContext,
+    annotations_of,
+    cause_of,
+    cause_text,
+    decision_key,
+    decision_on,
+)
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
 from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 
@@ -53,7 +60,25 @@ _TESTED = (
 
 
 def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
-    """Return the decision on the scalable itself, None without one."""
+    """Return the decision on the scalable itself, None without one; for those that are alike it is made once."""
+    alike, made, written = choice.alike, context.made_alike, choice.subject.scale.written
+    if alike is None or alike not in made:
+        made[alike] = _own_decision(choice, context)
+        return made[alike]
+    known = made[alike]
+    return known and replace(
+        known,
+        key=decision_key(known.verb, written.ref),
+        ref=written.ref,
+        uid=written.uid,
+        group=context.group(written.ref, idles=known.idles),
+        has_annotations=written.has_annotations,
+        has_labels=written.has_labels,
+        requests=written.requests,
+    )
+
+
+def _own_decision(choice: Choice, context: WriteContext) -> Decision | None:
     if choice.action is IdleAction.CLEAR:
         return _clear(choice, context)
     make = _WRITES.get(choice.action)
