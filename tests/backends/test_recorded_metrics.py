@@ -149,12 +149,6 @@ def test_what_is_wrong(tmp_path, own, expected):
     assert str(raised.value).splitlines() == [f"{tmp_path}/east/metrics.yaml:{line}" for line in expected]
 
 
-def test_bytes_that_are_no_text(tmp_path):
-    a_folder(tmp_path, {"east/metrics.yaml": b"results:\n- \xff\n"})
-    with pytest.raises(SnapshotError, match=r"metrics\.yaml:2:3: byte #xff is no UTF-8, expected text"):
-        opened_metrics(tmp_path)
-
-
 def test_what_is_wrong_at_the_top(tmp_path):
     with pytest.raises(SnapshotError, match=r"metrics\.yaml:1:11: results\[0\]\.cluster: is missing, expected a text"):
         metrics_of(tmp_path, top="results: [{query: q}]")

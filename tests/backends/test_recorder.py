@@ -98,19 +98,10 @@ def test_a_folder_without_a_recording_holds_all_there_is(tmp_path):
     assert cluster.list(NODES) == ()
 
 
-@pytest.mark.parametrize(
-    ("recording", "words"),
-    [
-        pytest.param("read: 3", "recording.yaml:1:7: read: is 3, expected a list", id="no list"),
-        pytest.param("", "recording.yaml:1:1: holds 0 documents, expected one", id="empty"),
-        pytest.param("reed: []", 'recording.yaml:1:1: reed: unknown field, did you mean "read"?', id="misspelt"),
-    ],
-)
-def test_a_malformed_recording_is_told_with_its_place(tmp_path, recording, words):
+def test_a_malformed_recording_is_told_with_its_place(tmp_path):
     with pytest.raises(SnapshotError) as raised:
-        a_folder(tmp_path, recording)
-    assert words in str(raised.value)
-    assert len(str(raised.value).splitlines()) == 1
+        a_folder(tmp_path, "reed: []")
+    assert str(raised.value).endswith('recording.yaml:1:1: reed: unknown field, did you mean "read"?')
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.cluster import SnapshotCluster, open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.object_store import Store
@@ -139,14 +138,6 @@ def test_a_secret_is_not_quoted(tmp_path):
     (data, pin) = problems(tmp_path, {"a.yaml": content})
     assert "987654" not in pin
     assert "c2VjcmV0" not in data
-
-
-def test_the_problems_go_when_they_are_mended(tmp_path):
-    cluster = a_snapshot_cluster(tmp_path, {"a.yaml": "a: b: c"})
-    with pytest.raises(SnapshotError):
-        cluster.list(SERVICES)
-    a_folder(tmp_path, {"a.yaml": "{apiVersion: v1, kind: Service, metadata: {name: web}}"})
-    assert len(cluster.list(SERVICES)) == 1
 
 
 def test_what_cannot_be_read_is_told(tmp_path):

@@ -176,25 +176,37 @@ def test_what_a_run_plans_is_taken():
     assert not refused(changing(*changes))
 
 
+def creating_other(parent: str, key: str, value: Any) -> Decision:
+    return creating(**{parent: {**form().manifest(3)[parent], key: value}})
+
+
+def overwriting(template: Any) -> Decision:
+    return changing(FieldChange(("spec", "template"), {"spec": {"x": 1}}, template), verb=Verb.OVERWRITE)
+
+
 @pytest.mark.parametrize(
-    ("part", "value"),
+    ("decision", "fields", "expected"),
     [
-        (("metadata", "labels"), {"app": "other"}),
-        (("metadata", "annotations"), {"example.com/pager": "somebody-else"}),
-        (("spec", "minReadySeconds"), 9),
-        (("spec", "template"), {"spec": {}}),
-        (("spec", "selector"), {"matchLabels": {"app": "other"}}),
+        pytest.param(creating_other("metadata", "labels", {"app": "other"}), {}, True, id="other labels"),
+        pytest.param(creating_other("metadata", "annotations", {"example.com/pager": "x"}), {}, True, id="annotations"),
+        pytest.param(creating_other("spec", "minReadySeconds", 9), {}, True, id="another minReadySeconds"),
+        pytest.param(creating_other("spec", "template", {"spec": {}}), {}, True, id="another template"),
+        pytest.param(creating_other("spec", "selector", {"matchLabels": {}}), {}, True, id="another selector"),
+        pytest.param(creating(), {"name": "api"}, True, id="policies of another one"),
+        pytest.param(creating(), {"stated": False}, True, id="policies of none"),
+        pytest.param(overwriting(form().federated.template), {}, False, id="its template written over another"),
+        pytest.param(overwriting({"spec": {}}), {}, True, id="another template written"),
+        pytest.param(overwriting(form().federated.template), {"stated": False}, True, id="the template of none"),
+        pytest.param(
+            changing(FieldChange((*LABELS, "reconciler/frs"), None, "web"), ref=a_ref("web")),
+            {"stated": False},
+            False,
+            id="other kinds are not held against policies",
+        ),
     ],
-    ids=lambda one: one[-1] if isinstance(one, tuple) else "",
 )
-def test_a_creation_that_the_policies_do_not_say(part, value):
-    parent, key = part
-    assert refused(creating(**{parent: {**form().manifest(3)[parent], key: value}}))
-
-
-@pytest.mark.parametrize("fields", [{"name": "api"}, {"stated": False}], ids=["another one", "none"])
-def test_a_creation_without_its_federated_replica_set(fields):
-    assert refused(creating(), **fields)
+def test_a_local_replica_set_that_the_policies_do_not_say(decision, fields, expected):
+    assert refused(decision, **fields) is expected
 
 
 @pytest.mark.parametrize(
@@ -246,18 +258,3 @@ def test_a_change_that_the_policies_do_not_say(change, expected):
 )
 def test_a_change_of_what_no_policy_states(change, expected):
     assert refused(changing(change), stated=False) is expected
-
-
-@pytest.mark.parametrize(
-    ("template", "stated", "expected"),
-    [(form().federated.template, True, False), ({"spec": {}}, True, True), (form().federated.template, False, True)],
-    ids=["as stated", "another", "of none"],
-)
-def test_a_template(template, stated, expected):
-    change = FieldChange(("spec", "template"), {"spec": {"x": 1}}, template)
-    assert refused(changing(change, verb=Verb.OVERWRITE), stated=stated) is expected
-
-
-def test_other_kinds_are_not_held_against_policies():
-    change = FieldChange((*LABELS, "reconciler/frs"), None, "web")
-    assert not refused(changing(change, ref=a_ref("web")), stated=False)

@@ -92,22 +92,12 @@ def test_what_is_not_there_is_not_found(place):
         read(place, "nobody")
 
 
-def test_a_kind_that_is_not_served_gives_nothing(place):
-    unknown = workloads_of(WorkloadKind("nobody.example", "v1", "Gadget", "gadgets"))
-    assert place.cluster.list(unknown) == ()
-
-
-def test_the_built_in_kinds_have_a_scale(place):
+def test_what_a_cluster_says_of_itself(place):
     assert set(BUILT_IN_SCALES) <= set(place.cluster.scale_kinds())
-
-
-def test_the_identity_stays_the_same(place):
+    assert place.cluster.list(workloads_of(WorkloadKind("nobody.example", "v1", "Gadget", "gadgets"))) == ()
     identity = place.cluster.identity()
     assert identity
     assert place.again().identity() == identity
-
-
-def test_the_namespace_of_an_object_is_listed(place):
     make_replica_set(place)
     assert place.namespace in [one.ref.name for one in place.cluster.list(NAMESPACES)]
 

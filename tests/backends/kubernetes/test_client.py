@@ -10,7 +10,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import kubernetes.client.rest  # the first import takes longer than a request may here
 import pytest
 from msgspec.structs import replace
 
@@ -35,8 +34,6 @@ from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.servers import HELLO, Server, hang, silent
 from tests.builders import NOW
 from tests.fakes import FakeClock
-
-assert kubernetes.client.rest
 
 READ = ApiRequest("GET", "/version", Operation("east", "get", "/version"))
 WRITE = ApiRequest(

@@ -1,4 +1,4 @@
-"""The ReplicaSets of Deployments are half of what there is: they are listed only where a decision may rest on them."""
+"""What a run reads: ReplicaSets of Deployments where a decision may rest on them, and no kind that nobody names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from reconciler.backends.protocols import REPLICA_SETS
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.observe.clusters import observe
-from reconciler.observe.needed_objects import EVERYTHING, Scope
+from reconciler.observe.needed_objects import EVERYTHING, Scope, needed_objects
 from reconciler.observe.pods import answer
 from reconciler.policy.kinds.selector import ObjectSelector, Selector, WorkloadSelector
 from reconciler.policy.types import PolicySet
+from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_downscale_policy, a_federated_replica_set, a_fleet, a_policy_set, an_idling_policy
 from tests.decide.downscale.world import controllers_order
 
@@ -161,3 +162,20 @@ def test_those_of_a_deployment_are_listed_with_its_pods():
     assert [pod.name for pod in state.clusters["east"].pods[WEB]] == ["web-1-a"]
     assert names(state) == ["alone", "web", "web-1"]
     assert cluster.lists == [OTHERS, f"app=web,{OF_DEPLOYMENTS}"]
+
+
+@pytest.mark.parametrize(
+    ("named", "does_without"),
+    [
+        pytest.param(("StatefulSet.apps",), True, id="one that is called alike, with its group"),
+        pytest.param(("Deployment",), True, id="another"),
+        pytest.param((), True, id="none"),
+        pytest.param(("StatefulSet",), False, id="by its name alone"),
+        pytest.param(("statefulset.apps.kruise.io",), False, id="in lower case, with its group"),
+    ],
+)
+def test_a_custom_kind_that_no_policy_names_is_done_without(named, does_without):
+    selector = Selector(workloads=WorkloadSelector(named))
+    policies = a_policy_set(idling=(an_idling_policy("nights", selector=selector),))
+    kruise = WorkloadKind("apps.kruise.io", "v1beta1", "StatefulSet", "statefulsets")
+    assert needed_objects(policies, "east", EVERYTHING, frozenset()).forgoes(kruise) is does_without
