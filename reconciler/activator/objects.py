@@ -14,7 +14,7 @@ from reconciler.backends.decode.metadata import Metadata
 from reconciler.backends.decode.shapes import Endpoint, ServiceSpec
 from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
-from reconciler.decide.annotations import ACTIVATOR, WAKE_PORTS, quoted
+from reconciler.decide.annotations import Key, quoted
 from reconciler.decide.idling.service_records import ServiceRecord, read_service_record
 from reconciler.messages import first_of
 from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL, ObjectRef
@@ -98,12 +98,12 @@ class WatchedService(_WatchedObject):
         known = {_NO_PORT, *chain.from_iterable(map(_words_of, self.ports))}
         unknown = [quoted(one_line(word)) for word in sorted((self._wake_ports or frozenset()) - known)]
         expected = f"expected names or numbers of its ports, or {_NO_PORT}"
-        return f"{WAKE_PORTS} is {first_of(unknown, 3)}, {expected}" if unknown else ""
+        return f"{Key.WAKE_PORTS} is {first_of(unknown, 3)}, {expected}" if unknown else ""
 
     @property
     def _wake_ports(self) -> frozenset[str] | None:
         """Return the words that say which ports wake it, None where nothing does."""
-        named = self.annotations.get(WAKE_PORTS)
+        named = self.annotations.get(Key.WAKE_PORTS)
         return None if named is None else frozenset(part.strip() for part in named.split(",")) - {""}
 
 
@@ -233,7 +233,7 @@ class WatchedNetworkPolicy(_WatchedObject):
 
 def is_restricted(service: WatchedService, policies: Iterable[WatchedNetworkPolicy]) -> bool:
     """Return whether its connections may not be spliced, because a NetworkPolicy may select its pods."""
-    if service.annotations.get(ACTIVATOR) == "Splice":
+    if service.annotations.get(Key.ACTIVATOR) == "Splice":
         return False
     return any(policy.may_select(service.spec.selector or {}) for policy in policies)
 

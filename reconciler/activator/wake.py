@@ -28,7 +28,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.request_limits import ReadBudget
 from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES, Resource
 from reconciler.connection_settings import ClusterConnection
-from reconciler.decide.annotations import AWAKE_SINCE, IDLED_AT, WAKE_REQUESTED_AT, format_time, read_time
+from reconciler.decide.annotations import Key, format_time, read_time
 from reconciler.decide.decisions import Decision, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore_and_wake_commands import of_every_fleet, once_asked
@@ -156,7 +156,7 @@ class Waker:
         if self.read_only:
             return problems
         refs = {service.ref for service, _ in idle.values()}
-        asked = once_asked(cluster, refs, {WAKE_REQUESTED_AT: format_time(now)})
+        asked = once_asked(cluster, refs, {Key.WAKE_REQUESTED_AT: format_time(now)})
         return problems | self._carry_out(asked, idle, Run(now, f"activator-{secrets.token_hex(6)}"))
 
     def tell_problem(self, name: tuple[str, str], uid: str, words: tuple[str, str]) -> None:
@@ -179,10 +179,10 @@ class Waker:
         Raises:
             ClusterError: it cannot be written; so do all that follow here.
         """
-        known = read_time(service.annotations.get(WAKE_REQUESTED_AT))
+        known = read_time(service.annotations.get(Key.WAKE_REQUESTED_AT))
         if known is not None and known >= record.idled_at:
             return
-        self._annotate(service, {WAKE_REQUESTED_AT: format_time(now)})
+        self._annotate(service, {Key.WAKE_REQUESTED_AT: format_time(now)})
         # The same for all activators, so that there is one for each idling; the annotation says it too.
         name = f"{int(record.idled_at.timestamp()):x}.needpods"
         words = (NEED_PODS, "traffic came for a Service that is idle")
@@ -248,10 +248,10 @@ class Waker:
         Source: seed idling-and-unidling.md, "Unidling", steps 3.2 and 4 to 6.
         """
         are_up = all(
-            IDLED_AT not in workload.annotations and workload.spec_replicas > record.idled_to for workload in known
+            Key.IDLED_AT not in workload.annotations and workload.spec_replicas > record.idled_to for workload in known
         )
         # Of somebody else's record, or where not all of it is known to run, a run looks at it.
-        if IDLED_AT in service.annotations and are_up and len(known) >= len(record.targets):
+        if Key.IDLED_AT in service.annotations and are_up and len(known) >= len(record.targets):
             self._annotate(service, foreign_record_cleared())
 
     def _keep_awake(self, undecided: Iterable[Workload], record: ServiceRecord, run: Run) -> None:
@@ -261,9 +261,9 @@ class Waker:
         came, and nobody would know of it.
         """
         for workload in undecided:
-            since = read_time(workload.annotations.get(AWAKE_SINCE))
-            if IDLED_AT not in workload.annotations and (since is None or since < record.idled_at):
-                self._annotate(workload, {AWAKE_SINCE: format_time(run.now)}, IDLED_AT)
+            since = read_time(workload.annotations.get(Key.AWAKE_SINCE))
+            if Key.IDLED_AT not in workload.annotations and (since is None or since < record.idled_at):
+                self._annotate(workload, {Key.AWAKE_SINCE: format_time(run.now)}, Key.IDLED_AT)
 
 
 def _by_time(idle: IdleServices, now: datetime) -> dict[datetime, IdleServices]:

@@ -14,7 +14,7 @@ from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome
 from reconciler.backends.protocols import Cluster, Lock, PodPickerClient, workloads_of
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.annotations import OPENSHIFT_PREVIOUS_SCALE, PREVIOUS_SCALE
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.decide.reasons import ReasonCode
 from reconciler.errors import NotFoundError
@@ -106,7 +106,7 @@ def carried_out(
     return outcome, own
 
 
-_RECORDED = tuple(("metadata", "annotations", key) for key in (PREVIOUS_SCALE, OPENSHIFT_PREVIOUS_SCALE))
+_RECORDED = tuple(("metadata", "annotations", key) for key in (Key.PREVIOUS_SCALE, Key.OPENSHIFT_PREVIOUS_SCALE))
 
 
 def tenant_of(decision: Decision, fleet: Fleet | None) -> Tenant | None:

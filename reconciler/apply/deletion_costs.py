@@ -11,7 +11,7 @@ from msgspec import Struct
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import AUTOSCALERS, NODES, PODS, REPLICA_SETS, SCALED_OBJECT, workloads_of
-from reconciler.decide.annotations import VICTIM_LABEL
+from reconciler.decide.annotations import Key
 from reconciler.decide.autoscalers import autoscalers_of, shrunk_by
 from reconciler.decide.decisions import FieldChange
 from reconciler.decide.downscale.journal import (
@@ -179,7 +179,7 @@ def clean_up(task: Task, pods: Iterable[Pod]) -> bool:
         AnnotationError: the journal's entry cannot be read.
     """
     text = task.access.store.read(task.uid)
-    strays = [pod for pod in pods if VICTIM_LABEL in pod.labels]
+    strays = [pod for pod in pods if Key.VICTIM_LABEL in pod.labels]
     if text is None and not strays:
         return False
     former: dict[str, str | None] = {pod.uid: None for pod in strays}

@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.annotations import CONTESTED, digest, format_time
+from reconciler.decide.annotations import Key, digest, format_time
 from reconciler.decide.decisions import Decision
 from reconciler.decide.idling.contested import advice_in
 from reconciler.errors import NotFoundError, reason_of
@@ -29,7 +29,7 @@ _LONGEST_NAME = 200
 
 _UNDO = {
     "Idled": "; wake it with: reconciler wake {ref}",
-    "IdlingContested": f"; left alone until {CONTESTED} is taken off or its policy changes",
+    "IdlingContested": f"; left alone until {Key.CONTESTED} is taken off or its policy changes",
 }
 _FAILURES = {"Refused": "was refused", "Failed": "failed"}
 
@@ -151,7 +151,7 @@ def event_message(action: Action) -> str:
 
 def _contested(decision: Decision) -> str:
     """Return how to end the fight that `decision` writes down, "" for none."""
-    path = ("metadata", "annotations", CONTESTED)
+    path = ("metadata", "annotations", Key.CONTESTED)
     said = next((change.after for change in decision.changes if change.path == path), None)
     if not isinstance(said, str):
         return ""

@@ -25,7 +25,7 @@ from reconciler.apply.deletion_costs import (
     set_costs,
 )
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
-from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, Key
 from reconciler.decide.downscale.journal import JournalEntry, JournalPod, changes_since
 from reconciler.decide.downscale.victim_choice import (
     ChosenVictims,
@@ -226,7 +226,9 @@ def victim_costs(chosen: ChosenScaleDown) -> tuple[dict[Pod, str], JournalEntry]
         raise _Deferred(f"{task.ref}: foreign deletion costs on {named}, expected none (onForeignCost: Skip)")
     costs = dict.fromkeys(chosen.victims, VICTIM_COST) | dict.fromkeys(spared, SPARED_COST)
     # Ours, which another choice at the same time wrote, is no former cost: nobody would take it off again.
-    pods = (JournalPod(pod.name, pod.uid, None if VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in costs)
+    pods = (
+        JournalPod(pod.name, pod.uid, None if Key.VICTIM_LABEL in pod.labels else pod.deletion_cost) for pod in costs
+    )
     return costs, task.entry(tuple(pods))
 
 

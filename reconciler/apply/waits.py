@@ -12,7 +12,7 @@ from math import inf
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import ENDPOINT_SLICES, SERVICES
-from reconciler.decide.annotations import IDLED_AT
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Phase
 from reconciler.decide.owners_and_rollouts import is_lagging
 from reconciler.errors import ClusterError, ThrottledError, UnreachableError
@@ -201,4 +201,4 @@ def _not_accepted(services: frozenset[ObjectRef], access: Access) -> frozenset[O
         found = access.cluster.list(SERVICES, namespace=inside)
     except ClusterError:
         return services
-    return missing & {service.ref for service in found if IDLED_AT in service.annotations}
+    return missing & {service.ref for service in found if Key.IDLED_AT in service.annotations}

@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.cluster_lock import NAME as LEASE
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.tokens import TokenClaims
 from reconciler.backends.protocols import ACTIVATOR_SELECTOR, LEASES, NAMESPACES, Cluster, MetricsSource, NoMetrics
-from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL
+from reconciler.decide.annotations import PICKER_ENABLED, Key
 from reconciler.decide.downscale.decreases_by_others import replicas_in, seen_replicas
 from reconciler.decide.freeze import freeze_reason, frozen
 from reconciler.decide.idling.contested import remedy, tools_of
@@ -268,7 +268,7 @@ def picker_findings(case: ClusterCheck) -> Iterator[Finding]:
     for found in seen_replicas(case.policies, state, (), Run(case.now, "doctor"), whole=True):
         count = len(replicas_in(found.after))
         words = f"one was installed, and chooses the pods of {counted(count, 'workload')}"
-        todo = f"label a namespace with {PICKER_LABEL}={PICKER_ENABLED} in which a DownscalePolicy chooses pods"
+        todo = f"label a namespace with {Key.PICKER_LABEL}={PICKER_ENABLED} in which a DownscalePolicy chooses pods"
         yield Finding("picker", "OK" if count else "WARN", words, "" if count else todo)
 
 

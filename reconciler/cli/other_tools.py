@@ -28,7 +28,7 @@ from reconciler.cli.output import say, say_each, show
 from reconciler.cli.progress import run_progress
 from reconciler.cli.run_options import BY_HAND, BY_HAND_FORMATS, SERVER, RunOptions
 from reconciler.cli.run_time_limit import cut_by_signals
-from reconciler.decide.annotations import DOWNSCALER_ORIGINAL_REPLICAS
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import DesiredState, Notice
 from reconciler.decide.idling.adoption import decide_adoption, is_asleep
 from reconciler.errors import NotFoundError, UsageError
@@ -217,8 +217,10 @@ def adopt_command(options: _AdoptOptions) -> int:
             annotated = {
                 one.ref: before
                 for one in workloads
-                if one.owner is None and one.scale_target is None and DOWNSCALER_ORIGINAL_REPLICAS in one.annotations
-                if (before := replicas_before_downscaler(one.annotations[DOWNSCALER_ORIGINAL_REPLICAS])) is not None
+                if one.owner is None
+                and one.scale_target is None
+                and Key.DOWNSCALER_ORIGINAL_REPLICAS in one.annotations
+                if (before := replicas_before_downscaler(one.annotations[Key.DOWNSCALER_ORIGINAL_REPLICAS])) is not None
             }
             desired = decide_adoption(policies, state, run, annotated, tool)
             left = (Notice("notAdopted", str(ref), words, partial=True) for ref, words in _left_to_people(state))
@@ -234,11 +236,11 @@ def _left_to_people(state: ObservedState) -> Iterator[tuple[ObjectRef, str]]:
     """Yield what kube-downscaler has changed that no record of ours can restore, and what to do."""
     for cluster in state.clusters.values():
         for hpa in cluster.autoscalers:
-            if DOWNSCALER_ORIGINAL_REPLICAS in hpa.annotations:
-                had = hpa.annotations[DOWNSCALER_ORIGINAL_REPLICAS]
+            if Key.DOWNSCALER_ORIGINAL_REPLICAS in hpa.annotations:
+                had = hpa.annotations[Key.DOWNSCALER_ORIGINAL_REPLICAS]
                 yield hpa.ref, f"its minReplicas were {had} before kube-downscaler; set them back"
         for workload in cluster.workloads:
-            had = workload.annotations.get(DOWNSCALER_ORIGINAL_REPLICAS, "0")
+            had = workload.annotations.get(Key.DOWNSCALER_ORIGINAL_REPLICAS, "0")
             if workload.scale_target is not None and had != "0":
                 back = f"set its annotation {PAUSED_REPLICAS} back to {had}"
                 back = f"remove its annotation {PAUSED_REPLICAS}" if had.startswith("-") else back
@@ -246,7 +248,7 @@ def _left_to_people(state: ObservedState) -> Iterator[tuple[ObjectRef, str]]:
             elif workload.ref.kind == "DaemonSet" and had != "0":  # switched off in another way than by our switch
                 yield workload.ref, "kube-downscaler has suspended it; remove what it added to its nodeSelector"
             elif workload.owner is None and replicas_before_downscaler(had) is None and is_asleep(workload, 1):
-                key = f"{DOWNSCALER_ORIGINAL_REPLICAS} is {shown(had)}"
+                key = f"{Key.DOWNSCALER_ORIGINAL_REPLICAS} is {shown(had)}"
                 yield workload.ref, f"stays as kube-downscaler left it: {key}, no number of replicas; scale it up"
 
 

@@ -19,7 +19,7 @@ from reconciler.cli.output import say, say_each
 from reconciler.cli.progress import run_progress
 from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.cli.run_time_limit import cut_by_signals
-from reconciler.decide.annotations import EXCLUDE_UNTIL, WAKE_REQUESTED_AT, format_time, parse_time
+from reconciler.decide.annotations import Key, format_time, parse_time
 from reconciler.decide.decisions import DesiredState, Notice, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.keeps_awake import MIN_AWAKE_BY_DEFAULT
@@ -124,11 +124,11 @@ class _RequestedWake(Struct, frozen=True):
         if length is not None and length < MIN_AWAKE_BY_DEFAULT:
             short = f"--for {spelt_duration(length)}: is shorter than 2h, the default of minAwake"
             say(f"warning: {short}; it stays awake for minAwake of its policy in any case")
-        stays = {} if length is None else {EXCLUDE_UNTIL: format_time(options.now + length)}
+        stays = {} if length is None else {Key.EXCLUDE_UNTIL: format_time(options.now + length)}
         fleet = of_every_fleet(fleet, state) if any_fleet else fleet
         asleep = idle_workloads(fleet, state, Run(options.now), name.matches)
         if asleep or not stays:
-            return cls(name, asleep, {WAKE_REQUESTED_AT: format_time(options.now), **stays}, any_fleet)
+            return cls(name, asleep, {Key.WAKE_REQUESTED_AT: format_time(options.now), **stays}, any_fleet)
         return cls(name, awake(state, name), stays, any_fleet)
 
     def decide(self, policies: PolicySet, state: ObservedState, run: Run) -> DesiredState:
@@ -181,9 +181,9 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
         where = str(asked[0].ref) if len(asked) == 1 else f"{len(asked)} objects"
         say(f"annotating {where}: {', '.join(f'{key}={value}' for key, value in waking.wanted.items())}")
     failures = [f"{idle.asked.ref}: {idle.problem}" for idle in waking.found if idle.problem]
-    until = parse_time(waking.wanted.get(EXCLUDE_UNTIL, ""))
+    until = parse_time(waking.wanted.get(Key.EXCLUDE_UNTIL, ""))
     for target in asked:
-        before = parse_time(target.annotations.get(EXCLUDE_UNTIL, ""))
+        before = parse_time(target.annotations.get(Key.EXCLUDE_UNTIL, ""))
         if until is not None and before is not None and until < before:
             say(f"warning: {target.ref}: was excluded from idling for longer, until {format_time(before)}")
         try:

@@ -28,69 +28,76 @@ from reconciler.untrusted_text import MOST_REPLICAS, parse_json, whole_number_in
 OUR_ANNOTATIONS = ("reconciler/", "idling.kubernetes.io/", "idling.alpha.openshift.io/", "scale.kubernetes.io/")
 """How the annotations begin that are ours to write."""
 
-IDLED_AT = "idling.kubernetes.io/idled-at"
-UNIDLE_TARGETS = "idling.kubernetes.io/unidle-targets"
-PREVIOUS_SCALE = "idling.kubernetes.io/previous-scale"
-SCALE_REASON = "scale.kubernetes.io/scale-reason"
-SCALE_TIME = "scale.kubernetes.io/scale-time"
-SCALE_PREVIOUS = "scale.kubernetes.io/previous-scale"
-OPENSHIFT_IDLED_AT = "idling.alpha.openshift.io/idled-at"
-OPENSHIFT_UNIDLE_TARGETS = "idling.alpha.openshift.io/unidle-targets"
-OPENSHIFT_PREVIOUS_SCALE = "idling.alpha.openshift.io/previous-scale"
 
-OWNER = "reconciler/owner"
-IDLING_OWNER = "reconciler/idling-owner"  # in place of OWNER, where that names another kind of policy
-IDLED_TO = "reconciler/idled-to"
-WAKE_DUE = "reconciler/wake-due"
-CAUSE = "reconciler/cause"
-ORPHANED_SINCE = "reconciler/orphaned-since"
-PREVIOUS_BOUNDS = "reconciler/previous-bounds"
-SWITCHED_AT = "reconciler/switched-at"  # where the switch stands that was switched off, and what is off there
-LAST_IDLED = "reconciler/last-idled"  # stays at the wake: the policy, on which hours, and when
-WAKE_BEGUN_AT = "reconciler/wake-begun-at"
-AWAKE_SINCE = "reconciler/awake-since"
-AWAKE_UNTIL = "reconciler/awake-until"
-UNDONE = "reconciler/undone"
-CONTESTED = "reconciler/contested"
-WAKE_REQUESTED_AT = "reconciler/wake-requested-at"
-FLUX_PAUSED = "reconciler/flux-paused"  # since when; FLUX_RECONCILE is ours then
-FLUX_RECONCILE = "kustomize.toolkit.fluxcd.io/reconcile"
+class Key:
+    """The keys of annotations and labels."""
+
+    IDLED_AT = "idling.kubernetes.io/idled-at"
+    UNIDLE_TARGETS = "idling.kubernetes.io/unidle-targets"
+    PREVIOUS_SCALE = "idling.kubernetes.io/previous-scale"
+    SCALE_REASON = "scale.kubernetes.io/scale-reason"
+    SCALE_TIME = "scale.kubernetes.io/scale-time"
+    SCALE_PREVIOUS = "scale.kubernetes.io/previous-scale"
+    OPENSHIFT_IDLED_AT = "idling.alpha.openshift.io/idled-at"
+    OPENSHIFT_UNIDLE_TARGETS = "idling.alpha.openshift.io/unidle-targets"
+    OPENSHIFT_PREVIOUS_SCALE = "idling.alpha.openshift.io/previous-scale"
+
+    OWNER = "reconciler/owner"
+    IDLING_OWNER = "reconciler/idling-owner"  # in place of OWNER, where that names another kind of policy
+    IDLED_TO = "reconciler/idled-to"
+    WAKE_DUE = "reconciler/wake-due"
+    CAUSE = "reconciler/cause"
+    ORPHANED_SINCE = "reconciler/orphaned-since"
+    PREVIOUS_BOUNDS = "reconciler/previous-bounds"
+    SWITCHED_AT = "reconciler/switched-at"  # where the switch stands that was switched off, and what is off there
+    LAST_IDLED = "reconciler/last-idled"  # stays at the wake: the policy, on which hours, and when
+    WAKE_BEGUN_AT = "reconciler/wake-begun-at"
+    AWAKE_SINCE = "reconciler/awake-since"
+    AWAKE_UNTIL = "reconciler/awake-until"
+    UNDONE = "reconciler/undone"
+    CONTESTED = "reconciler/contested"
+    WAKE_REQUESTED_AT = "reconciler/wake-requested-at"
+    FLUX_PAUSED = "reconciler/flux-paused"  # since when; FLUX_RECONCILE is ours then
+    FLUX_RECONCILE = "kustomize.toolkit.fluxcd.io/reconcile"
+    FLUX_NAME_LABEL = "kustomize.toolkit.fluxcd.io/name"  # on everything that a Kustomization of Flux manages
+    PAUSED = "autoscaling.keda.sh/paused"
+
+    EXCLUDE = "reconciler/exclude"
+    EXCLUDE_UNTIL = "reconciler/exclude-until"
+
+    # Those of kube-downscaler, on Namespaces and workloads: read where the Fleet says so, never written.
+    DOWNSCALER_EXCLUDE = "downscaler/exclude"
+    DOWNSCALER_EXCLUDE_UNTIL = "downscaler/exclude-until"
+    DOWNSCALER_ORIGINAL_REPLICAS = "downscaler/original-replicas"  # of what it has idled: read by `adopt` alone
+
+    # Placement. A local ReplicaSet carries the label and the annotations owner, policy-digest (of selector and
+    # template, so that a changed template can be known from other changes) and on-delete; any workload placed here may
+    # carry observed-capacity; our ConfigMaps carry recorded-at, fleet and status.
+    POLICY_DIGEST = "reconciler/policy-digest"
+    ON_DELETE = "reconciler/on-delete"
+    OBSERVED_CAPACITY = "reconciler/observed-capacity"
+    PLACED = "reconciler/placed"  # on what placement scales and did not create: the scale before, and our last one
+    STATUS = "reconciler/status"
+    RECORDED_AT = "reconciler/recorded-at"
+    RECORDED_BY = "reconciler/fleet"
+    FEDERATED_LABEL = "reconciler/frs"
+
+    # Victims of a scale-down.
+    VICTIM_LABEL = "reconciler/victim"
+    PICKER_LABEL = "reconciler/picker"  # on a Namespace: people let the admission webhook in
+
+    # The labels of what activators write, and what a Service may say to them.
+    ACTIVATOR = "reconciler/activator"  # "Splice": also where NetworkPolicies may select the pods
+    WAKE_PORTS = "reconciler/wake-ports"  # names or numbers of the ports whose traffic wakes, separated by commas
+
+
 FLUX_DISABLED = "disabled"
-FLUX_NAME_LABEL = "kustomize.toolkit.fluxcd.io/name"  # on everything that a Kustomization of Flux manages
-PAUSED = "autoscaling.keda.sh/paused"
-
-EXCLUDE = "reconciler/exclude"
-EXCLUDE_UNTIL = "reconciler/exclude-until"
-
-# Those of kube-downscaler, on Namespaces and workloads: read where the Fleet says so, never written.
-DOWNSCALER_EXCLUDE = "downscaler/exclude"
-DOWNSCALER_EXCLUDE_UNTIL = "downscaler/exclude-until"
-DOWNSCALER_ORIGINAL_REPLICAS = "downscaler/original-replicas"  # of what it has idled: read by `adopt` alone
-
-# Placement. A local ReplicaSet carries the label and the annotations owner, policy-digest (of selector and template, so
-# that a changed template can be known from other changes) and on-delete; any workload placed here may carry
-# observed-capacity; our ConfigMaps carry recorded-at, fleet and status.
-POLICY_DIGEST = "reconciler/policy-digest"
-ON_DELETE = "reconciler/on-delete"
-OBSERVED_CAPACITY = "reconciler/observed-capacity"
-PLACED = "reconciler/placed"  # on what placement scales and did not create: the scale before, and the last one of ours
-STATUS = "reconciler/status"
-RECORDED_AT = "reconciler/recorded-at"
-RECORDED_BY = "reconciler/fleet"
-FEDERATED_LABEL = "reconciler/frs"
-
-# Victims of a scale-down.
-VICTIM_LABEL = "reconciler/victim"
-PICKER_LABEL, PICKER_ENABLED = "reconciler/picker", "enabled"  # on a Namespace: people let the admission webhook in
+PICKER_ENABLED = "enabled"
 
 VICTIM_COST = "-2147483647"
 """The cost of a victim: lower than any but the one value that others use."""
 SPARED_COST = "-2147483646"
 """The cost that a pod gets for the time being that stays, although its own is not above that of a victim."""
-
-# The labels of what activators write, and what a Service may say to them.
-ACTIVATOR = "reconciler/activator"  # "Splice": also where NetworkPolicies may select the pods
-WAKE_PORTS = "reconciler/wake-ports"  # names or numbers of the ports whose traffic wakes, separated by commas
 
 IDLED = "Idled"
 _OWNING_KIND = "IdlingPolicy"
@@ -110,7 +117,7 @@ def idling_owner_text(fleet: str, policy: str) -> str:
 
 def idling_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
     """Return (Fleet, policy) of the IdlingPolicy that owns the idle record, None where no IdlingPolicy is named."""
-    for key in (IDLING_OWNER, OWNER):
+    for key in (Key.IDLING_OWNER, Key.OWNER):
         if key in annotations:
             fleet, _, rest = annotations[key].partition("/")
             kind, named, policy = rest.partition("/")
@@ -121,8 +128,8 @@ def idling_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
 
 def idling_owner_key(annotations: Mapping[str, str]) -> str:
     """Return the annotation that our owner goes into: a local ReplicaSet keeps the one that placement wrote."""
-    taken = OWNER in annotations and f"/{_OWNING_KIND}/" not in annotations[OWNER]
-    return IDLING_OWNER if taken else OWNER
+    taken = Key.OWNER in annotations and f"/{_OWNING_KIND}/" not in annotations[Key.OWNER]
+    return Key.IDLING_OWNER if taken else Key.OWNER
 
 
 def compact(value: Any, *, sort: bool = True) -> str:
@@ -266,7 +273,7 @@ def placement_owner_text(fleet: Fleet, key: str) -> str:
 
 def placement_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
     """Return (Fleet, "namespace/name") of the federated ReplicaSet that owns the object, None where none is named."""
-    fleet, _, rest = annotations.get(OWNER, "").partition("/")
+    fleet, _, rest = annotations.get(Key.OWNER, "").partition("/")
     kind, _, key = rest.partition("/")
     return (fleet, key) if kind == PLACING_KIND and key else None
 
@@ -295,7 +302,7 @@ class ObservedCapacity(Struct, frozen=True):
 
 def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
     """Return the observed capacity recorded on a workload, None where there is none or it cannot be read."""
-    parts = json_object(annotations.get(OBSERVED_CAPACITY))
+    parts = json_object(annotations.get(Key.OBSERVED_CAPACITY))
     replicas, at = parts.get("replicas"), read_time(parts.get("at"))
     if type(replicas) is not int or not 0 <= replicas <= MOST_REPLICAS or at is None:
         return None
@@ -305,8 +312,8 @@ def read_capacity(annotations: Mapping[str, str]) -> ObservedCapacity | None:
 
 def capacity_owner(annotations: Mapping[str, str]) -> tuple[str, str] | None:
     """Return (Fleet, "namespace/name") of the federated ReplicaSet that remembers a capacity there, None for none."""
-    owner = json_object(annotations.get(OBSERVED_CAPACITY)).get("owner")
-    return placement_owner({OWNER: owner}) if isinstance(owner, str) else None
+    owner = json_object(annotations.get(Key.OBSERVED_CAPACITY)).get("owner")
+    return placement_owner({Key.OWNER: owner}) if isinstance(owner, str) else None
 
 
 class PlacedScale(Struct, frozen=True):
@@ -328,12 +335,12 @@ class PlacedScale(Struct, frozen=True):
     @property
     def key(self) -> tuple[str, str] | None:
         """(Fleet, "namespace/name") of the federated ReplicaSet, None where it names none."""
-        return placement_owner({OWNER: self.owner})
+        return placement_owner({Key.OWNER: self.owner})
 
 
 def read_placed(annotations: Mapping[str, str]) -> PlacedScale | None:
     """Return the scale before placement that is recorded on a workload, None for none or one that cannot be read."""
-    parts = json_object(annotations.get(PLACED))
+    parts = json_object(annotations.get(Key.PLACED))
     previous, replicas, owner = parts.get("previous"), parts.get("replicas"), parts.get("owner")
     if type(previous) is not int or type(replicas) is not int or not isinstance(owner, str):
         return None

@@ -17,17 +17,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    IDLED_AT,
-    IDLED_TO,
-    PREVIOUS_BOUNDS,
-    PREVIOUS_SCALE,
-    WAKE_BEGUN_AT,
-    compact,
-    idling_owner,
-    parsed,
-    whole_number,
-)
+from reconciler.decide.annotations import Key, compact, idling_owner, parsed, whole_number
 from reconciler.decide.selectors import LocalKey, key_of
 from reconciler.errors import AnnotationError
 from reconciler.model import FIELD_MANAGER, NOTHING, HorizontalPodAutoscaler, ObjectRef, ObservedCluster, Workload
@@ -93,7 +83,10 @@ def _by_target(
 
 def is_recorded(autoscaler: HorizontalPodAutoscaler | Workload) -> bool:
     """Return whether our record stands on `autoscaler`, of its bounds, its pause or another field of it."""
-    return any(key in autoscaler.annotations for key in (PREVIOUS_BOUNDS, PREVIOUS_SCALE, PREVIOUS_SCALE_UP, IDLED_AT))
+    return any(
+        key in autoscaler.annotations
+        for key in (Key.PREVIOUS_BOUNDS, Key.PREVIOUS_SCALE, PREVIOUS_SCALE_UP, Key.IDLED_AT)
+    )
 
 
 def shrunk_by(autoscalers: ClusterAutoscalers, ref: ObjectRef) -> str | None:
@@ -210,24 +203,24 @@ def pinned_bounds(idled_to: int, own: Bounds) -> Bounds:
 def pinned_autoscaler(hpa: HorizontalPodAutoscaler, fleets: frozenset[str]) -> PinnedAutoscaler:
     """Return how `autoscaler` is held; what another Fleet wrote on it is not ours to use."""
     annotations = hpa.annotations
-    text, owner = annotations.get(PREVIOUS_BOUNDS), idling_owner(annotations)
+    text, owner = annotations.get(Key.PREVIOUS_BOUNDS), idling_owner(annotations)
     if text is None:
         return PinnedAutoscaler(hpa)
     try:
-        previous, idled_to = _previous_bounds(parsed(text, PREVIOUS_BOUNDS)), _idled_to(hpa)
+        previous, idled_to = _previous_bounds(parsed(text, Key.PREVIOUS_BOUNDS)), _idled_to(hpa)
     except AnnotationError as error:
         return PinnedAutoscaler(hpa, problem=str(error))
-    autoscaler = PinnedAutoscaler(hpa, previous, idled_to, WAKE_BEGUN_AT in annotations)
+    autoscaler = PinnedAutoscaler(hpa, previous, idled_to, Key.WAKE_BEGUN_AT in annotations)
     if owner is None or owner[0] in fleets:
         return autoscaler
-    return replace(autoscaler, problem=f"{PREVIOUS_BOUNDS} belongs to {owner[0]}", holder=owner[0])
+    return replace(autoscaler, problem=f"{Key.PREVIOUS_BOUNDS} belongs to {owner[0]}", holder=owner[0])
 
 
 def _idled_to(hpa: HorizontalPodAutoscaler) -> int | None:
     """Return the count that `autoscaler` was held at; where it is not written, bounds of one number are it."""
-    text = hpa.annotations.get(IDLED_TO)
+    text = hpa.annotations.get(Key.IDLED_TO)
     if text is not None:
-        return whole_number(text, IDLED_TO)
+        return whole_number(text, Key.IDLED_TO)
     return hpa.maximum if hpa.minimum == hpa.maximum else None
 
 
@@ -236,7 +229,7 @@ def _previous_bounds(value: Any) -> Bounds:
     minimum, maximum = found.get("minReplicas"), found.get("maxReplicas")
     if type(maximum) is int and maximum > 0 and (minimum is None or (type(minimum) is int and minimum >= 0)):
         return Bounds(minimum, maximum)
-    raise AnnotationError(f"{PREVIOUS_BOUNDS} is {compact(value)[:60]}, expected minReplicas and maxReplicas")
+    raise AnnotationError(f"{Key.PREVIOUS_BOUNDS} is {compact(value)[:60]}, expected minReplicas and maxReplicas")
 
 
 MINIMUM = ("spec", "minReplicas")
@@ -244,5 +237,5 @@ MINIMUM = ("spec", "minReplicas")
 
 def lowered_by(hpa: HorizontalPodAutoscaler) -> int:
     """Return how much lower its minimum is than what our record on it says, 0 where it is not lowered."""
-    had = whole_number_in(hpa.annotations.get(PREVIOUS_SCALE, ""))
+    had = whole_number_in(hpa.annotations.get(Key.PREVIOUS_SCALE, ""))
     return 0 if had is None else max(0, had - (1 if hpa.minimum is None else hpa.minimum))

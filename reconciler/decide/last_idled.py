@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, digest, format_time, json_object, read_time, stated
+from reconciler.decide.annotations import Key, digest, format_time, json_object, read_time, stated
 from reconciler.policy.types import AllOf, AnyOf, Criterion, IdlingPolicy, MetricCriterion
 
 REMEMBERED = timedelta(days=35)
@@ -34,7 +34,7 @@ class _LastIdled(Struct, frozen=True):
 
 def last_idled(annotations: Mapping[str, str]) -> _LastIdled:
     """Return what the annotations of a workload say; what cannot be read is left out."""
-    return _read(annotations.get(LAST_IDLED))
+    return _read(annotations.get(Key.LAST_IDLED))
 
 
 @lru_cache(128)  # the same stands on all that was idled together, and is asked for several times
@@ -51,7 +51,9 @@ def _read(text: str | None) -> _LastIdled:
 
 def is_known(hours: str, annotations: Mapping[str, str], now: datetime) -> bool:
     """Return whether the workload with `annotations` was idle on `hours` within the last 35 days."""
-    return LAST_IDLED in annotations and _is_known(hours, last_idled(annotations), annotations.get(AWAKE_SINCE), now)
+    return Key.LAST_IDLED in annotations and _is_known(
+        hours, last_idled(annotations), annotations.get(Key.AWAKE_SINCE), now
+    )
 
 
 def _is_known(hours: str, before: _LastIdled, woken: str | None, now: datetime) -> bool:
@@ -65,7 +67,7 @@ def last_idled_text(policy: str, hours: str, annotations: Mapping[str, str], now
     """Return the annotation of a workload that `policy` idles on `hours` now. `counts`: limits count that, if it is
     for the first time.
     """
-    return _text(policy, hours, (annotations.get(LAST_IDLED), annotations.get(AWAKE_SINCE)), now, counts)
+    return _text(policy, hours, (annotations.get(Key.LAST_IDLED), annotations.get(Key.AWAKE_SINCE)), now, counts)
 
 
 @lru_cache(128)  # most that a policy idles at once was idled at the same times before

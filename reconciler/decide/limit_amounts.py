@@ -17,7 +17,7 @@ from itertools import chain
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import LAST_IDLED, fleet_names, idling_owner
+from reconciler.decide.annotations import Key, fleet_names, idling_owner
 from reconciler.decide.decisions import Decision
 from reconciler.decide.last_idled import last_idled
 from reconciler.decide.selectors import namespace_labels
@@ -250,7 +250,7 @@ def _idled(policies: PolicySet, state: ObservedState, now: datetime) -> Iterator
         reaching: dict[str, dict[str, IdlingPolicy]] = {}
         holders: Iterator[Workload | HorizontalPodAutoscaler] = chain(_unowned(cluster.workloads), cluster.autoscalers)
         for holder in holders:
-            last = last_idled(holder.annotations) if LAST_IDLED in holder.annotations else None
+            last = last_idled(holder.annotations) if Key.LAST_IDLED in holder.annotations else None
             if last is None or last.first is None or not now - DAY < last.first <= now:
                 continue
             space, owner = holder.ref.namespace, idling_owner(holder.annotations)

@@ -10,14 +10,7 @@ from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    DOWNSCALER_EXCLUDE,
-    DOWNSCALER_EXCLUDE_UNTIL,
-    EXCLUDE,
-    EXCLUDE_UNTIL,
-    parse_kube_downscaler_time,
-    parse_time,
-)
+from reconciler.decide.annotations import Key, parse_kube_downscaler_time, parse_time
 from reconciler.decide.change_codes import ChangeIfCode, Fact, after, change_if, fact, field_is
 from reconciler.decide.decisions import Notice
 from reconciler.decide.reasons import Reason, ReasonCode, reason
@@ -224,7 +217,7 @@ class Exclusion(Fact, frozen=True):
     on: str = ""
 
 
-OPT_OUTS = frozenset({EXCLUDE, EXCLUDE_UNTIL, DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL})
+OPT_OUTS = frozenset({Key.EXCLUDE, Key.EXCLUDE_UNTIL, Key.DOWNSCALER_EXCLUDE, Key.DOWNSCALER_EXCLUDE_UNTIL})
 """The annotations that `exclusions` looks at."""
 
 
@@ -236,20 +229,20 @@ def exclusions(annotations: Mapping[str, str], now: datetime, *, kube_downscaler
 
     Source: kube-downscaler kube_downscaler/scaler.py, ignore_resource.
     """
-    flag = annotations.get(EXCLUDE, "false")
+    flag = annotations.get(Key.EXCLUDE, "false")
     if flag != "false":
-        yield _excluded(EXCLUDE, flag, is_readable=flag == "true")
-    if EXCLUDE_UNTIL in annotations:
-        until = annotations[EXCLUDE_UNTIL]
-        yield from _excluded_until(EXCLUDE_UNTIL, until, parse_time(until), now)
+        yield _excluded(Key.EXCLUDE, flag, is_readable=flag == "true")
+    if Key.EXCLUDE_UNTIL in annotations:
+        until = annotations[Key.EXCLUDE_UNTIL]
+        yield from _excluded_until(Key.EXCLUDE_UNTIL, until, parse_time(until), now)
     if not kube_downscaler:
         return
-    flag = annotations.get(DOWNSCALER_EXCLUDE, "false")
+    flag = annotations.get(Key.DOWNSCALER_EXCLUDE, "false")
     if flag.lower() != "false":
-        yield _excluded(DOWNSCALER_EXCLUDE, flag)
-    if annotations.get(DOWNSCALER_EXCLUDE_UNTIL):
-        until = annotations[DOWNSCALER_EXCLUDE_UNTIL]
-        yield from _excluded_until(DOWNSCALER_EXCLUDE_UNTIL, until, parse_kube_downscaler_time(until), now)
+        yield _excluded(Key.DOWNSCALER_EXCLUDE, flag)
+    if annotations.get(Key.DOWNSCALER_EXCLUDE_UNTIL):
+        until = annotations[Key.DOWNSCALER_EXCLUDE_UNTIL]
+        yield from _excluded_until(Key.DOWNSCALER_EXCLUDE_UNTIL, until, parse_kube_downscaler_time(until), now)
 
 
 def _excluded(annotation: str, value: str, *, is_readable: bool = True) -> Exclusion:

@@ -6,30 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import (
-    IDLED,
-    IDLED_AT,
-    OUR_ANNOTATIONS,
-    OWNER,
-    PLACED,
-    PREVIOUS_BOUNDS,
-    PREVIOUS_SCALE,
-    RECORDED_BY,
-    SCALE_REASON,
-    SPARED_COST,
-    UNIDLE_TARGETS,
-    VICTIM_COST,
-    VICTIM_LABEL,
-    idling_owner,
-)
+from reconciler.decide.annotations import IDLED, OUR_ANNOTATIONS, SPARED_COST, VICTIM_COST, Key, idling_owner
 from reconciler.decide.decisions import Cause, Decision, DesiredState, FieldChange, Notice, Phase, Verb, group_name
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import ACTIVATOR_MANAGER, DELETION_COST, MANAGED_BY_LABEL, NOTHING, ObjectRef
 from reconciler.workload_kinds import PREVIOUS_VALUES
 
-_RECORDS = (IDLED_AT, UNIDLE_TARGETS, PREVIOUS_SCALE, *PREVIOUS_VALUES, PREVIOUS_BOUNDS, PLACED)
+_RECORDS = (Key.IDLED_AT, Key.UNIDLE_TARGETS, Key.PREVIOUS_SCALE, *PREVIOUS_VALUES, Key.PREVIOUS_BOUNDS, Key.PLACED)
 _OF_OTHERS = "idling.alpha.openshift.io/"
-_SCALE = SCALE_REASON.partition("/")[0] + "/"
+_SCALE = Key.SCALE_REASON.partition("/")[0] + "/"
 _COPIED = frozenset({"Endpoints", "EndpointSlice"})
 """Kinds whose annotations Kubernetes copies from a Service: they follow it."""
 
@@ -48,9 +33,9 @@ class AnnotatedObject(Struct, frozen=True):
     def our_annotations(self) -> tuple[str, ...]:
         """The keys of ours; those of a scale that somebody else gave a reason for are theirs."""
         ours = {key for key in self.annotations if key.startswith(OUR_ANNOTATIONS) and not key.startswith(_OF_OTHERS)}
-        if self.annotations.get(SCALE_REASON, IDLED) != IDLED:
+        if self.annotations.get(Key.SCALE_REASON, IDLED) != IDLED:
             ours = {key for key in ours if not key.startswith(_SCALE)}
-        if VICTIM_LABEL in self.labels and self.annotations.get(DELETION_COST) in (VICTIM_COST, SPARED_COST):
+        if Key.VICTIM_LABEL in self.labels and self.annotations.get(DELETION_COST) in (VICTIM_COST, SPARED_COST):
             ours.add(DELETION_COST)
         return tuple(sorted(ours))
 
@@ -65,7 +50,9 @@ class AnnotatedObject(Struct, frozen=True):
     def is_of(self, fleets: frozenset[str] | None) -> bool:
         """Return whether a Fleet of `fleets` wrote on it, or nothing says which one did; None stands for all."""
         owner = idling_owner(self.annotations)
-        names = {self.annotations.get(OWNER, "").partition("/")[0], self.annotations.get(RECORDED_BY, "")} - {""}
+        names = {self.annotations.get(Key.OWNER, "").partition("/")[0], self.annotations.get(Key.RECORDED_BY, "")} - {
+            ""
+        }
         names |= set() if owner is None else {owner[0]}
         return fleets is None or not names or bool(names & fleets)
 

@@ -8,16 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
 
-from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    DOWNSCALER_EXCLUDE_UNTIL,
-    LAST_IDLED,
-    ORPHANED_SINCE,
-    OUR_ANNOTATIONS,
-    WAKE_REQUESTED_AT,
-    parse_kube_downscaler_time,
-    parse_time,
-)
+from reconciler.decide.annotations import OUR_ANNOTATIONS, Key, parse_kube_downscaler_time, parse_time
 from reconciler.decide.downscale.journal import LIFE
 from reconciler.decide.idling.conditions import TIMED_CONDITIONS
 from reconciler.decide.idling.criteria import CriterionResult, evaluator_of
@@ -47,9 +38,9 @@ _AND_AFTER: Durations = frozenset({_AT, _AFTER})
 """Of what counts at its very moment, and not after it: a request that nobody idle is waiting for."""
 _JOURNAL = _AT_ONCE | {LIFE}
 _KNOWN: Mapping[str, Durations] = {
-    AWAKE_SINCE: frozenset(),  # only what may be idled waits for it
-    WAKE_REQUESTED_AT: _AND_AFTER,
-    ORPHANED_SINCE: frozenset({PATIENCE}),
+    Key.AWAKE_SINCE: frozenset(),  # only what may be idled waits for it
+    Key.WAKE_REQUESTED_AT: _AND_AFTER,
+    Key.ORPHANED_SINCE: frozenset({PATIENCE}),
 }
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,7 +69,7 @@ def recorded_moments(
         for wait in (_AT, one.unschedulable_after, one.progress_deadline, one.cluster_grace_period, ON_ITS_WAY)
     }
     clusters = (*state.clusters.values(), *state.wakes_only.values())
-    recorded = (_of_cluster(cluster, {**_KNOWN, LAST_IDLED: limits}, waits, policies.fleet) for cluster in clusters)
+    recorded = (_of_cluster(cluster, {**_KNOWN, Key.LAST_IDLED: limits}, waits, policies.fleet) for cluster in clusters)
     found = {moment for moments in recorded for moment in moments if moment > after}
     idles = {moment for cluster in clusters for moment in _of_idles(policies, cluster, after)}
     return frozenset(found | idles)
@@ -134,7 +125,7 @@ def _of_cluster(
             yield from _later(_times_in(text), known[key])
         elif key.startswith(OUR_ANNOTATIONS):
             yield from _times_in(text)
-        elif key == DOWNSCALER_EXCLUDE_UNTIL and fleet.honors_kube_downscaler:
+        elif key == Key.DOWNSCALER_EXCLUDE_UNTIL and fleet.honors_kube_downscaler:
             yield from filter(None, (parse_kube_downscaler_time(text),))
     for config_map in cluster.config_maps:
         for text in (*config_map.data.values(), *config_map.annotations.values()):

@@ -18,7 +18,7 @@ from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS, SERVICES,
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.manifest_files import ManifestEntry
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.decide.annotations import EXCLUDE, OUR_ANNOTATIONS, WAKE_PORTS, WAKE_REQUESTED_AT, format_time
+from reconciler.decide.annotations import OUR_ANNOTATIONS, Key, format_time
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.idling.records import awake_since
 from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
@@ -53,7 +53,7 @@ from reconciler.policy.types import FleetCluster, IdlingPolicy, PolicySet
 from reconciler.report.times import common_zone
 from reconciler.world import victim_order
 
-_KEPT = (EXCLUDE, WAKE_PORTS)
+_KEPT = (Key.EXCLUDE, Key.WAKE_PORTS)
 _YOUNG = "{} did not exist yet when the replay begins: until then it counts as running"
 _BY_TRAFFIC = frozenset(
     {ReasonCode.METRIC_BUSY, ReasonCode.WAKE_WHEN_TRUE, ReasonCode.WAKE_REQUESTED, ReasonCode.NEED_PODS}
@@ -124,7 +124,7 @@ class _Simulation(Simulation):
         self._part.metrics.now = at
         for service, policy in self._asleep.items():
             if self._part.metrics.is_busy(policy, (service.namespace, service.name)):
-                self.annotate(service, {WAKE_REQUESTED_AT: format_time(at)})
+                self.annotate(service, {Key.WAKE_REQUESTED_AT: format_time(at)})
         step = super().run(at)
         waiting = {one.name: one for one in self._policies.idling if one.wake == "OnSignal"}
         self._asleep = {

@@ -13,17 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.annotations import (
-    IDLED_AT,
-    IDLED_TO,
-    PREVIOUS_SCALE,
-    UNDONE,
-    fleet_names,
-    format_time,
-    idling_owner,
-    json_object,
-    parse_time,
-)
+from reconciler.decide.annotations import Key, fleet_names, format_time, idling_owner, json_object, parse_time
 from reconciler.decide.autoscalers import MINIMUM
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.reasons import ReasonCode
@@ -136,13 +126,13 @@ def _idle_until_now(decision: Decision, fleets: frozenset[str]) -> tuple[str, in
     "" and 0 where it takes off none, or one that is not of `fleets`: what others idled is no saving of ours.
     """
     texts = {change.path[-1]: change.before for change in decision.changes if change.after != change.before}
-    since, had = texts.get(IDLED_AT), texts.get(PREVIOUS_SCALE)
+    since, had = texts.get(Key.IDLED_AT), texts.get(Key.PREVIOUS_SCALE)
     if decision.ref.kind == "HorizontalPodAutoscaler":  # what it made of its minimum nobody knows
         had = None
     owner = idling_owner({key: str(before) for key, before in texts.items()})
     if decision.idles or since is None or owner is None or owner[0] not in fleets:
         return "", 0
-    return str(since), max(0, (whole_number_in(str(had)) or 0) - (whole_number_in(str(texts.get(IDLED_TO))) or 0))
+    return str(since), max(0, (whole_number_in(str(had)) or 0) - (whole_number_in(str(texts.get(Key.IDLED_TO))) or 0))
 
 
 def _numbers(decision: Decision) -> tuple[int | None, int | None]:
@@ -173,8 +163,8 @@ def _by_hand(decision: Decision, run: Run) -> Iterator[Change]:
     if found is None:
         return
     texts = {change.path[-1]: change for change in decision.changes}
-    idled_to = texts[IDLED_TO].before if IDLED_TO in texts else None
-    undone = json_object(texts[UNDONE].after) if UNDONE in texts else {}
+    idled_to = texts[Key.IDLED_TO].before if Key.IDLED_TO in texts else None
+    undone = json_object(texts[Key.UNDONE].after) if Key.UNDONE in texts else {}
     yield Change(
         at=str(undone.get("at") or format_time(run.now)),
         object=str(decision.ref),

@@ -30,7 +30,7 @@ from reconciler.backends.protocols import (
     MetricsSource,
     workloads_of,
 )
-from reconciler.decide.annotations import VICTIM_LABEL
+from reconciler.decide.annotations import Key
 from reconciler.decide.idling.records import may_lack_record
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError, reason_of
 from reconciler.model import (
@@ -193,7 +193,7 @@ _ALWAYS = (
     ListKey(AUTOSCALERS),
     ListKey(EVENTS),
 )
-_VICTIM_PODS = ListKey(PODS, labels=VICTIM_LABEL)
+_VICTIM_PODS = ListKey(PODS, labels=Key.VICTIM_LABEL)
 _DEPLOYMENTS = ListKey(workloads_of(SCALABLE_KINDS["apps", "Deployment"]))
 _OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=OF_DEPLOYMENT)
 _NOT_OF_DEPLOYMENTS = ListKey(REPLICA_SETS, labels=f"!{OF_DEPLOYMENT}")

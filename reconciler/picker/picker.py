@@ -32,7 +32,7 @@ from reconciler.backends.protocols import (
     Resource,
     workloads_of,
 )
-from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, digest
+from reconciler.decide.annotations import PICKER_ENABLED, Key, digest
 from reconciler.decide.downscale.decreases_by_others import RECORD, every_decrease, record_text
 from reconciler.decide.downscale.journal import PICKER_RUN, read_entry
 from reconciler.decide.downscale.victim_choice import VictimStrategy, decrease_of
@@ -190,7 +190,7 @@ class _Choice:
     def namespace(self) -> Namespace | None:
         """Return the namespace of what is scaled down, None where it did not let us in."""
         found = self._cluster.get(NAMESPACES, "", self._review.ref.namespace)
-        return found if found.labels.get(PICKER_LABEL) == PICKER_ENABLED else None
+        return found if found.labels.get(Key.PICKER_LABEL) == PICKER_ENABLED else None
 
     def workload(self) -> Workload:
         """Return what is scaled down.

@@ -8,7 +8,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, read_time
+from reconciler.decide.annotations import Key, read_time
 from reconciler.decide.decisions import Decision, DesiredState, Notice, Verb, policy_title
 from reconciler.decide.idling.activators import announced, announcements
 from reconciler.decide.placement.home_config_maps import unknown_since
@@ -108,9 +108,9 @@ def _awake(state: ObservedState, now: datetime) -> tuple[Awake, ...]:
         )
         for name in sorted(state.clusters)
         for workload in state.clusters[name].workloads
-        if AWAKE_SINCE in workload.annotations
+        if Key.AWAKE_SINCE in workload.annotations
         and workload.owner is None
-        and (since := read_time(workload.annotations.get(AWAKE_SINCE))) is not None
+        and (since := read_time(workload.annotations.get(Key.AWAKE_SINCE))) is not None
         and since > now - _LATELY
     )
 

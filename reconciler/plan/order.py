@@ -8,11 +8,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import WAKE_DUE, read_time
+from reconciler.decide.annotations import Key, read_time
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.plan.model import Action
 
-_WAKE_DUE = ("metadata", "annotations", WAKE_DUE)
+_WAKE_DUE = ("metadata", "annotations", Key.WAKE_DUE)
 
 
 def in_order(decisions: Sequence[Decision]) -> tuple[Decision, ...]:

@@ -13,7 +13,7 @@ from reconciler.backends.protocols import MetricsSource
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics
-from reconciler.decide.annotations import WAKE_REQUESTED_AT, format_time
+from reconciler.decide.annotations import Key, format_time
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.forecast.simulation import Simulation
 from reconciler.model import QueryAnswer, Sample
@@ -128,7 +128,7 @@ def _change(event: GivenFields, kind: WorkloadKind, now: datetime) -> Mapping[st
     annotations: dict[str, str | None] = dict(given(event.annotations) or {})
     requested = given(event.wake_requested_at)
     if requested is not None:
-        annotations[WAKE_REQUESTED_AT] = format_time(now) if requested == "now" else requested
+        annotations[Key.WAKE_REQUESTED_AT] = format_time(now) if requested == "now" else requested
     return {"metadata": {"annotations": annotations}}
 
 

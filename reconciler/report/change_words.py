@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from reconciler.decide.annotations import IDLED_AT, OBSERVED_CAPACITY, PREVIOUS_SCALE, UNIDLE_TARGETS
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
@@ -122,11 +122,15 @@ def metadata_words(decision: Decision) -> str:
     if decision.ref.kind == "ConfigMap":
         return _config_map_words(decision)
     changed = {change.path[-1]: change for change in decision.changes if change.before != change.after}
-    if UNIDLE_TARGETS in changed:
-        return _idle_list_words(changed[UNIDLE_TARGETS].after)
-    words = [_capacity_words(changed.pop(OBSERVED_CAPACITY).after, decision)] if OBSERVED_CAPACITY in changed else []
-    previous = changed.get(PREVIOUS_SCALE)
-    if previous is not None and previous.after is not None and IDLED_AT in changed:
+    if Key.UNIDLE_TARGETS in changed:
+        return _idle_list_words(changed[Key.UNIDLE_TARGETS].after)
+    words = (
+        [_capacity_words(changed.pop(Key.OBSERVED_CAPACITY).after, decision)]
+        if Key.OBSERVED_CAPACITY in changed
+        else []
+    )
+    previous = changed.get(Key.PREVIOUS_SCALE)
+    if previous is not None and previous.after is not None and Key.IDLED_AT in changed:
         return f"record previous scale {one_line(str(previous.after))}"
     tracked = decision.job == "placement" and changed
     if tracked:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import IDLED_AT, PREVIOUS_SCALE, idling_owner, read_placed, read_time
+from reconciler.decide.annotations import Key, idling_owner, read_placed, read_time
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.reasons import ReasonCode
 from reconciler.decide.selectors import SelectingPolicies, local_key, names_kind, namespace_labels
@@ -293,11 +293,11 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
 def _idle_since(plan: Plan, subject: ObjectExplanation, explanations: Collection[PolicyExplanation]) -> Iterator[str]:
     """Yield since when an object is idle, what it had before, and what wakes it."""
     record = subject.workload.annotations if subject.workload is not None else {}
-    at, owner = read_time(record.get(IDLED_AT)), idling_owner(record)
+    at, owner = read_time(record.get(Key.IDLED_AT)), idling_owner(record)
     theirs = owner is not None and subject.workload is not None and not subject.workload.spec_replicas
     if at is None or not (theirs or any(found.idled for found in explanations)):
         return
-    before, time = one_line(record.get(PREVIOUS_SCALE, "")), reasons_in(plan).time(at)
+    before, time = one_line(record.get(Key.PREVIOUS_SCALE, "")), reasons_in(plan).time(at)
     scale = f", previous scale {before}" if before else ""
     since = f"Idle since {time} ({age(plan.made_at - at)}){_idled_by(plan, owner, explanations)}{scale}"
     yield f"{since}. To wake it: reconciler wake {name_of(subject.ref)}"

@@ -10,16 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.decide.annotations import (
-    IDLED_AT,
-    IDLED_TO,
-    OPENSHIFT_IDLED_AT,
-    OPENSHIFT_PREVIOUS_SCALE,
-    PREVIOUS_SCALE,
-    WAKE_DUE,
-    format_time,
-    read_time,
-)
+from reconciler.decide.annotations import Key, format_time, read_time
 from reconciler.decide.decisions import (
     Decision,
     HeldBack,
@@ -127,11 +118,11 @@ def _idle_object(
     workload: Workload | HorizontalPodAutoscaler, explanation: PolicyExplanation, now: datetime
 ) -> IdleObject:
     annotations = workload.annotations
-    since, until = read_time(annotations.get(IDLED_AT)), read_time(annotations.get(WAKE_DUE))
+    since, until = read_time(annotations.get(Key.IDLED_AT)), read_time(annotations.get(Key.WAKE_DUE))
     is_due = any(why.code in _DUE for why in explanation.reasons)
     if until is not None and until <= now and not is_due:  # its criteria keep it idle beyond the end of its schedule
         until = None
-    policy, previous = explanation.idled[1] if explanation.idled else "", annotations.get(PREVIOUS_SCALE, "")
+    policy, previous = explanation.idled[1] if explanation.idled else "", annotations.get(Key.PREVIOUS_SCALE, "")
     return IdleObject(workload.ref, policy, since, until, previous, explanation.asleep, explanation.reasons)
 
 
@@ -145,11 +136,11 @@ def _foreign_idles(state: ObservedState, plan: Plan) -> Iterator[IdleObject]:
         objects += [*cluster.workloads, *cluster.services]
     for one in sorted(objects, key=lambda target: target.ref):
         words, annotations = found.get(str(one.ref)), one.annotations
-        idled_to = whole_number_in(annotations.get(IDLED_TO, "")) or 0
+        idled_to = whole_number_in(annotations.get(Key.IDLED_TO, "")) or 0
         runs = isinstance(one, Workload) and one.spec_replicas > idled_to  # scaled up since
         if words is not None and not runs:
-            since = read_time(annotations.get(IDLED_AT)) or read_time(annotations.get(OPENSHIFT_IDLED_AT))
-            previous = annotations.get(PREVIOUS_SCALE) or annotations.get(OPENSHIFT_PREVIOUS_SCALE, "")
+            since = read_time(annotations.get(Key.IDLED_AT)) or read_time(annotations.get(Key.OPENSHIFT_IDLED_AT))
+            previous = annotations.get(Key.PREVIOUS_SCALE) or annotations.get(Key.OPENSHIFT_PREVIOUS_SCALE, "")
             yield IdleObject(one.ref, "", since, None, previous, by=words.removeprefix("was idled by "))
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.annotations import CAUSE
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Decision
 from reconciler.messages import counted
 from reconciler.model import NOTHING, pointer
@@ -21,7 +21,7 @@ from reconciler.report.groups import Block, Line, PolicyGroup, blocks_of, groupe
 from reconciler.report.summary import held_of, held_title, report_of, went_well, words_of
 from reconciler.untrusted_text import one_line
 
-_CAUSE = pointer(("metadata", "annotations", CAUSE))
+_CAUSE = pointer(("metadata", "annotations", Key.CAUSE))
 _RED, _YELLOW, _GREEN = "31", "33", "32"
 _PAINT = r"\x1b\[[0-9;]*m"
 _COLUMNS = r"((?:.*\S)?)(  +|^ *)(.*)"

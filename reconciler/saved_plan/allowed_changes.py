@@ -9,17 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from reconciler.decide.annotations import (
-    DOWNSCALER_EXCLUDE,
-    DOWNSCALER_EXCLUDE_UNTIL,
-    EXCLUDE,
-    EXCLUDE_UNTIL,
-    FEDERATED_LABEL,
-    FLUX_DISABLED,
-    FLUX_RECONCILE,
-    OUR_ANNOTATIONS,
-    VICTIM_LABEL,
-)
+from reconciler.decide.annotations import FLUX_DISABLED, OUR_ANNOTATIONS, Key
 from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.status import STATUS_PREFIX
@@ -85,7 +75,7 @@ def _of_switch(kind: WorkloadKind, path: _Path, *, is_wake: bool) -> _Check | No
 
 
 _OF_KIND: Mapping[GroupKind, Mapping[_Path, _Check]] = {
-    key: {**_of_scale(kind), **({(*_LABELS, FEDERATED_LABEL): _is_text} if kind.counts else {})}
+    key: {**_of_scale(kind), **({(*_LABELS, Key.FEDERATED_LABEL): _is_text} if kind.counts else {})}
     for key, kind in SCALABLE_KINDS.items()
 }
 _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
@@ -93,7 +83,7 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
     ("", "Endpoints"): {},
     ("discovery.k8s.io", "EndpointSlice"): {},
     ("", "ConfigMap"): {("data",): _is_texts, ("data", "*"): _is_text},
-    ("", "Pod"): {(*ANNOTATIONS, DELETION_COST): _is_text, (*_LABELS, VICTIM_LABEL): _is_text},
+    ("", "Pod"): {(*ANNOTATIONS, DELETION_COST): _is_text, (*_LABELS, Key.VICTIM_LABEL): _is_text},
     **_OF_KIND,
     ("apps", "ReplicaSet"): {  # what a FederatedReplicaSet states; `checks` holds it against the policies
         **_OF_KIND["apps", "ReplicaSet"],
@@ -111,7 +101,7 @@ _FIELDS: Mapping[GroupKind, Mapping[_Path, _Check]] = {
         ("spec", "behavior", "scaleUp", "selectPolicy"): lambda value: value in ("Disabled", "Max", "Min"),
     },
 }
-_FLUX = (*ANNOTATIONS, FLUX_RECONCILE)
+_FLUX = (*ANNOTATIONS, Key.FLUX_RECONCILE)
 _ACTIVATORS = "-activator-"
 """What is in the names of activators' EndpointSlices."""
 
@@ -120,11 +110,11 @@ _NO_ANNOTATIONS = frozenset({("", "Pod"), ("discovery.k8s.io", "EndpointSlice")}
 
 
 _ONLY_TESTED = dict.fromkeys(
-    ((*ANNOTATIONS, key) for key in (DOWNSCALER_EXCLUDE, DOWNSCALER_EXCLUDE_UNTIL)), lambda _value: False
+    ((*ANNOTATIONS, key) for key in (Key.DOWNSCALER_EXCLUDE, Key.DOWNSCALER_EXCLUDE_UNTIL)), lambda _value: False
 )
 """Annotations of others: that they are still the same may be a condition, another value may not be written."""
 
-_OF_PEOPLE = frozenset({EXCLUDE, EXCLUDE_UNTIL})
+_OF_PEOPLE = frozenset({Key.EXCLUDE, Key.EXCLUDE_UNTIL})
 """Annotations of ours that only people write; a run may test them."""
 
 

@@ -10,23 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    AWAKE_UNTIL,
-    CONTESTED,
-    FEDERATED_LABEL,
-    IDLED_TO,
-    ON_DELETE,
-    OPENSHIFT_PREVIOUS_SCALE,
-    OPENSHIFT_UNIDLE_TARGETS,
-    OUR_ANNOTATIONS,
-    PLACED,
-    PREVIOUS_BOUNDS,
-    PREVIOUS_SCALE,
-    SCALE_PREVIOUS,
-    UNIDLE_TARGETS,
-    read_time,
-)
+from reconciler.decide.annotations import OUR_ANNOTATIONS, Key, read_time
 from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
 from reconciler.decide.placement.local_replica_sets import Form, form_of
 from reconciler.decide.selectors import local_ref
@@ -39,11 +23,11 @@ from reconciler.saved_plan.differences import WRITTEN, Compared
 from reconciler.untrusted_text import short, whole_number_in
 from reconciler.workload_kinds import PAUSED_REPLICAS, workload_kind
 
-_KEEP_AWAKE = tuple(name for key in (CONTESTED, AWAKE_UNTIL) for name in (key, pointer((key,))))
-_SINCE = (AWAKE_SINCE, pointer((AWAKE_SINCE,)))
+_KEEP_AWAKE = tuple(name for key in (Key.CONTESTED, Key.AWAKE_UNTIL) for name in (key, pointer((key,))))
+_SINCE = (Key.AWAKE_SINCE, pointer((Key.AWAKE_SINCE,)))
 _RECORDS = (
-    *(PREVIOUS_SCALE, OPENSHIFT_PREVIOUS_SCALE, SCALE_PREVIOUS, IDLED_TO, PLACED),
-    *(UNIDLE_TARGETS, OPENSHIFT_UNIDLE_TARGETS, PREVIOUS_BOUNDS, PAUSED_REPLICAS),
+    *(Key.PREVIOUS_SCALE, Key.OPENSHIFT_PREVIOUS_SCALE, Key.SCALE_PREVIOUS, Key.IDLED_TO, Key.PLACED),
+    *(Key.UNIDLE_TARGETS, Key.OPENSHIFT_UNIDLE_TARGETS, Key.PREVIOUS_BOUNDS, PAUSED_REPLICAS),
 )
 
 
@@ -191,10 +175,10 @@ def _is_stated(path: tuple[str, ...], after: Any, form: Form | None) -> bool:
         return form is not None and json_value(after) == json_value(form.federated.template)
     if path == ("spec", "minReadySeconds"):
         return bool(after == (form.federated.min_ready_seconds or None if form is not None else None))
-    if after is None and key in (FEDERATED_LABEL, ON_DELETE):
+    if after is None and key in (Key.FEDERATED_LABEL, Key.ON_DELETE):
         return True
     if parent == ["metadata", "labels"]:
         return after is not None and form is not None and form.labels.get(key) == after
-    if tuple(parent) == ANNOTATIONS and (key == ON_DELETE or not key.startswith(OUR_ANNOTATIONS)):
+    if tuple(parent) == ANNOTATIONS and (key == Key.ON_DELETE or not key.startswith(OUR_ANNOTATIONS)):
         return after is not None and form is not None and form.annotations.get(key) == after
     return True

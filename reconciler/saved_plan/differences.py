@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from reconciler.decide.annotations import CAUSE, json_object
+from reconciler.decide.annotations import Key, json_object
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.model import NOTHING, pointer
 from reconciler.plan.change_json import CauseDocument, ChangeDocument, change_document
@@ -22,7 +22,7 @@ NOT_WHOLE = "a fresh plan makes other changes together with it; plan again"
 WRITTEN = ("after", "manifest")
 """What the names of the fields of a change that is written begin with."""
 
-_CAUSE = pointer(("metadata", "annotations", CAUSE))
+_CAUSE = pointer(("metadata", "annotations", Key.CAUSE))
 _WORDS = {"id": 1, "cause": CauseDocument(policy="", at="", why="", values={}), "victims": None}
 """The number of a change, and the words for it: whatever they are, it does the same."""
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from reconciler.activator.wake import CLUSTER, Waker
 from reconciler.backends.protocols import CONFIG_MAPS, ENDPOINTS, EVENTS, PODS, SERVICES
-from reconciler.decide.annotations import IDLED_AT, UNIDLE_TARGETS, WAKE_REQUESTED_AT, format_time
+from reconciler.decide.annotations import Key, format_time
 from reconciler.decide.decisions import annotation_changes
 from reconciler.errors import ClusterError
 from reconciler.model import NEED_PODS, ObjectRef, Write
@@ -135,7 +135,7 @@ class InterruptedRun:
 
     def traffic(self, steps: tuple[int, ...] = ()) -> None:
         """The activator of a Service that is marked wakes it; before each of its writes the run makes so many steps."""
-        if IDLED_AT not in self.service().annotations:
+        if Key.IDLED_AT not in self.service().annotations:
             return  # its pods have it
         left = list(steps)
 
@@ -149,7 +149,7 @@ class InterruptedRun:
     def annotation(self) -> None:
         service = self.service()
         self.signal = self.now
-        changes = annotation_changes(service.annotations, {WAKE_REQUESTED_AT: format_time(self.now)})
+        changes = annotation_changes(service.annotations, {Key.WAKE_REQUESTED_AT: format_time(self.now)})
         self.cluster().write(annotation_patch(service, changes))
 
     def event(self) -> None:
@@ -174,7 +174,7 @@ class InterruptedRun:
         self.end()
         self.check_marks()
         annotations = self.service().annotations
-        idled_at = annotations.get(IDLED_AT)
+        idled_at = annotations.get(Key.IDLED_AT)
         if idled_at is not None and self.signal is not None:
             assert format_time(self.signal) <= idled_at, "idle, with a signal younger than its idling"
 
@@ -186,7 +186,7 @@ class InterruptedRun:
         assert all(count == 2 for count in listed.values())
 
     def listed(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.service().annotations.get(UNIDLE_TARGETS, "[]"))
+        found: list[dict[str, Any]] = json.loads(self.service().annotations.get(Key.UNIDLE_TARGETS, "[]"))
         return found
 
     def replicas(self) -> dict[str, int]:
@@ -220,7 +220,7 @@ def test_a_signal_between_any_two_writes_of_a_run(tmp_path: Path, kind: str, wri
     if killed:
         run.pending = []
     if kind == "traffic" and writes:
-        assert IDLED_AT not in run.service().annotations
+        assert Key.IDLED_AT not in run.service().annotations
     run.wait(MINUTE)
     run.check()
     if run.signal is not None and (kind.startswith("traffic") or writes):

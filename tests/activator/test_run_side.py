@@ -18,7 +18,7 @@ from reconciler.apply.access import Access
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.waits import ACCEPTED_WITHIN_SECONDS, Acceptance, WaitingActions
 from reconciler.cli.doctor_findings import activator_finding
-from reconciler.decide.annotations import IDLED_AT
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, PolicyExplanation, Verb
 from reconciler.decide.idling.activators import announced, announcements, clusters_to_ask, with_activators
 from reconciler.errors import ForbiddenError
@@ -224,7 +224,7 @@ class Asked:
         self.seconds = 0.0
         self.lists: dict[str, Callable[[], tuple[Any, ...]]] = {
             "EndpointSlice": tuple,
-            "Service": lambda: (a_service(annotations={IDLED_AT: AT}),),
+            "Service": lambda: (a_service(annotations={Key.IDLED_AT: AT}),),
         }
         self.asked: list[str] = []
 
@@ -278,7 +278,7 @@ def test_it_is_waited_for_so_long(lists: Mapping[str, Any], seconds: int) -> Non
 
 def test_a_service_that_is_recorded_later_is_waited_for_as_well_and_the_time_begins_anew() -> None:
     asked, done = Asked(), {0: Outcome(0, OutcomeStatus.APPLIED)}
-    idle = {IDLED_AT: AT}
+    idle = {Key.IDLED_AT: AT}
     asked.lists["Service"] = lambda: (a_service(annotations=idle), a_service("api", annotations=idle))
     access = Access(*([asked] * 4), TimeLimit(clock=asked))  # type: ignore[arg-type]
     acceptance = Acceptance(done)

@@ -8,16 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    IDLED_AT,
-    IDLED_TO,
-    OPENSHIFT_IDLED_AT,
-    OPENSHIFT_PREVIOUS_SCALE,
-    OWNER,
-    PREVIOUS_SCALE,
-    WAKE_DUE,
-    format_time,
-)
+from reconciler.decide.annotations import Key, format_time
 from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.idling.decide import IdlingOutcome
@@ -42,14 +33,14 @@ from tests.plans import a_decision
 WEB = a_ref("web")
 UNTIL = datetime(2026, 11, 24, 7, tzinfo=UTC)
 RECORD = {
-    IDLED_AT: "2026-11-23T20:00:00Z",
-    PREVIOUS_SCALE: "3",
-    IDLED_TO: "0",
-    WAKE_DUE: format_time(UNTIL),
-    OWNER: "production/IdlingPolicy/idle-dev",
+    Key.IDLED_AT: "2026-11-23T20:00:00Z",
+    Key.PREVIOUS_SCALE: "3",
+    Key.IDLED_TO: "0",
+    Key.WAKE_DUE: format_time(UNTIL),
+    Key.OWNER: "production/IdlingPolicy/idle-dev",
 }
-OURS, THEIRS = RECORD, RECORD | {OWNER: "other/IdlingPolicy/idle-dev"}
-OPENSHIFT = {OPENSHIFT_PREVIOUS_SCALE: "5", OPENSHIFT_IDLED_AT: "2026-11-23T20:00:00Z"}
+OURS, THEIRS = RECORD, RECORD | {Key.OWNER: "other/IdlingPolicy/idle-dev"}
+OPENSHIFT = {Key.OPENSHIFT_PREVIOUS_SCALE: "5", Key.OPENSHIFT_IDLED_AT: "2026-11-23T20:00:00Z"}
 
 
 class TestTenantsWithOneNamespaceInDifferentClusters:
@@ -116,7 +107,9 @@ class TestWhatIdlingLeaves:
             pytest.param(OURS, True, ("Asleep", 0, 3, "nights"), id="asleep by us"),
             pytest.param(OURS, False, ("Asleep", 0, 3, "idle-dev"), id="asleep by us, and nobody claims it"),
             pytest.param(THEIRS, False, ("Foreign", 0, 3, "idle-dev"), id="asleep by another Fleet"),
-            pytest.param(OURS | {PREVIOUS_SCALE: "odd"}, True, ("Asleep", 0, 0, "nights"), id="an unreadable record"),
+            pytest.param(
+                OURS | {Key.PREVIOUS_SCALE: "odd"}, True, ("Asleep", 0, 0, "nights"), id="an unreadable record"
+            ),
             pytest.param(OPENSHIFT, False, ("Foreign", 0, 5, "its idle record"), id="asleep by oc"),
         ],
     )

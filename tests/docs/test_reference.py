@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler import model, workload_kinds
-from reconciler.decide import annotations
+from reconciler.decide.annotations import Key
 from reconciler.decide.reasons import CODES, TEXTS, ReasonCode, reason, text_of
 from reconciler.errors import ExitCode, FailOn, first_exit_code
 from tests.docs.pages import ROOT, blocks
@@ -32,7 +32,7 @@ def test_the_schemas_are_those_of_the_code() -> None:
 
 
 def test_every_annotation_and_label_is_described() -> None:
-    named = {**vars(annotations), **vars(model), **vars(workload_kinds)}.items()
+    named = {**vars(Key), **vars(model), **vars(workload_kinds)}.items()
     known = {value for name, value in named if name.isupper() and isinstance(value, str) and "/" in value}
     described = set(re.findall(r"`([a-z0-9.]+/[a-z-]+)`", (FOLDER / "annotations.md").read_text()))
     assert described - {"federation.kubernetes.io/replica-set-preferences"} == known
@@ -65,7 +65,7 @@ def reasons_as_printed() -> Iterator[str]:
     ages = {"ago": "\0 ago", "since": "for \0"}
     for code in CODES:
         yield re.sub(r"\{\w+:?(\w*)[^}]*\}", lambda found: ages.get(found[1], "\0"), TEXTS[code])
-    until = reason(ReasonCode.ANNOTATION_UNTIL, annotation=annotations.EXCLUDE_UNTIL, value="\0")
+    until = reason(ReasonCode.ANNOTATION_UNTIL, annotation=Key.EXCLUDE_UNTIL, value="\0")
     yield text_of((reason(ReasonCode.EXCLUDED, object="\0"), until))
 
 

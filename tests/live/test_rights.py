@@ -14,7 +14,7 @@ import pytest
 import yaml
 from pytest_httpserver import HTTPServer
 
-from reconciler.decide.annotations import CAUSE
+from reconciler.decide.annotations import Key
 from tests.live import all_writes, deployed, rights_cluster
 from tests.live.asked import kinds
 from tests.live.deployed import APPLY, PLAN, Grant
@@ -157,8 +157,8 @@ def without_reasons(state: Any) -> Any:
     found = copy.deepcopy(state)
     for one in found.values():
         annotations = one["metadata"].get("annotations", {})
-        if CAUSE in annotations:
-            annotations[CAUSE] = {**json.loads(annotations[CAUSE]), "why": ""}
+        if Key.CAUSE in annotations:
+            annotations[Key.CAUSE] = {**json.loads(annotations[Key.CAUSE]), "why": ""}
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.decide.annotations import SCALE_TIME
+from reconciler.decide.annotations import Key
 from tests.pipeline.calls import Folder
 from tests.pipeline.week import PARIS, a_week, at, run, state
 
@@ -32,7 +32,7 @@ def leftovers(folder: Folder) -> list[str]:
         for key, one in folder.objects().items()
         for annotation in one["metadata"].get("annotations", {})
         if annotation.startswith(("idling.", "scale.")) or annotation in ("reconciler/owner", "reconciler/wake-due")
-        if annotation != SCALE_TIME
+        if annotation != Key.SCALE_TIME
     ]
 
 

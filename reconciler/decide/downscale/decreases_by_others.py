@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import PICKER_ENABLED, PICKER_LABEL, compact
+from reconciler.decide.annotations import PICKER_ENABLED, Key, compact
 from reconciler.decide.decisions import Decision
 from reconciler.decide.downscale.journal import journal_of
 from reconciler.decide.downscale.victim_choice import VictimStrategy, victim_strategies
@@ -99,7 +99,9 @@ def _reviewed(
     observed: ObservedCluster, strategy_of: Callable[[Workload], VictimStrategy]
 ) -> Iterator[tuple[Workload, str]]:
     """Yield the workloads whose pods are ours to choose in namespaces that let the picker in, and by which policy."""
-    spaces = {name for name, labels in namespace_labels(observed).items() if labels.get(PICKER_LABEL) == PICKER_ENABLED}
+    spaces = {
+        name for name, labels in namespace_labels(observed).items() if labels.get(Key.PICKER_LABEL) == PICKER_ENABLED
+    }
     for workload in observed.workloads:
         if workload.ref.namespace in spaces and (strategy := strategy_of(workload)).chooses:
             yield workload, strategy.settings.policy

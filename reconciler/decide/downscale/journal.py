@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL, annotated_time, compact, format_time
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, Key, annotated_time, compact, format_time
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -50,7 +50,7 @@ from reconciler.policy.types import Fleet, Shard, Writes
 from reconciler.untrusted_text import parse_json
 
 _COST_PATH = ("metadata", "annotations", DELETION_COST)
-_LABEL_PATH = ("metadata", "labels", VICTIM_LABEL)
+_LABEL_PATH = ("metadata", "labels", Key.VICTIM_LABEL)
 
 
 PICKER_RUN = "picker-"
@@ -144,14 +144,14 @@ def is_of_another(text: str) -> bool:
 
 def _is_victim(pod: Pod, run: str) -> bool:
     """Return whether `pod` has the deletion cost and the label of a victim of that run."""
-    return pod.deletion_cost == VICTIM_COST and pod.labels.get(VICTIM_LABEL) == run
+    return pod.deletion_cost == VICTIM_COST and pod.labels.get(Key.VICTIM_LABEL) == run
 
 
 def victim_changes(pod: Pod, cost: str, run: str) -> tuple[FieldChange, ...]:
     """Return the changes that give `pod` the deletion cost `cost` and our label, with tests of its present values."""
     return (
         FieldChange(_COST_PATH, pod.deletion_cost, cost),
-        FieldChange(_LABEL_PATH, pod.labels.get(VICTIM_LABEL), run),
+        FieldChange(_LABEL_PATH, pod.labels.get(Key.VICTIM_LABEL), run),
     )
 
 
@@ -161,8 +161,8 @@ def former_changes(pod: Pod, former: str | None) -> tuple[FieldChange, ...]:
     label: tuple[FieldChange, ...] = ()
     if pod.deletion_cost in (VICTIM_COST, SPARED_COST) and pod.deletion_cost != former:
         cost = (FieldChange(_COST_PATH, pod.deletion_cost, former),)
-    if VICTIM_LABEL in pod.labels:
-        label = (FieldChange(_LABEL_PATH, pod.labels[VICTIM_LABEL], None),)
+    if Key.VICTIM_LABEL in pod.labels:
+        label = (FieldChange(_LABEL_PATH, pod.labels[Key.VICTIM_LABEL], None),)
     return cost + label
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import IDLED_TO
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, NoticeKind, Phase, Verb, group_name
 from reconciler.decide.idling.write_context import decision_key
 from reconciler.decide.reasons import ReasonCode, reason
@@ -15,7 +15,7 @@ from reconciler.messages import first_of
 from reconciler.model import ObservedCluster, ObservedState, Service, by_key
 from reconciler.policy.types import Fleet, PolicySet, Writes
 
-_IDLED_TO = ("metadata", "annotations", IDLED_TO)
+_IDLED_TO = ("metadata", "annotations", Key.IDLED_TO)
 
 
 def clusters_to_ask(desired: DesiredState, policies: PolicySet, state: ObservedState) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def _records_at_zero(decisions: Sequence[Decision], state: ObservedState) -> lis
 
 def _idled_to(record: Decision, service: Service) -> str | None:
     written = [change.after for change in record.changes if change.path == _IDLED_TO]
-    return written[0] if written else service.annotations.get(IDLED_TO)
+    return written[0] if written else service.annotations.get(Key.IDLED_TO)
 
 
 def with_activators(desired: DesiredState, policies: PolicySet, state: ObservedState) -> DesiredState:

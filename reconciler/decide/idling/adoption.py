@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, IDLED_AT, IDLED_TO, LAST_IDLED
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Notice, Phase, Verb
 from reconciler.decide.idling.decide import decide_idling
 from reconciler.messages import counted
@@ -52,7 +52,7 @@ def decide_adoption(
 
 def is_asleep(workload: Workload, before: int) -> bool:
     """Return whether another tool has idled `workload`, which had so many replicas `before`."""
-    known = (IDLED_AT, LAST_IDLED, AWAKE_SINCE)
+    known = (Key.IDLED_AT, Key.LAST_IDLED, Key.AWAKE_SINCE)
     return workload.spec_replicas < before and not any(key in workload.annotations for key in known)
 
 
@@ -89,7 +89,7 @@ def _recorded(decision: Decision, seen: Mapping[ObjectRef, Workload]) -> Decisio
 
 def _kept(change: FieldChange, workload: Workload) -> FieldChange:
     """Return a change of replicas as a test that they are what was seen, and the record with at least so many."""
-    if change.path == ("metadata", "annotations", IDLED_TO):
+    if change.path == ("metadata", "annotations", Key.IDLED_TO):
         return replace(change, after=str(max(int(change.after), workload.spec_replicas)))
     if change.path[:1] != ("spec",):
         return change

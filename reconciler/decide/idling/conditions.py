@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from reconciler.decide.annotations import AWAKE_UNTIL, CONTESTED
+from reconciler.decide.annotations import Key
 from reconciler.decide.change_codes import ChangeIfCode, Fact, after, all_known, change_if, fact, field_is, joint_change
 from reconciler.decide.idling import keeps_awake
 from reconciler.decide.idling.contested import excluding_contest, is_by_tool
@@ -77,7 +77,7 @@ def _requested(case: IdlingCase) -> Fact | None:
 
 UNCONTESTED = joint_change(
     ChangeIfCode.ANY,
-    (change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=CONTESTED), change_if(ChangeIfCode.POLICY_CHANGES)),
+    (change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation=Key.CONTESTED), change_if(ChangeIfCode.POLICY_CHANGES)),
 )
 
 
@@ -212,7 +212,7 @@ class IdlingCondition(StrEnum):
     AT_IDLE_REPLICAS = "at idleReplicas", keeps_awake.at_idle_replicas
     TIME_UNREADABLE = "time unreadable", keeps_awake.time_unreadable  # since or until when it is awake
     MIN_AWAKE = "minAwake", keeps_awake.MIN_AWAKE
-    KEPT_AWAKE = AWAKE_UNTIL, keeps_awake.KEPT_AWAKE
+    KEPT_AWAKE = Key.AWAKE_UNTIL, keeps_awake.KEPT_AWAKE
     MIN_AGE = "minAge", keeps_awake.MIN_AGE
     TERMINATING = "terminating", keeps_awake.terminating
     ROLLOUT = "a rollout", keeps_awake.rollout

@@ -12,21 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    CONTESTED,
-    IDLED,
-    IDLED_AT,
-    SCALE_PREVIOUS,
-    SCALE_REASON,
-    SCALE_TIME,
-    UNDONE,
-    compact,
-    digest,
-    format_time,
-    json_object,
-    read_time,
-    stated,
-)
+from reconciler.decide.annotations import IDLED, Key, compact, digest, format_time, json_object, read_time, stated
 from reconciler.decide.idling.records import Record, awake_since
 from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, IdleState, Subject, Undo
@@ -96,10 +82,10 @@ def reason_of_others(workload: Workload, record: Record) -> str | None:
     Source: seed idling-and-unidling.md, scale-reason.
     """
     annotations, woken = workload.annotations, awake_since(workload)
-    if IDLED_AT not in annotations or (woken is not None and record.idled_at < woken):
+    if Key.IDLED_AT not in annotations or (woken is not None and record.idled_at < woken):
         return None
-    reason = annotations.get(SCALE_REASON)
-    if reason == IDLED or (reason is None and SCALE_TIME not in annotations):
+    reason = annotations.get(Key.SCALE_REASON)
+    if reason == IDLED or (reason is None and Key.SCALE_TIME not in annotations):
         return None
     return reason or ""
 
@@ -111,16 +97,16 @@ def scaled_down_by_others(workload: Workload) -> tuple[int, str] | None:
     It lasts until its writer scales it up again: where they gave no reason, to any number of replicas.
     """
     annotations = workload.annotations
-    previous = whole_number_in(annotations.get(SCALE_PREVIOUS, ""))
-    reason = annotations.get(SCALE_REASON, "")
-    if previous is None or reason == IDLED or IDLED_AT in annotations or workload.spec_replicas >= previous:
+    previous = whole_number_in(annotations.get(Key.SCALE_PREVIOUS, ""))
+    reason = annotations.get(Key.SCALE_REASON, "")
+    if previous is None or reason == IDLED or Key.IDLED_AT in annotations or workload.spec_replicas >= previous:
         return None
     return (previous, reason or who_idled(None)) if reason or workload.spec_replicas == 0 else None
 
 
 def scaled_at(workload: Workload, record: Record) -> datetime:
     """Return when we scaled `workload` last while `record` stood on it: its scale-time, moved by a new idled count."""
-    return max(record.idled_at, read_time(workload.annotations.get(SCALE_TIME)) or record.idled_at)
+    return max(record.idled_at, read_time(workload.annotations.get(Key.SCALE_TIME)) or record.idled_at)
 
 
 def is_restored_by_others(subject: Subject, record: Record) -> bool:
@@ -142,7 +128,7 @@ def undo_of(subject: Subject, now: datetime) -> Undo | None:
         writer, autoscaler = subject.autoscaler.hpa.bounds_writer, subject.autoscaler.hpa.ref.name
     by = writer.manager if writer is not None and writer.manager not in (FIELD_MANAGER, AUTOSCALER) else ""
     at = writer.at if writer is not None and by and writer.at is not None and writer.at >= record.idled_at else now
-    former = json_object(workload.annotations.get(UNDONE))
+    former = json_object(workload.annotations.get(Key.UNDONE))
     count = former.get("count") if by and former.get("by") == by else 0
     return Undo(by or "unknown", at, count + 1 if isinstance(count, int) else 1, autoscaler)
 
@@ -167,9 +153,9 @@ def _is_tool(manager: str) -> bool:
 def insisted(subject: Subject) -> Undo | None:
     """Return the last of several undos in a row that we did not yield to, None where there are not several."""
     annotations = subject.scale.written.annotations
-    if UNDONE not in annotations or not subject.verdict.insists:
+    if Key.UNDONE not in annotations or not subject.verdict.insists:
         return None
-    found = json_object(annotations[UNDONE])
+    found = json_object(annotations[Key.UNDONE])
     by, at, count = found.get("by"), read_time(found.get("at")), found.get("count")
     if not isinstance(by, str) or at is None or not isinstance(count, int) or count < _EPISODES:
         return None
@@ -186,9 +172,9 @@ def contest_text(undo: Undo, policy: IdlingPolicy | None) -> str:
 
 def contest_of(workload: Workload, policy: IdlingPolicy | None) -> _Contest | None:
     """Return who contests `workload`, None where nobody does, or where `policy` changed since."""
-    if CONTESTED not in workload.annotations:
+    if Key.CONTESTED not in workload.annotations:
         return None
-    then = json_object(workload.annotations.get(CONTESTED)).get("policy")
+    then = json_object(workload.annotations.get(Key.CONTESTED)).get("policy")
     if then is not None and policy is not None and then != fingerprint(policy):
         return None
     return _contest_in(workload.annotations)
@@ -203,7 +189,7 @@ def excluding_contest(subject: Subject) -> _Contest | None:
 
 
 def _contest_in(annotations: Mapping[str, str]) -> _Contest:
-    value = json_object(annotations.get(CONTESTED))
+    value = json_object(annotations.get(Key.CONTESTED))
     return _Contest(str(value.get("by", "unknown")), str(value.get("since", "")), str(value.get("autoscaler", "")))
 
 
@@ -229,7 +215,7 @@ def _criterion_values(criterion: Criterion) -> Any:
 
 def advice_in(annotation: str, ref: ObjectRef, path: Sequence[str]) -> str:
     """Return advice that ends the contest about `ref`; `annotation` is the value of CONTESTED; `path`: see `advice`."""
-    contest = _contest_in({CONTESTED: annotation})
+    contest = _contest_in({Key.CONTESTED: annotation})
     return advice(contest.by, ref, contest.autoscaler, path)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import AWAKE_SINCE, AWAKE_UNTIL, read_time
+from reconciler.decide.annotations import Key, read_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, Fact, after, all_known, change_if, fact, field_is
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_IDLE, CriterionResult, PolicyVerdict, Verdict
@@ -156,7 +156,7 @@ def more_replicas(subject: Subject) -> ChangeIf | None:
 
 def time_unreadable(case: IdlingCase) -> Fact | None:
     annotations = case.subject.scale.written.annotations
-    for key in (AWAKE_SINCE, AWAKE_UNTIL):
+    for key in (Key.AWAKE_SINCE, Key.AWAKE_UNTIL):
         if key in annotations and read_time(annotations.get(key)) is None:
             code, lift, expected = ReasonCode.ANNOTATION_UNREADABLE, ChangeIfCode.TIME_READABLE, "a time as in RFC 3339"
             return fact(code, change_if(lift), annotation=key, value=annotations[key], expected=expected)
@@ -201,9 +201,9 @@ class TimedCondition(Struct, frozen=True):
 
 MIN_AWAKE_BY_DEFAULT = timedelta(hours=2)  # where no policy is known
 MIN_AWAKE = TimedCondition(
-    ReasonCode.MIN_AWAKE, "since", AWAKE_SINCE, lambda policy: policy.min_awake, MIN_AWAKE_BY_DEFAULT, strictly=True
+    ReasonCode.MIN_AWAKE, "since", Key.AWAKE_SINCE, lambda policy: policy.min_awake, MIN_AWAKE_BY_DEFAULT, strictly=True
 )
-KEPT_AWAKE = TimedCondition(ReasonCode.KEPT_AWAKE, "until", AWAKE_UNTIL)
+KEPT_AWAKE = TimedCondition(ReasonCode.KEPT_AWAKE, "until", Key.AWAKE_UNTIL)
 MIN_AGE = TimedCondition(ReasonCode.MIN_AGE, "at", wait=lambda policy: policy.min_age)
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import AWAKE_SINCE, LAST_IDLED, WAKE_REQUESTED_AT, read_time
+from reconciler.decide.annotations import Key, read_time
 from reconciler.decide.decisions import Notice, NoticeKind, Overridden, Undecided
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.contested import (
@@ -83,9 +83,9 @@ def _foreign_record(ref: ObjectRef, record: Record | ServiceRecord | None) -> No
 
 
 def _unreadable_request(ref: ObjectRef, annotations: Mapping[str, str]) -> Iterator[Notice]:
-    if WAKE_REQUESTED_AT in annotations and read_time(annotations.get(WAKE_REQUESTED_AT)) is None:
-        found = annotations[WAKE_REQUESTED_AT]
-        words = f': {WAKE_REQUESTED_AT} is "{found}", expected a time as in RFC 3339'
+    if Key.WAKE_REQUESTED_AT in annotations and read_time(annotations.get(Key.WAKE_REQUESTED_AT)) is None:
+        found = annotations[Key.WAKE_REQUESTED_AT]
+        words = f': {Key.WAKE_REQUESTED_AT} is "{found}", expected a time as in RFC 3339'
         yield _about(ref, "unreadableSignal", words)
 
 
@@ -203,7 +203,7 @@ def _writer(choice: Choice) -> Iterator[Notice]:
 def first_idles(choices: Iterable[Choice]) -> Iterator[Notice]:
     """Yield for each cluster and tool that what is to be idled for the first time is written by that tool too."""
     idled = (choice.subject.scale.written for choice in choices if choice.action in GOES_IDLE)
-    known = (LAST_IDLED, AWAKE_SINCE)
+    known = (Key.LAST_IDLED, Key.AWAKE_SINCE)
     new = by_key((one.ref.cluster, one) for one in idled if one.annotations.keys().isdisjoint(known))
     for cluster, workloads in sorted(new.items()):
         for by, theirs in tools_of(workloads).items():

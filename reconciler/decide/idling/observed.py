@@ -8,15 +8,7 @@ from functools import cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    FLUX_NAME_LABEL,
-    FLUX_RECONCILE,
-    OUR_ANNOTATIONS,
-    PAUSED,
-    PREVIOUS_BOUNDS,
-    WAKE_REQUESTED_AT,
-    fleet_names,
-)
+from reconciler.decide.annotations import OUR_ANNOTATIONS, Key, fleet_names
 from reconciler.decide.autoscalers import (
     AUTOSCALER_LISTS,
     ClusterAutoscalers,
@@ -73,7 +65,7 @@ _NEEDED = {
 """What has to be readable before anything is idled, by its key in `ObservedCluster.unreadable`."""
 
 
-_READ = (*OUR_ANNOTATIONS, FLUX_RECONCILE, PAUSED)
+_READ = (*OUR_ANNOTATIONS, Key.FLUX_RECONCILE, Key.PAUSED)
 """How the annotations begin that bear on what is done with a workload."""
 
 
@@ -138,7 +130,7 @@ class _Observer:
         self._groups = self._inventory.groups
         self._autoscalers: ClusterAutoscalers = autoscalers_of(cluster)
         horizontal = self._autoscalers.horizontal.items()
-        self._held = {key: hpa for key, hpa in horizontal if PREVIOUS_BOUNDS in hpa.annotations}
+        self._held = {key: hpa for key, hpa in horizontal if Key.PREVIOUS_BOUNDS in hpa.annotations}
         self._verdicts = ClusterVerdicts(inputs.policies, cluster, fleet_cluster, inputs.state.answers, now)
         readings = ((workload.ref, read_record(workload, self._fleets)) for workload in cluster.workloads)
         self._readings = {ref: reading for ref, reading in readings if reading is not None}
@@ -194,7 +186,7 @@ class _Observer:
     def _is_asked_about(self, service: ServiceState) -> bool:
         holders: tuple[Service | Endpoints | None, ...] = (service.service, service.endpoints)
         return any(
-            self._inputs.named(holder.ref) or WAKE_REQUESTED_AT in holder.annotations
+            self._inputs.named(holder.ref) or Key.WAKE_REQUESTED_AT in holder.annotations
             for holder in holders
             if holder is not None
         )
@@ -250,7 +242,7 @@ class _Observer:
         if key in self._autoscalers.keda or hpa is None:
             return self._scale(self._autoscalers.keda.get(key, workload))
         field = recorded_field(hpa)
-        idled = PREVIOUS_BOUNDS in hpa.annotations or workload.ref in self._readings or workload.ref in listed
+        idled = Key.PREVIOUS_BOUNDS in hpa.annotations or workload.ref in self._readings or workload.ref in listed
         if not (field or idled):  # what was idled in another way is woken in that way
             before = [service for service, is_behind in behind.get(workload.ref, {}).values() if is_behind]
             field = _field_of(hpa, workload, self._verdicts.on_scalable(Scale(workload, workload), before)[0])
@@ -361,7 +353,7 @@ class _Observer:
         said = tuple([entry for entry in written.annotations.items() if entry[0].startswith(_READ)])
         return (
             *(written.ref.namespace, written.ref.kind, written.ref.group, id(verdict), self._production(scale)),
-            *(written.replicas, written.no_place, written.loses_volumes, FLUX_NAME_LABEL in written.labels),
+            *(written.replicas, written.no_place, written.loses_volumes, Key.FLUX_NAME_LABEL in written.labels),
             *(said, written.replicas_writer if said else None),
         )
 

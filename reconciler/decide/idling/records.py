@@ -12,26 +12,9 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    CAUSE,
     FLUX_DISABLED,
-    FLUX_NAME_LABEL,
-    FLUX_PAUSED,
-    FLUX_RECONCILE,
     IDLED,
-    IDLED_AT,
-    IDLED_TO,
-    IDLING_OWNER,
-    OPENSHIFT_IDLED_AT,
-    OPENSHIFT_PREVIOUS_SCALE,
-    ORPHANED_SINCE,
-    OWNER,
-    PREVIOUS_SCALE,
-    SCALE_PREVIOUS,
-    SCALE_REASON,
-    SCALE_TIME,
-    SWITCHED_AT,
-    WAKE_DUE,
+    Key,
     annotated_time,
     compact,
     format_time,
@@ -49,9 +32,17 @@ from reconciler.model import FIELD_MANAGER, HorizontalPodAutoscaler, ObjectRef, 
 from reconciler.untrusted_text import MOST_REPLICAS, whole_number_in
 from reconciler.workload_kinds import PREVIOUS_VALUE, PREVIOUS_VALUES, SCALE_UP, Scalar, WorkloadKind, same_scalar
 
-_RECORD = (IDLED_AT, PREVIOUS_SCALE, *PREVIOUS_VALUES, IDLED_TO)
-_OPENSHIFT = (OPENSHIFT_IDLED_AT, OPENSHIFT_PREVIOUS_SCALE)
-_OF_RECORD = (*_RECORD, SWITCHED_AT, SCALE_PREVIOUS, IDLING_OWNER, WAKE_DUE, CAUSE, ORPHANED_SINCE)
+_RECORD = (Key.IDLED_AT, Key.PREVIOUS_SCALE, *PREVIOUS_VALUES, Key.IDLED_TO)
+_OPENSHIFT = (Key.OPENSHIFT_IDLED_AT, Key.OPENSHIFT_PREVIOUS_SCALE)
+_OF_RECORD = (
+    *_RECORD,
+    Key.SWITCHED_AT,
+    Key.SCALE_PREVIOUS,
+    Key.IDLING_OWNER,
+    Key.WAKE_DUE,
+    Key.CAUSE,
+    Key.ORPHANED_SINCE,
+)
 
 
 R = TypeVar("R")
@@ -111,18 +102,18 @@ def read_record(workload: Workload, fleets: frozenset[str]) -> Reading[Record] |
 def _own(workload: Workload, owner: tuple[str, str]) -> Record:
     annotations = workload.annotations
     replicas, value, has_map = _previous(workload)
-    idled_to = whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO)
+    idled_to = whole_number(annotations.get(Key.IDLED_TO, "0"), Key.IDLED_TO)
     if idled_to >= replicas:
-        raise AnnotationError(f"{IDLED_TO} is {idled_to}, expected less than the {replicas} that is recorded")
+        raise AnnotationError(f"{Key.IDLED_TO} is {idled_to}, expected less than the {replicas} that is recorded")
     return Record(
-        idled_at=annotated_time(annotations.get(IDLED_AT), IDLED_AT),
+        idled_at=annotated_time(annotations.get(Key.IDLED_AT), Key.IDLED_AT),
         replicas=replicas,
         idled_to=idled_to,
         fleet=owner[0],
         policy=owner[1],
-        wake_due=read_time(annotations.get(WAKE_DUE)),
-        orphaned_since=read_time(annotations.get(ORPHANED_SINCE)),
-        cause=annotations.get(CAUSE, ""),
+        wake_due=read_time(annotations.get(Key.WAKE_DUE)),
+        orphaned_since=read_time(annotations.get(Key.ORPHANED_SINCE)),
+        cause=annotations.get(Key.CAUSE, ""),
         value=value,
         has_map=has_map,
     )
@@ -136,11 +127,11 @@ def _previous(workload: Workload) -> tuple[int, Scalar, bool]:
     """Return the replicas that are recorded; of a switch, its value and whether there was a map to hold it."""
     annotations, kind = workload.annotations, workload.kind
     if not kind.is_switch:
-        return whole_number(annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE, least=1), None, True
+        return whole_number(annotations.get(Key.PREVIOUS_SCALE), Key.PREVIOUS_SCALE, least=1), None, True
     text = annotations.get(kind.record)
-    there, here = annotations.get(SWITCHED_AT), _switch_text(kind)
+    there, here = annotations.get(Key.SWITCHED_AT), _switch_text(kind)
     if there not in (None, here):  # what is off now, and what was recorded, are about another value
-        words = f"{SWITCHED_AT} is {quoted(there)}, expected {quoted(here)} as in switches of the Fleet"
+        words = f"{Key.SWITCHED_AT} is {quoted(there)}, expected {quoted(here)} as in switches of the Fleet"
         raise AnnotationError(f"{words}; state the former path and off until it is awake")
     if text == _NO_MAP and kind.in_map:
         return 1, None, False
@@ -163,14 +154,14 @@ def readable_part(workload: Workload, now: datetime) -> Record | None:
         replicas, value, has_map = _previous(workload)
         return Record(now, replicas, value=value, has_map=has_map)
     except AnnotationError:
-        replicas = whole_number_in(workload.annotations.get(SCALE_PREVIOUS, "")) or 0
+        replicas = whole_number_in(workload.annotations.get(Key.SCALE_PREVIOUS, "")) or 0
         return Record(now, replicas) if 0 < replicas <= MOST_REPLICAS and not workload.kind.is_switch else None
 
 
 def _openshift(annotations: Mapping[str, str]) -> Record:
     return Record(
-        idled_at=annotated_time(annotations.get(OPENSHIFT_IDLED_AT), OPENSHIFT_IDLED_AT),
-        replicas=max(1, whole_number(annotations.get(OPENSHIFT_PREVIOUS_SCALE), OPENSHIFT_PREVIOUS_SCALE)),
+        idled_at=annotated_time(annotations.get(Key.OPENSHIFT_IDLED_AT), Key.OPENSHIFT_IDLED_AT),
+        replicas=max(1, whole_number(annotations.get(Key.OPENSHIFT_PREVIOUS_SCALE), Key.OPENSHIFT_PREVIOUS_SCALE)),
     )
 
 
@@ -188,17 +179,17 @@ def record_annotations(
         previous[kind.record] = compact(value) if record.has_map else _NO_MAP
     has_scale = kind.counts and named != SCALE_UP.kind  # the minimum of an autoscaler is none
     return {
-        IDLING_OWNER: None,
-        IDLED_AT: format_time(record.idled_at),
-        PREVIOUS_SCALE: None if kind.is_switch else str(record.replicas),
+        Key.IDLING_OWNER: None,
+        Key.IDLED_AT: format_time(record.idled_at),
+        Key.PREVIOUS_SCALE: None if kind.is_switch else str(record.replicas),
         **previous,
-        SWITCHED_AT: _switch_text(kind) if kind.is_switch else None,
-        SCALE_REASON: IDLED,
-        SCALE_PREVIOUS: str(record.replicas) if has_scale else None,
-        IDLED_TO: str(record.idled_to),
+        Key.SWITCHED_AT: _switch_text(kind) if kind.is_switch else None,
+        Key.SCALE_REASON: IDLED,
+        Key.SCALE_PREVIOUS: str(record.replicas) if has_scale else None,
+        Key.IDLED_TO: str(record.idled_to),
         idling_owner_key(annotations): idling_owner_text(record.fleet, record.policy),
-        WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
-        ORPHANED_SINCE: None if record.orphaned_since is None else format_time(record.orphaned_since),
+        Key.WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
+        Key.ORPHANED_SINCE: None if record.orphaned_since is None else format_time(record.orphaned_since),
     }
 
 
@@ -208,30 +199,30 @@ def cleared_annotations(annotations: Mapping[str, str], foreign: bool = False) -
     What placement wrote as owner stays, and the reason and time of a scale that somebody else gave a reason for.
     """
     # The owner that placement wrote must stay: without it the local ReplicaSet would count as somebody else's.
-    owner = [OWNER] if idling_owner({OWNER: annotations.get(OWNER, "")}) else []
-    scale = () if annotations.get(SCALE_REASON, IDLED) not in ("", IDLED) else (SCALE_REASON, SCALE_TIME)
+    owner = [Key.OWNER] if idling_owner({Key.OWNER: annotations.get(Key.OWNER, "")}) else []
+    scale = () if annotations.get(Key.SCALE_REASON, IDLED) not in ("", IDLED) else (Key.SCALE_REASON, Key.SCALE_TIME)
     cleared = dict.fromkeys([*_OF_RECORD, *scale, *owner, *(_OPENSHIFT if foreign else ())])
     return {**cleared, **flux_resumed(annotations)}
 
 
 def flux_paused(written: Workload | HorizontalPodAutoscaler, now: datetime) -> dict[str, str]:
     """Return the annotations that keep Flux from reconciling `written`, where it does and nobody paused it yet."""
-    if FLUX_NAME_LABEL not in written.labels or FLUX_RECONCILE in written.annotations:
+    if Key.FLUX_NAME_LABEL not in written.labels or Key.FLUX_RECONCILE in written.annotations:
         return {}
-    return {FLUX_RECONCILE: FLUX_DISABLED, FLUX_PAUSED: format_time(now)}
+    return {Key.FLUX_RECONCILE: FLUX_DISABLED, Key.FLUX_PAUSED: format_time(now)}
 
 
 def flux_resumed(annotations: Mapping[str, str]) -> dict[str, None]:
     """Return the annotations to take off so that Flux goes on, where we paused it and nobody changed that since."""
-    if FLUX_PAUSED not in annotations:
+    if Key.FLUX_PAUSED not in annotations:
         return {}
-    ours = annotations.get(FLUX_RECONCILE) == FLUX_DISABLED
-    return dict.fromkeys((FLUX_PAUSED, FLUX_RECONCILE) if ours else (FLUX_PAUSED,))
+    ours = annotations.get(Key.FLUX_RECONCILE) == FLUX_DISABLED
+    return dict.fromkeys((Key.FLUX_PAUSED, Key.FLUX_RECONCILE) if ours else (Key.FLUX_PAUSED,))
 
 
 def awake_since(workload: Workload) -> datetime | None:
     """Return when `workload` was woken last, None where that was never or cannot be read."""
-    return read_time(workload.annotations.get(AWAKE_SINCE))
+    return read_time(workload.annotations.get(Key.AWAKE_SINCE))
 
 
 # What proves, apart from a list on a Service, that we idled a scalable and what it had.
@@ -260,7 +251,7 @@ def most_by_owner(workloads: Iterable[Workload], fleets: frozenset[str]) -> dict
     """Return the most replicas recorded on what each owner owns, by `fleets` or without a Fleet that can be read."""
     found: dict[OwnerKey, int] = {}
     for workload in workloads:
-        owner = owner_key(workload) if PREVIOUS_SCALE in workload.annotations else None
+        owner = owner_key(workload) if Key.PREVIOUS_SCALE in workload.annotations else None
         if owner is not None:
             found[owner] = max(found.get(owner, 0), _recorded_replicas(workload, fleets))
     return found
@@ -272,7 +263,7 @@ def _recorded_replicas(workload: Workload, fleets: frozenset[str]) -> int:
     if owner is not None and owner[0] not in fleets:
         return 0
     try:
-        return whole_number(workload.annotations.get(PREVIOUS_SCALE), PREVIOUS_SCALE)
+        return whole_number(workload.annotations.get(Key.PREVIOUS_SCALE), Key.PREVIOUS_SCALE)
     except AnnotationError:
         return 0
 
@@ -283,7 +274,7 @@ def _recorded_replicas(workload: Workload, fleets: frozenset[str]) -> int:
 def may_lack_record(workload: Workload) -> bool:
     """Return whether `workload` may stand at zero by our idle, and not say so any more."""
     is_down = workload.spec_replicas == 0 and workload.kind.pods == "ReplicaSets"
-    return is_down and IDLED_AT not in workload.annotations and is_written_by_us(workload)
+    return is_down and Key.IDLED_AT not in workload.annotations and is_written_by_us(workload)
 
 
 def lost_records(

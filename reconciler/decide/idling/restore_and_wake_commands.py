@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import IDLED_AT, OPENSHIFT_IDLED_AT, idling_owner, json_object, read_placed
+from reconciler.decide.annotations import Key, idling_owner, json_object, read_placed
 from reconciler.decide.decisions import DesiredState, Notice, Verb
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.decide import decisions_of
@@ -281,7 +281,7 @@ def idle_workloads(
             *(workload for workload in cluster.workloads if workload.owner is None),
         ]
         for marked in objects:
-            has_record = IDLED_AT in marked.annotations or OPENSHIFT_IDLED_AT in marked.annotations
+            has_record = Key.IDLED_AT in marked.annotations or Key.OPENSHIFT_IDLED_AT in marked.annotations
             if has_record and named(marked.ref) and marked.ref not in with_another - choices.keys():
                 found.setdefault(marked.ref, IdleWorkload(marked))
     return tuple(found[ref] for ref in sorted(found))

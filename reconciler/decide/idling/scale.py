@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import IDLED_AT, PAUSED, PREVIOUS_BOUNDS, PREVIOUS_SCALE
+from reconciler.decide.annotations import Key
 from reconciler.decide.autoscalers import MINIMUM
 from reconciler.decide.decisions import FieldChange, replicas_change
 from reconciler.decide.idling.records import Record
@@ -84,12 +84,12 @@ class Scale(Struct, frozen=True):
         """What pauses a ScaledObject, "" for nothing."""
         if self.is_paused_kind and PAUSED_REPLICAS in self.written.annotations:
             return PAUSED_REPLICAS
-        return PAUSED if self.is_frozen_by_others else ""
+        return Key.PAUSED if self.is_frozen_by_others else ""
 
     @property
     def is_frozen_by_others(self) -> bool:
         """Whether it is a ScaledObject that leaves its target at the replicas it has, once no number pauses it."""
-        return self.is_paused_kind and self.written.annotations.get(PAUSED, "false") not in _FALSE
+        return self.is_paused_kind and self.written.annotations.get(Key.PAUSED, "false") not in _FALSE
 
     @property
     def is_scaled_meanwhile(self) -> bool:
@@ -161,11 +161,11 @@ def recorded_field(hpa: HorizontalPodAutoscaler) -> HpaField:
 
     Source: kedacore/keda controllers/keda/hpa.go, newHPAForScaledObject.
     """
-    if PREVIOUS_BOUNDS in hpa.annotations or hpa.made_by == "ScaledObject":
+    if Key.PREVIOUS_BOUNDS in hpa.annotations or hpa.made_by == "ScaledObject":
         return ""
     if PREVIOUS_SCALE_UP in hpa.annotations:
         return "ScaleUp"
-    return "Minimum" if IDLED_AT in hpa.annotations or PREVIOUS_SCALE in hpa.annotations else ""
+    return "Minimum" if Key.IDLED_AT in hpa.annotations or Key.PREVIOUS_SCALE in hpa.annotations else ""
 
 
 def scale_through(hpa: HorizontalPodAutoscaler, field: HpaField, target: Workload | None) -> Scale:

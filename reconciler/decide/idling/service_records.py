@@ -9,14 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.decide.annotations import (
-    CAUSE,
-    IDLED_AT,
-    IDLED_TO,
-    OPENSHIFT_IDLED_AT,
-    OPENSHIFT_UNIDLE_TARGETS,
-    OWNER,
-    UNIDLE_TARGETS,
-    WAKE_DUE,
+    Key,
     annotated_time,
     compact,
     format_time,
@@ -79,9 +72,9 @@ def read_service_record(
     """
     if not annotations:
         return None
-    owner, keys = idling_owner(annotations), (IDLED_AT, UNIDLE_TARGETS)
+    owner, keys = idling_owner(annotations), (Key.IDLED_AT, Key.UNIDLE_TARGETS)
     if owner is None and annotations.keys().isdisjoint(keys):
-        keys = (OPENSHIFT_IDLED_AT, OPENSHIFT_UNIDLE_TARGETS)
+        keys = (Key.OPENSHIFT_IDLED_AT, Key.OPENSHIFT_UNIDLE_TARGETS)
         if annotations.keys().isdisjoint(keys):
             return None
     ours = owner is not None and owner[0] in fleets
@@ -100,11 +93,11 @@ def read_service_record(
         return ServiceRecord(
             idled_at=LONG_AGO if bare else annotated_time(annotations.get(at_key), at_key),
             targets=dict(sorted(targets.items())),
-            idled_to=whole_number(annotations.get(IDLED_TO, "0"), IDLED_TO),
+            idled_to=whole_number(annotations.get(Key.IDLED_TO, "0"), Key.IDLED_TO),
             fleet=fleet,
             policy=policy,
-            wake_due=read_time(annotations.get(WAKE_DUE)),
-            cause=annotations.get(CAUSE, ""),
+            wake_due=read_time(annotations.get(Key.WAKE_DUE)),
+            cause=annotations.get(Key.CAUSE, ""),
         )
 
     return reading_of(ours, record)
@@ -145,16 +138,16 @@ def service_record_annotations(record: ServiceRecord | None) -> dict[str, str | 
     The cause is written with what it is about, not here.
     """
     if record is None:
-        return dict.fromkeys((IDLED_AT, UNIDLE_TARGETS, OWNER, IDLED_TO, WAKE_DUE, CAUSE))
+        return dict.fromkeys((Key.IDLED_AT, Key.UNIDLE_TARGETS, Key.OWNER, Key.IDLED_TO, Key.WAKE_DUE, Key.CAUSE))
     return {
-        IDLED_AT: format_time(record.idled_at),
-        UNIDLE_TARGETS: targets_text(record.targets),
-        OWNER: idling_owner_text(record.fleet, record.policy),
-        IDLED_TO: str(record.idled_to),
-        WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
+        Key.IDLED_AT: format_time(record.idled_at),
+        Key.UNIDLE_TARGETS: targets_text(record.targets),
+        Key.OWNER: idling_owner_text(record.fleet, record.policy),
+        Key.IDLED_TO: str(record.idled_to),
+        Key.WAKE_DUE: None if record.wake_due is None else format_time(record.wake_due),
     }
 
 
 def foreign_record_cleared() -> dict[str, str | None]:
     """Return the annotations that take a record off, whoever wrote it, or in whatever way."""
-    return {**service_record_annotations(None), OPENSHIFT_IDLED_AT: None, OPENSHIFT_UNIDLE_TARGETS: None}
+    return {**service_record_annotations(None), Key.OPENSHIFT_IDLED_AT: None, Key.OPENSHIFT_UNIDLE_TARGETS: None}

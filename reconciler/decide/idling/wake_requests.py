@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from reconciler.decide.annotations import WAKE_REQUESTED_AT, read_time
+from reconciler.decide.annotations import Key, read_time
 from reconciler.decide.idling.service_records import LONG_AGO
 from reconciler.decide.idling.subjects import IdleState, ServiceState, Subject, WakeRequest
 from reconciler.decide.reasons import ReasonCode
@@ -36,7 +36,7 @@ def need_pods_requests(events: Iterable[Event]) -> dict[tuple[str, str], WakeReq
 
 def wake_request(annotations: Mapping[str, str]) -> WakeRequest | None:
     """Return the request in the annotations of a Service or a scalable, None where there is none that can be read."""
-    at = read_time(annotations[WAKE_REQUESTED_AT]) if WAKE_REQUESTED_AT in annotations else None
+    at = read_time(annotations[Key.WAKE_REQUESTED_AT]) if Key.WAKE_REQUESTED_AT in annotations else None
     return None if at is None else WakeRequest(at)
 
 

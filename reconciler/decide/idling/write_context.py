@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import CAUSE, SCALE_TIME, compact, format_time, json_object
+from reconciler.decide.annotations import Key, compact, format_time, json_object
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, group_name
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.criteria import CriterionResult
@@ -185,7 +185,7 @@ def decision_on(
 def annotations_of(record: Record, on: Workload, cause: Cause, scaled_at: datetime, run: Run) -> dict[str, str | None]:
     """Return all annotations of `on` that say `record`, why, and when it was scaled."""
     own = record_annotations(record, on.annotations, on.kind, on.ref.kind)
-    return {**own, SCALE_TIME: format_time(scaled_at), CAUSE: cause_text(cause, run)}
+    return {**own, Key.SCALE_TIME: format_time(scaled_at), Key.CAUSE: cause_text(cause, run)}
 
 
 def _record_after(choice: Choice, context: WriteContext) -> Record | None:

@@ -12,16 +12,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    IDLED_TO,
-    OWNER,
-    PREVIOUS_BOUNDS,
-    WAKE_BEGUN_AT,
-    compact,
-    format_time,
-    idling_owner,
-    idling_owner_text,
-)
+from reconciler.decide.annotations import Key, compact, format_time, idling_owner, idling_owner_text
 from reconciler.decide.autoscalers import MINIMUM, Bounds, PinnedAutoscaler, pinned_bounds
 from reconciler.decide.decisions import (
     Cause,
@@ -73,7 +64,7 @@ def _autoscaler_decisions(choice: Choice, own: Decision | None, context: WriteCo
     verb, changes, record = Verb.CLEAR, _release_changes(autoscaler), context.records[choice.ref]
     is_held = record is not None and autoscaler.needs_pin(record.idled_to)
     if record is not None and is_held:
-        annotations: dict[str, str | None] = {OWNER: idling_owner_text(context.fleet.name, record.policy)}
+        annotations: dict[str, str | None] = {Key.OWNER: idling_owner_text(context.fleet.name, record.policy)}
         annotations |= flux_paused(autoscaler.hpa, context.run.now) if pauses_flux(choice) else {}
         verb, changes = Verb.RECORD, _pin_changes(autoscaler, record.idled_to, annotations)
     if not changes:
@@ -130,8 +121,8 @@ def _pin_changes(
     """
     own = autoscaler.own_bounds
     text = compact({"minReplicas": own.minimum, "maxReplicas": own.maximum}, sort=False)
-    wanted = {PREVIOUS_BOUNDS: text, IDLED_TO: str(idled_to), **annotations, WAKE_BEGUN_AT: None}
-    if autoscaler.is_pinned_at(idled_to) and autoscaler.hpa.annotations.get(IDLED_TO) in (None, str(idled_to)):
+    wanted = {Key.PREVIOUS_BOUNDS: text, Key.IDLED_TO: str(idled_to), **annotations, Key.WAKE_BEGUN_AT: None}
+    if autoscaler.is_pinned_at(idled_to) and autoscaler.hpa.annotations.get(Key.IDLED_TO) in (None, str(idled_to)):
         return ()
     held = pinned_bounds(idled_to, own)
     return (*_bounds_changes(autoscaler, held), *annotation_changes(autoscaler.hpa.annotations, wanted))
@@ -150,13 +141,13 @@ def _restore_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[Field
     return (
         *_bounds_changes(autoscaler, autoscaler.own_bounds),
         *begun,
-        *annotation_tests(annotations, (PREVIOUS_BOUNDS,)),
+        *annotation_tests(annotations, (Key.PREVIOUS_BOUNDS,)),
     )
 
 
 def _begun(autoscaler: PinnedAutoscaler, now: datetime) -> dict[str, str]:
     """Return the annotation that says that our wake began, {} where it does not begin with the bounds."""
-    return {WAKE_BEGUN_AT: format_time(now)} if autoscaler.is_pinned else {}
+    return {Key.WAKE_BEGUN_AT: format_time(now)} if autoscaler.is_pinned else {}
 
 
 def _clear_changes(autoscaler: PinnedAutoscaler, begun: Mapping[str, str] = NOTHING) -> tuple[FieldChange, ...]:
@@ -164,7 +155,7 @@ def _clear_changes(autoscaler: PinnedAutoscaler, begun: Mapping[str, str] = NOTH
     if autoscaler.previous is None:
         return ()
     annotations = {**autoscaler.hpa.annotations, **begun}
-    ours = dict.fromkeys((PREVIOUS_BOUNDS, IDLED_TO, WAKE_BEGUN_AT, OWNER))
+    ours = dict.fromkeys((Key.PREVIOUS_BOUNDS, Key.IDLED_TO, Key.WAKE_BEGUN_AT, Key.OWNER))
     return annotation_changes(annotations, {**ours, **flux_resumed(annotations)})
 
 

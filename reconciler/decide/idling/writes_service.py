@@ -8,18 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    CAUSE,
-    EXCLUDE,
-    EXCLUDE_UNTIL,
-    IDLED_AT,
-    OPENSHIFT_IDLED_AT,
-    OPENSHIFT_UNIDLE_TARGETS,
-    OWNER,
-    UNIDLE_TARGETS,
-    WAKE_REQUESTED_AT,
-    fleet_names,
-)
+from reconciler.decide.annotations import Key, fleet_names
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes, annotation_tests
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction
@@ -45,7 +34,7 @@ from reconciler.decide.idling.writes_workload import goes_lower, stays_idle_as_b
 from reconciler.decide.reasons import Code, ReasonCode, reason
 from reconciler.model import NOTHING, Endpoints, ObjectRef, Service
 
-_TESTED = (EXCLUDE, EXCLUDE_UNTIL, WAKE_REQUESTED_AT)
+_TESTED = (Key.EXCLUDE, Key.EXCLUDE_UNTIL, Key.WAKE_REQUESTED_AT)
 """What could keep a Service awake: its record is not written where one of these changed meanwhile."""
 
 _KEPT = (IdleState.UNREADABLE, IdleState.UNPROVEN)
@@ -242,7 +231,7 @@ def _on_holder(
         current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
 
-_OF_OC_IDLE = {IDLED_AT: OPENSHIFT_IDLED_AT, UNIDLE_TARGETS: OPENSHIFT_UNIDLE_TARGETS}
+_OF_OC_IDLE = {Key.IDLED_AT: Key.OPENSHIFT_IDLED_AT, Key.UNIDLE_TARGETS: Key.OPENSHIFT_UNIDLE_TARGETS}
 
 
 def _as_oc_idle_writes(
@@ -277,7 +266,7 @@ def _wanted(
     step: _ServiceWrite, current: Mapping[str, str], is_service: bool, behind: _ServiceChoices
 ) -> dict[str, str | None]:
     if step.only_list:
-        return {UNIDLE_TARGETS: targets_text(NOTHING if step.after is None else step.after.targets)}
+        return {Key.UNIDLE_TARGETS: targets_text(NOTHING if step.after is None else step.after.targets)}
     wanted = service_record_annotations(step.after)
     if step.after is None:
         return wanted
@@ -286,16 +275,16 @@ def _wanted(
     )
     same = reading.record if reading is not None and reading.ours else None
     if same is not None and same.idled_at == step.after.idled_at:
-        wanted[IDLED_AT] = current.get(IDLED_AT)
+        wanted[Key.IDLED_AT] = current.get(Key.IDLED_AT)
     if same is not None and same.targets == step.after.targets:
-        wanted[UNIDLE_TARGETS] = current.get(UNIDLE_TARGETS)
+        wanted[Key.UNIDLE_TARGETS] = current.get(Key.UNIDLE_TARGETS)
     if not is_service:
-        return {key: wanted[key] for key in (IDLED_AT, UNIDLE_TARGETS, OWNER)}
+        return {key: wanted[key] for key in (Key.IDLED_AT, Key.UNIDLE_TARGETS, Key.OWNER)}
     if same is not None and same == replace(step.after, cause=same.cause):
         return {}
     if stays_idle_as_before(step.decision.cause, current):
         return wanted
-    return {**wanted, CAUSE: behind.context.shared(cause_text, step.decision.cause, behind.context.run)}
+    return {**wanted, Key.CAUSE: behind.context.shared(cause_text, step.decision.cause, behind.context.run)}
 
 
 def _on(holder: Service | Endpoints, decision: Decision, changes: tuple[FieldChange, ...]) -> Decision:

@@ -7,26 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    AWAKE_SINCE,
-    AWAKE_UNTIL,
-    CAUSE,
-    CONTESTED,
-    DOWNSCALER_EXCLUDE,
-    DOWNSCALER_EXCLUDE_UNTIL,
-    EXCLUDE,
-    EXCLUDE_UNTIL,
-    IDLED,
-    LAST_IDLED,
-    SCALE_PREVIOUS,
-    SCALE_REASON,
-    SCALE_TIME,
-    UNDONE,
-    WAKE_REQUESTED_AT,
-    format_time,
-    json_object,
-    quoted,
-)
+from reconciler.decide.annotations import IDLED, Key, format_time, json_object, quoted
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, annotation_changes, annotation_tests
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.contested import contest_text, is_contested, reason_of_others
@@ -48,13 +29,13 @@ from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
 
 _SOMEBODY = {"unknown": "somebody"}
 _TESTED = (
-    EXCLUDE,
-    EXCLUDE_UNTIL,
-    DOWNSCALER_EXCLUDE,
-    DOWNSCALER_EXCLUDE_UNTIL,
-    AWAKE_SINCE,
-    AWAKE_UNTIL,
-    WAKE_REQUESTED_AT,
+    Key.EXCLUDE,
+    Key.EXCLUDE_UNTIL,
+    Key.DOWNSCALER_EXCLUDE,
+    Key.DOWNSCALER_EXCLUDE_UNTIL,
+    Key.AWAKE_SINCE,
+    Key.AWAKE_UNTIL,
+    Key.WAKE_REQUESTED_AT,
 )
 """What could keep a scalable awake: an idle is not written where one of these changed meanwhile."""
 
@@ -105,7 +86,7 @@ def _decision(
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
     written, cause, undo = choice.subject.scale.written, cause_of(choice, context), choice.subject.undo
     also = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
-    also |= {UNDONE: undo.text} if undo is not None else {}  # onRevert: Insist
+    also |= {Key.UNDONE: undo.text} if undo is not None else {}  # onRevert: Insist
     says = context.shared(record_annotations, record, written.annotations, written.kind, written.ref.kind)
     found = context.shared(_idled_changes, says, cause, written.annotations, frozenset(also.items()), context)
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to.
@@ -126,10 +107,10 @@ def _idled_changes(
     hours, counts = hours_of(context.policies[policy]), policy not in run.allow_exceed
     wanted: dict[str, str | None] = {
         **says,
-        SCALE_TIME: format_time(run.now),
-        CAUSE: cause_text(cause, run),
-        LAST_IDLED: last_idled_text(policy, hours, annotations, run.now, counts=counts),
-        CONTESTED: None,
+        Key.SCALE_TIME: format_time(run.now),
+        Key.CAUSE: cause_text(cause, run),
+        Key.LAST_IDLED: last_idled_text(policy, hours, annotations, run.now, counts=counts),
+        Key.CONTESTED: None,
         **dict(also),
     }
     # The tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
@@ -159,16 +140,16 @@ def _awake(choice: Choice, record: Record, context: WriteContext) -> Decision:
         count = choice.next_replicas
         scaled, replicas = (scale.change_back(count, record),), count if scale.counts and scale.kind.counts else None
         # A scale that sets no reason clears it; the time is of the last scale (seed idling-and-unidling.md).
-        unset = dict.fromkeys((SCALE_REASON, SCALE_PREVIOUS, UNDONE))
-        changed = {**unset, SCALE_TIME: format_time(now), **changed}
+        unset = dict.fromkeys((Key.SCALE_REASON, Key.SCALE_PREVIOUS, Key.UNDONE))
+        changed = {**unset, Key.SCALE_TIME: format_time(now), **changed}
         if count not in (record.replicas, scale.replicas):
             reasons = (*reasons, reason(ReasonCode.WITHIN_HPA_BOUNDS, replicas=count, recorded=record.replicas))
     # Unlike an idle, a wake tests nothing but what it changes: no annotation of others may keep a workload down.
     wanted: dict[str, str | None] = {
         **cleared_annotations(annotations, foreign=choice.state in NOT_OURS),
-        AWAKE_SINCE: format_time(now),
+        Key.AWAKE_SINCE: format_time(now),
         **changed,
-        **({} if context.hold_until is None else {EXCLUDE_UNTIL: format_time(context.hold_until)}),
+        **({} if context.hold_until is None else {Key.EXCLUDE_UNTIL: format_time(context.hold_until)}),
     }
     changes = (*scaled, *annotation_changes(annotations, wanted))
     awake = _decision(choice, cause_of(choice, context, reasons), changes, context, replicas)
@@ -180,9 +161,9 @@ def _awake(choice: Choice, record: Record, context: WriteContext) -> Decision:
 def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
     """Return the annotations that keep awake what somebody undid, and leave it alone where that is one too many."""
     text = contest_text(undo, choice.subject.verdict.policy)
-    contested = {CONTESTED: text} if is_contested(choice.subject, undo) else {}
+    contested = {Key.CONTESTED: text} if is_contested(choice.subject, undo) else {}
     until = awake_until(choice.subject.verdict, record, context.run.now)
-    return {AWAKE_UNTIL: format_time(until), UNDONE: undo.text, **contested}
+    return {Key.AWAKE_UNTIL: format_time(until), Key.UNDONE: undo.text, **contested}
 
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
@@ -210,8 +191,8 @@ def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[st
     as after any scale by hand.
     """
     scale = choice.subject.scale
-    previous = scale.written.annotations.get(SCALE_PREVIOUS, str(record.replicas))
-    wanted: dict[str, str | None] = {SCALE_PREVIOUS: previous} if scale.counts and scale.kind.counts else {}
+    previous = scale.written.annotations.get(Key.SCALE_PREVIOUS, str(record.replicas))
+    wanted: dict[str, str | None] = {Key.SCALE_PREVIOUS: previous} if scale.counts and scale.kind.counts else {}
     found = reason_of_others(scale.written, record)
     changed = reason(ReasonCode.SCALE_REASON_CLEARED)
     if found:
@@ -220,7 +201,7 @@ def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[st
     if autoscaler is not None and choice.gets_bounds_back:
         name = f"HorizontalPodAutoscaler/{autoscaler.hpa.ref.name}"
         then = reason(ReasonCode.SCALED_BY_HPA, autoscaler=name, replicas=record.replicas)
-    return {**wanted, AWAKE_UNTIL: format_time(awake_until(choice.subject.verdict, record, now))}, (changed, then)
+    return {**wanted, Key.AWAKE_UNTIL: format_time(awake_until(choice.subject.verdict, record, now))}, (changed, then)
 
 
 def _clear(choice: Choice, context: WriteContext) -> Decision | None:
@@ -230,7 +211,7 @@ def _clear(choice: Choice, context: WriteContext) -> Decision | None:
     if choice.state is IdleState.RECORD_STALE:
         wanted |= cleared_annotations(annotations)
     if choice.keeps_request:
-        wanted[AWAKE_SINCE] = format_time(context.run.now)
+        wanted[Key.AWAKE_SINCE] = format_time(context.run.now)
     changes = annotation_changes(annotations, wanted)
     if not changes:
         return None
@@ -246,10 +227,10 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
     cause = replace(cause, policy=record.policy, at=context.place(record.policy) or cause.at)
     at = context.run.now if moved else record.idled_at
     wanted = annotations_of(record, scale.written, cause, at, context.run)
-    if not moved and SCALE_TIME in scale.written.annotations:
-        del wanted[SCALE_TIME]
+    if not moved and Key.SCALE_TIME in scale.written.annotations:
+        del wanted[Key.SCALE_TIME]
     if stays_idle_as_before(cause, scale.written.annotations):
-        del wanted[CAUSE]
+        del wanted[Key.CAUSE]
     scaled = (scale.change_to(record.idled_to),) if moved else scale.unchanged()
     changes = (*scaled, *annotation_changes(scale.written.annotations, wanted))
     repair = _decision(choice, cause, changes, context, record.idled_to if moved and scale.counts else None)
@@ -260,7 +241,7 @@ def stays_idle_as_before(cause: Cause, annotations: Mapping[str, str]) -> bool:
     """Return whether the cause in `annotations` says why it is idle, and `cause`, of the same policy, only that its
     record changes.
     """
-    same = json_object(annotations.get(CAUSE)).get("policy") == cause.policy
+    same = json_object(annotations.get(Key.CAUSE)).get("policy") == cause.policy
     return same and cause.reasons[:1] == (reason(ReasonCode.RECORD_UPDATED),)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import OWNER, STATUS, format_time
+from reconciler.decide.annotations import Key, format_time
 from reconciler.decide.change_codes import fact, field_is
 from reconciler.decide.decisions import Cause, Decision, DesiredState, PolicyExplanation, Undecided, Verb
 from reconciler.decide.placement.cluster_eligibility import local_workload
@@ -176,7 +176,9 @@ def _status(result: PlacementResult, needs: tuple[str, ...]) -> tuple[Decision, 
     if not home.cluster:
         return ()
     text = status_text(federated.replicas, cluster_statuses(result), case.status, format_time(now))
-    content = ConfigMapContent(home.ref(status_name(federated.key)), annotations={OWNER: case.owner, STATUS: text})
+    content = ConfigMapContent(
+        home.ref(status_name(federated.key)), annotations={Key.OWNER: case.owner, Key.STATUS: text}
+    )
     cause = Cause(federated.name, str(federated.place), (reason(ReasonCode.STATUS),))
     return home.written(content, now, case.group, cause, needs)
 

@@ -15,16 +15,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    RECORDED_AT,
-    RECORDED_BY,
-    STATUS,
-    compact,
-    fleet_names,
-    format_time,
-    json_object,
-    read_time,
-)
+from reconciler.decide.annotations import Key, compact, fleet_names, format_time, json_object, read_time
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, annotation_changes
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.model import NOTHING, ConfigMap, ObjectRef, ObservedState
@@ -167,7 +158,7 @@ class Home(Struct, frozen=True):
         changed = not self.is_current(name) or bool(config_map_written(content, found, group, cause))
         made: tuple[Decision, ...] = ()
         if changed:
-            stamp = {RECORDED_AT: format_time(now), RECORDED_BY: self.fleet.name}
+            stamp = {Key.RECORDED_AT: format_time(now), Key.RECORDED_BY: self.fleet.name}
             stamped = replace(content, annotations={**content.annotations, **stamp})
             made = config_map_written(stamped, found, group, cause, needs)
         return (*made, *self._copies_deleted(name, group, cause, tuple(decision.key for decision in made)))
@@ -225,7 +216,7 @@ def keeper_of(fleet: Fleet, answers: Callable[[str], bool]) -> str:
 
 def _is_recorded_by(fleet: Fleet, found: ConfigMap) -> bool:
     """Return whether `fleet` wrote this. In home itself everything counts as its own."""
-    return found.ref.cluster == fleet.home or found.annotations.get(RECORDED_BY) in fleet_names(fleet)
+    return found.ref.cluster == fleet.home or found.annotations.get(Key.RECORDED_BY) in fleet_names(fleet)
 
 
 def _is_written_to(fleet: Fleet, name: str) -> bool:
@@ -234,11 +225,11 @@ def _is_written_to(fleet: Fleet, name: str) -> bool:
 
 
 def _is_recorded(found: ConfigMap, fleet: Fleet) -> bool:
-    return found.ref.namespace == fleet.namespace and (found.ref.name == MEMORY or STATUS in found.annotations)
+    return found.ref.namespace == fleet.namespace and (found.ref.name == MEMORY or Key.STATUS in found.annotations)
 
 
 def _recorded_at(found: ConfigMap) -> datetime:
-    return read_time(found.annotations.get(RECORDED_AT)) or _NEVER
+    return read_time(found.annotations.get(Key.RECORDED_AT)) or _NEVER
 
 
 def unknown_since(fleet: Fleet, state: ObservedState, now: datetime) -> dict[str, datetime]:

@@ -8,14 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from reconciler.decide.annotations import (
-    FEDERATED_LABEL,
-    ON_DELETE,
-    OWNER,
-    POLICY_DIGEST,
-    compact,
-    placement_owner_text,
-)
+from reconciler.decide.annotations import Key, compact, placement_owner_text
 from reconciler.decide.decisions import FieldChange, annotation_changes
 from reconciler.decide.placement.home_config_maps import digest_of
 from reconciler.labels import LabelSelector
@@ -44,10 +37,10 @@ class Form(Struct, frozen=True):
         """
         if workload.template is None:
             return ()
-        text, own = msgspec.json.encode(workload.template), self.annotations[POLICY_DIGEST]
+        text, own = msgspec.json.encode(workload.template), self.annotations[Key.POLICY_DIGEST]
         if text not in self.compared:
             self.compared[text] = tuple(_differences(self.federated.template, workload.template, ("template",)))
-        changed = workload.annotations.get(POLICY_DIGEST, own) != own
+        changed = workload.annotations.get(Key.POLICY_DIGEST, own) != own
         return self.compared[text] or (("template",) if changed else ())
 
     def manifest(self, replicas: int, kept: Mapping[str, str] = NOTHING) -> dict[str, Any]:
@@ -76,11 +69,11 @@ def form_of(federated: FederatedReplicaSet, fleet: Fleet) -> Form | None:
         return None
     annotations = {
         **federated.annotations,
-        OWNER: placement_owner_text(fleet, federated.key),
-        POLICY_DIGEST: digest_of(compact({"selector": federated.selector, "template": federated.template})),
-        ON_DELETE: federated.on_delete.lower(),
+        Key.OWNER: placement_owner_text(fleet, federated.key),
+        Key.POLICY_DIGEST: digest_of(compact({"selector": federated.selector, "template": federated.template})),
+        Key.ON_DELETE: federated.on_delete.lower(),
     }
-    labels = {**federated.labels, FEDERATED_LABEL: label_of(federated.name)}
+    labels = {**federated.labels, Key.FEDERATED_LABEL: label_of(federated.name)}
     return Form(federated, labels, annotations, _normal(federated.selector))
 
 

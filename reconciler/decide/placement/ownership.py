@@ -5,16 +5,7 @@
 
 from __future__ import annotations
 
-from reconciler.decide.annotations import (
-    FEDERATED_LABEL,
-    PLACED,
-    PLACING_KIND,
-    POLICY_DIGEST,
-    capacity_owner,
-    fleet_names,
-    placement_owner,
-    read_placed,
-)
+from reconciler.decide.annotations import PLACING_KIND, Key, capacity_owner, fleet_names, placement_owner, read_placed
 from reconciler.decide.change_codes import Fact, fact, field_is
 from reconciler.decide.placement.local_replica_sets import label_of
 from reconciler.decide.reasons import ReasonCode
@@ -39,7 +30,10 @@ def is_ours(workload: Workload, federated: FederatedReplicaSet, fleets: frozense
     owner = placement_owner(workload.annotations)
     if owner is not None:
         return owner[0] in fleets and owner[1] == federated.key
-    return workload.labels.get(FEDERATED_LABEL) == label_of(federated.name) and POLICY_DIGEST in workload.annotations
+    return (
+        workload.labels.get(Key.FEDERATED_LABEL) == label_of(federated.name)
+        and Key.POLICY_DIGEST in workload.annotations
+    )
 
 
 def is_about(federated: FederatedReplicaSet, cluster: str, workload: Workload | None, fleets: frozenset[str]) -> bool:
@@ -50,7 +44,7 @@ def is_about(federated: FederatedReplicaSet, cluster: str, workload: Workload | 
         return False
     if workload is None or federated.preference(cluster) is not None:
         return True
-    return is_ours(workload, federated, fleets) and PLACED not in workload.annotations
+    return is_ours(workload, federated, fleets) and Key.PLACED not in workload.annotations
 
 
 def why_not_placed(workload: Workload, federated: FederatedReplicaSet, fleets: frozenset[str]) -> Fact | None:

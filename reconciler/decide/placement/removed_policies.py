@@ -11,20 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    FEDERATED_LABEL,
-    IDLED_AT,
-    OBSERVED_CAPACITY,
-    ON_DELETE,
-    OWNER,
-    PLACED,
-    POLICY_DIGEST,
-    SCALE_PREVIOUS,
-    SCALE_REASON,
-    fleet_names,
-    placement_owner,
-    read_placed,
-)
+from reconciler.decide.annotations import Key, fleet_names, placement_owner, read_placed
 from reconciler.decide.decisions import (
     Cause,
     Decision,
@@ -48,7 +35,7 @@ from reconciler.decide.selectors import local_ref
 from reconciler.model import ObjectRef, ObservedState, Workload
 from reconciler.policy.types import FederatedReplicaSet, Fleet, PolicySet, Writes
 
-_MARKS = (OWNER, POLICY_DIGEST, ON_DELETE, OBSERVED_CAPACITY, PLACED)
+_MARKS = (Key.OWNER, Key.POLICY_DIGEST, Key.ON_DELETE, Key.OBSERVED_CAPACITY, Key.PLACED)
 
 
 class _Owned(Struct, frozen=True):
@@ -124,7 +111,7 @@ def _marked(inputs: PlacementInputs) -> Iterator[tuple[ClusterPlacement, Workloa
             continue
         for workload in placement.observed.workloads:
             annotations = workload.annotations
-            if annotations.keys().isdisjoint((OWNER, OBSERVED_CAPACITY, PLACED)):
+            if annotations.keys().isdisjoint((Key.OWNER, Key.OBSERVED_CAPACITY, Key.PLACED)):
                 continue
             owner = owner_of(workload)
             # Annotations of a Deployment are copied to its ReplicaSets, which are not ours to release or delete.
@@ -166,8 +153,8 @@ def _why_left(policy: FederatedReplicaSet, ref: ObjectRef, fleet: Fleet) -> tupl
 def _decision(owned: _Owned) -> Decision:
     workload = owned.workload
     placed = workload.ref.kind == "ReplicaSet" and placement_owner(workload.annotations) is not None
-    made_by_us = placed and PLACED not in workload.annotations
-    delete = made_by_us and workload.annotations.get(ON_DELETE) == "delete"
+    made_by_us = placed and Key.PLACED not in workload.annotations
+    delete = made_by_us and workload.annotations.get(Key.ON_DELETE) == "delete"
     released = _released(owned, _cause(owned.key, "delete" if delete else "orphan"))
     if not delete:
         return released
@@ -193,9 +180,9 @@ def _released(owned: _Owned, cause: Cause) -> Decision:
     if back is not None and owned.autoscaler:
         controlled = reason(ReasonCode.AUTOSCALED, autoscaler=owned.autoscaler)
         back, cause = None, replace(cause, reasons=(*cause.reasons, controlled))
-    label = FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels.get(FEDERATED_LABEL), None)
-    keys = [key for key in _MARKS if key != OWNER or placement_owner(workload.annotations)]  # one of idling stays
-    keys += [] if back is None else [SCALE_PREVIOUS, SCALE_REASON]
+    label = FieldChange(("metadata", "labels", Key.FEDERATED_LABEL), workload.labels.get(Key.FEDERATED_LABEL), None)
+    keys = [key for key in _MARKS if key != Key.OWNER or placement_owner(workload.annotations)]  # one of idling stays
+    keys += [] if back is None else [Key.SCALE_PREVIOUS, Key.SCALE_REASON]
     annotations = annotation_changes(workload.annotations, dict.fromkeys(keys))
     released = Decision(
         key=f"{placement_group(owned.key)}/{workload.ref.cluster}/{workload.ref.kind}/{workload.ref.name}/{Verb.RELEASE}",
@@ -205,7 +192,7 @@ def _released(owned: _Owned, cause: Cause) -> Decision:
         ref=workload.ref,
         api_version=workload.api_version,
         uid=workload.uid,
-        changes=(*annotations, *([label] if FEDERATED_LABEL in workload.labels else [])),
+        changes=(*annotations, *([label] if Key.FEDERATED_LABEL in workload.labels else [])),
         cause=cause,
         group=placement_group(owned.key),
         event="Released",
@@ -263,7 +250,7 @@ def _placed(fleet: Fleet, state: ObservedState, any_fleet: bool) -> Iterator[_Ow
         if cluster.writes is Writes.NOTHING or cluster.name not in state.clusters:
             continue
         for workload in state.clusters[cluster.name].workloads:
-            owner = placed_by(workload) if workload.annotations and IDLED_AT not in workload.annotations else None
+            owner = placed_by(workload) if workload.annotations and Key.IDLED_AT not in workload.annotations else None
             if owner is None or not (any_fleet or owner[0] in fleet_names(fleet)):
                 continue
             is_left = workload.owner is not None or workload.terminating

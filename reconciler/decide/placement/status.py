@@ -31,7 +31,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.decide.annotations import STATUS, compact, digest, format_time, json_object, read_time
+from reconciler.decide.annotations import Key, compact, digest, format_time, json_object, read_time
 from reconciler.decide.placement.home_config_maps import config_map_name, digest_of
 from reconciler.decide.reasons import Reasons, text_of
 from reconciler.model import NOTHING, ConfigMap, ObjectRef
@@ -152,7 +152,7 @@ def status_name(key: str) -> str:
 
 def read_status(found: ConfigMap | None) -> PlacementStatus:
     """Return the status in a ConfigMap."""
-    parts = json_object(None if found is None else found.annotations.get(STATUS))
+    parts = json_object(None if found is None else found.annotations.get(Key.STATUS))
     desired, entries = parts.get("desired"), parts.get("clusters")
     kept = entries.items() if isinstance(entries, dict) else ()
     known = {name: entry for name, entry in kept if isinstance(entry, dict)}

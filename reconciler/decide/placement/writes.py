@@ -7,21 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import (
-    FEDERATED_LABEL,
-    OBSERVED_CAPACITY,
-    ON_DELETE,
-    OUR_ANNOTATIONS,
-    OWNER,
-    PLACED,
-    POLICY_DIGEST,
-    SCALE_PREVIOUS,
-    SCALE_REASON,
-    PlacedScale,
-    compact,
-    placement_owner,
-    read_placed,
-)
+from reconciler.decide.annotations import OUR_ANNOTATIONS, Key, PlacedScale, compact, placement_owner, read_placed
 from reconciler.decide.decisions import (
     Decision,
     FieldChange,
@@ -207,11 +193,11 @@ def _scaled(
     write: _LocalWrite, workload: Workload, metadata: tuple[FieldChange, ...], *, adopts: bool = False
 ) -> Iterator[Decision]:
     memory = write.result.memory[write.local.cluster]
-    known = annotation_changes(workload.annotations, {OBSERVED_CAPACITY: None if memory is None else memory.text})
+    known = annotation_changes(workload.annotations, {Key.OBSERVED_CAPACITY: None if memory is None else memory.text})
     before, after = write.local.replicas, write.spec_replicas
     if before != after:
         # A scale of ours has no reason; a previous scale that stayed would keep the workload down after the next one.
-        annotations = {SCALE_PREVIOUS: None, SCALE_REASON: None, **_way_back(write, adopts=adopts)}
+        annotations = {Key.SCALE_PREVIOUS: None, Key.SCALE_REASON: None, **_way_back(write, adopts=adopts)}
         metadata = (
             *(change for change in metadata if change.path[-1] not in annotations),
             *annotation_changes(workload.annotations, annotations),
@@ -246,7 +232,7 @@ def _way_back(write: _LocalWrite, *, adopts: bool) -> dict[str, str]:
     if workload is None or (known is None and write.form is not None and not adopts):
         return {}
     previous = workload.spec_replicas if known is None else known.previous
-    return {PLACED: PlacedScale(previous, write.spec_replicas, write.case.owner).text}
+    return {Key.PLACED: PlacedScale(previous, write.spec_replicas, write.case.owner).text}
 
 
 def _taken_over(write: _LocalWrite, workload: Workload) -> Iterator[FieldChange]:
@@ -256,17 +242,19 @@ def _taken_over(write: _LocalWrite, workload: Workload) -> Iterator[FieldChange]
     inputs, owner = write.case.inputs, write.case.owner
     known, maker = read_placed(workload.annotations), placement_owner(workload.annotations)
     if known is not None and known.key is not None and known.key[0] in inputs.ours and known.owner != owner:
-        yield from annotation_changes(workload.annotations, {PLACED: replace(known, owner=owner).text})
+        yield from annotation_changes(workload.annotations, {Key.PLACED: replace(known, owner=owner).text})
     if maker is not None and maker[0] in inputs.ours:
-        yield from annotation_changes(workload.annotations, dict.fromkeys((OWNER, POLICY_DIGEST, ON_DELETE)))
-        if FEDERATED_LABEL in workload.labels:
-            yield FieldChange(("metadata", "labels", FEDERATED_LABEL), workload.labels[FEDERATED_LABEL], None)
+        yield from annotation_changes(
+            workload.annotations, dict.fromkeys((Key.OWNER, Key.POLICY_DIGEST, Key.ON_DELETE))
+        )
+        if Key.FEDERATED_LABEL in workload.labels:
+            yield FieldChange(("metadata", "labels", Key.FEDERATED_LABEL), workload.labels[Key.FEDERATED_LABEL], None)
 
 
 def _tests(workload: Workload, changes: tuple[FieldChange, ...]) -> tuple[FieldChange, ...]:
     """Return tests of those of our annotations that a change of replicas rests on and does not change itself."""
     changed = {change.path[-1] for change in changes}
-    tested = {OWNER, OBSERVED_CAPACITY, *({PLACED} & workload.annotations.keys())}
+    tested = {Key.OWNER, Key.OBSERVED_CAPACITY, *({Key.PLACED} & workload.annotations.keys())}
     return annotation_tests(workload.annotations, tuple(tested - changed))
 
 
@@ -285,7 +273,7 @@ def _replaced(write: _LocalWrite, workload: Workload, form: Form) -> Iterator[De
     )
     yield from written
     first = [decision.key for decision in written]
-    if FEDERATED_LABEL not in workload.labels:
+    if Key.FEDERATED_LABEL not in workload.labels:
         marked = write.decision(Verb.REPAIR, Phase.REPAIR, *metadata_changes(workload, form), why=differs)
         yield replace(marked, needs=tuple(first), event="Adopted" if write.adopts else "")
         first = [marked.key]

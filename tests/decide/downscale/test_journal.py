@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, VICTIM_LABEL
+from reconciler.decide.annotations import SPARED_COST, VICTIM_COST, Key
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
 from reconciler.decide.downscale.journal import (
     JournalEntry,
@@ -44,7 +44,7 @@ ENTRY = JournalEntry(
 
 
 def marked(name: str, cost: str | None = VICTIM_COST, run: str = "before", **fields: Any) -> Pod:
-    return a_pod(name, deletion_cost=cost, labels={VICTIM_LABEL: run}, **fields)
+    return a_pod(name, deletion_cost=cost, labels={Key.VICTIM_LABEL: run}, **fields)
 
 
 VICTIMS = (marked("web-1"), marked("web-2"), marked("web-3", SPARED_COST))

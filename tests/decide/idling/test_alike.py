@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.decide.annotations import FLUX_NAME_LABEL
+from reconciler.decide.annotations import Key
 from reconciler.model import FieldWriter, Workload
 from reconciler.policy.kinds.idling_policy import GitOps
 from reconciler.policy.types import IdlingPolicy
@@ -42,7 +42,7 @@ OWN: tuple[dict[str, Any], ...] = (
     {"loses_volumes": True},
     {"no_place": "it has no spec"},
     {"labels": {"app.kubernetes.io/name": "reconciler"}},
-    {"labels": {FLUX_NAME_LABEL: "apps"}},
+    {"labels": {Key.FLUX_NAME_LABEL: "apps"}},
     {"has_annotations": False},
     {"kind": "StatefulSet"},
     {"kind": "CronJob"},

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import FLUX_NAME_LABEL, FLUX_PAUSED, FLUX_RECONCILE, UNDONE
+from reconciler.decide.annotations import Key
 from reconciler.decide.idling.contested import remedy
 from reconciler.model import FieldWriter
 from reconciler.policy.kinds.idling_policy import GitOps
@@ -51,7 +51,7 @@ class TestInsist:
             outcome = run_in(world, INSISTS)
             assert ("idle", "Deployment/web") in verbs(outcome)
             assert world.replicas(WEB) == 0
-            assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == count
+            assert json.loads(world.objects[WEB].annotations[Key.UNDONE])["count"] == count
             assert "reconciler/contested" not in world.objects[WEB].annotations
             (told,) = notices_of(outcome, "contested")
             assert f"by {GIT} {'once' if count == 1 else f'{count} times in a row'}; " in told
@@ -61,7 +61,7 @@ class TestInsist:
         world.now = MONDAY
         run_in(world, INSISTS)
         assert world.replicas(WEB) == 5
-        assert UNDONE not in world.objects[WEB].annotations
+        assert Key.UNDONE not in world.objects[WEB].annotations
 
     @pytest.mark.parametrize(("by", "policy"), [("kubectl", INSISTS), (GIT, YIELDS)])
     def test_what_was_yielded_to_is_not_told_as_insisted_on(self, by: str, policy: IdlingPolicy):
@@ -73,7 +73,7 @@ class TestInsist:
             world.now += timedelta(days=7)
             outcome = run_in(world, policy)
             assert world.replicas(WEB) == 0
-        assert json.loads(world.objects[WEB].annotations[UNDONE])["count"] == 2
+        assert json.loads(world.objects[WEB].annotations[Key.UNDONE])["count"] == 2
         assert notices_of(outcome, "contested") == []
 
     @pytest.mark.parametrize("through", ["Service", "Deployment"])
@@ -87,7 +87,7 @@ class TestInsist:
         assert ("release", "Deployment/web") in verbs(run_in(world, insists, yields))
 
 
-FLUX = {FLUX_NAME_LABEL: "apps"}
+FLUX = {Key.FLUX_NAME_LABEL: "apps"}
 PAUSES = a_policy("nights", a_schedule(), git_ops=GitOps("Pause"))
 
 
@@ -96,7 +96,7 @@ class TestFlux:
         also = a_policy("also", a_schedule(), selector=workloads_selector())
         world = a_world(a_service(), a_workload(labels=FLUX), now=NIGHT)
         run_in(world, PAUSES, also)
-        assert world.objects[WEB].annotations[FLUX_RECONCILE] == "disabled"
+        assert world.objects[WEB].annotations[Key.FLUX_RECONCILE] == "disabled"
 
     def test_its_autoscaler_is_left_alone_too_while_its_bounds_are_held(self):
         policy = replace(PAUSES, idle_replicas=1)
@@ -104,20 +104,20 @@ class TestFlux:
         decisions = run_in(world, policy).desired.decisions
         (held,) = [one for one in decisions if one.ref == HPA]
         paths = {change.path[-1] for change in held.changes}
-        assert {"minReplicas", "maxReplicas", FLUX_RECONCILE, FLUX_PAUSED} <= paths
-        assert world.objects[HPA].annotations[FLUX_RECONCILE] == "disabled"
+        assert {"minReplicas", "maxReplicas", Key.FLUX_RECONCILE, Key.FLUX_PAUSED} <= paths
+        assert world.objects[HPA].annotations[Key.FLUX_RECONCILE] == "disabled"
         assert run_in(world, policy).desired.decisions == ()
         world.now = MONDAY
         run_in(world, policy)
         hpa = world.objects[HPA]
         assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
-        assert not {FLUX_RECONCILE, FLUX_PAUSED} & hpa.annotations.keys()
+        assert not {Key.FLUX_RECONCILE, Key.FLUX_PAUSED} & hpa.annotations.keys()
 
     @pytest.mark.parametrize(
         ("labels", "annotations"),
         [
             pytest.param({}, {}, id="not of Flux"),
-            pytest.param(FLUX, {FLUX_RECONCILE: "disabled"}, id="paused by somebody else"),
+            pytest.param(FLUX, {Key.FLUX_RECONCILE: "disabled"}, id="paused by somebody else"),
         ],
     )
     def test_an_autoscaler_that_is_not_ours_to_pause_stays_as_it_is(self, labels, annotations):
@@ -127,8 +127,8 @@ class TestFlux:
         for now in (NIGHT, MONDAY):
             world.now = now
             run_in(world, policy)
-            assert world.objects[HPA].annotations.get(FLUX_RECONCILE) == annotations.get(FLUX_RECONCILE)
-            assert FLUX_PAUSED not in world.objects[HPA].annotations
+            assert world.objects[HPA].annotations.get(Key.FLUX_RECONCILE) == annotations.get(Key.FLUX_RECONCILE)
+            assert Key.FLUX_PAUSED not in world.objects[HPA].annotations
 
 
 class TestFirstPlan:

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from reconciler.decide.annotations import FEDERATED_LABEL, POLICY_DIGEST, placement_owner
+from reconciler.decide.annotations import Key, placement_owner
 from reconciler.decide.decisions import FieldChange
 from reconciler.decide.placement.home_config_maps import config_map_name
 from reconciler.decide.placement.local_replica_sets import form_of, label_of, metadata_changes, selector_differs
@@ -257,11 +257,14 @@ def test_what_is_carried_over_is_kept_as_the_policy_says():
         pytest.param({}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}, False, id="another Fleet"),
         pytest.param({}, {"reconciler/owner": "production/FederatedReplicaSet/shop/api"}, False, id="another of ours"),
         pytest.param(
-            {FEDERATED_LABEL: "web"}, {POLICY_DIGEST: "x"}, True, id="our label and our digest, without an owner"
+            {Key.FEDERATED_LABEL: "web"},
+            {Key.POLICY_DIGEST: "x"},
+            True,
+            id="our label and our digest, without an owner",
         ),
-        pytest.param({FEDERATED_LABEL: "web"}, {}, False, id="a label alone"),
-        pytest.param({}, {POLICY_DIGEST: "x"}, False, id="a digest alone"),
-        pytest.param({FEDERATED_LABEL: "api"}, {POLICY_DIGEST: "x"}, False, id="the label of another one"),
+        pytest.param({Key.FEDERATED_LABEL: "web"}, {}, False, id="a label alone"),
+        pytest.param({}, {Key.POLICY_DIGEST: "x"}, False, id="a digest alone"),
+        pytest.param({Key.FEDERATED_LABEL: "api"}, {Key.POLICY_DIGEST: "x"}, False, id="the label of another one"),
         pytest.param({}, {}, False, id="nothing"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import PLACED
+from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.owners_and_rollouts import Settled
 from reconciler.decide.placement.status import rejection_key
@@ -153,10 +153,10 @@ def test_what_is_idle(left, on_delete, verbs):
 def test_who_owns_an_idle_record_stays_on_it():
     """Nobody wakes what has a record without an owner."""
     placed = '{"owner":"production/FederatedReplicaSet/shop/gone","previous":6,"replicas":4}'
-    marks = {**IDLE, PLACED: placed, "reconciler/owner": "production/IdlingPolicy/nights"}
+    marks = {**IDLE, Key.PLACED: placed, "reconciler/owner": "production/IdlingPolicy/nights"}
     scaled_up = a_workload(cluster="west", kind="Deployment", replicas=3, annotations=marks)
     (released,) = without(scaled_up).decisions
-    assert {change.path[-1] for change in released.changes} == {PLACED}
+    assert {change.path[-1] for change in released.changes} == {Key.PLACED}
 
 
 @pytest.mark.parametrize(("paused", "released"), [(False, True), (True, False)])
@@ -188,11 +188,13 @@ def test_what_another_policy_targets_now_is_neither_released_nor_deleted():
 def test_what_was_placed_under_a_former_name_of_the_fleet_gets_the_present_one():
     """Else it would be another Fleet's once the former name is stated no more."""
     placed = '{"owner":"old/FederatedReplicaSet/shop/web","previous":6,"replicas":3}'
-    west = a_cluster("west", workloads=(a_workload(cluster="west", replicas=3, annotations={PLACED: placed}),))
+    west = a_cluster("west", workloads=(a_workload(cluster="west", replicas=3, annotations={Key.PLACED: placed}),))
     fleet = a_fleet("east", "west", former_names=("old",))
     policy = a_placed(3, clusters={"west": WEST})
     (repaired,) = about(place(a_cluster("east"), west, federated=policy, fleet=fleet), "west")
-    assert [(one.path[-1], one.after) for one in repaired.changes] == [(PLACED, placed.replace("old", "production"))]
+    assert [(one.path[-1], one.after) for one in repaired.changes] == [
+        (Key.PLACED, placed.replace("old", "production"))
+    ]
 
 
 def test_what_another_policy_may_not_adopt_is_released_first():
@@ -203,7 +205,7 @@ def test_what_another_policy_may_not_adopt_is_released_first():
 
 def test_what_gets_its_count_back_waits_until_it_is_known_what_controls_it():
     record = '{"owner":"production/FederatedReplicaSet/shop/web","previous":6,"replicas":3}'
-    west = a_cluster("west", workloads=(a_workload(cluster="west", replicas=3, annotations={PLACED: record}),))
+    west = a_cluster("west", workloads=(a_workload(cluster="west", replicas=3, annotations={Key.PLACED: record}),))
     (released,) = place(a_cluster("east"), west, federated=()).decisions
     assert (released.replicas_before, released.replicas_after) == (3, 6)
     unread = replace(west, unreadable={"horizontalpodautoscalers": "forbidden"})
