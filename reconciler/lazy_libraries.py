@@ -1,8 +1,10 @@
 """What libraries would do when they are imported, put off until it is used: a start uses little of it.
 
 They compile some sixty regular expressions, above all those of PyYAML's own parser, a sixth of a `plan` of nothing.
-click imports `inspect`, with all that reads Python's own code, and msgspec `typing_extensions`, for what `typing` has
-since Python 3.11; these two take another sixth. Source: breezy/lazy_regex.py of Breezy.
+click imports `inspect`, with all that reads Python's own code, and asks `gettext` for translations that it does not
+have; msgspec imports `typing_extensions`, for what `typing` has since Python 3.11.
+
+Source: breezy/lazy_regex.py of Breezy.
 """
 
 from __future__ import annotations
@@ -39,9 +41,12 @@ class _LazyModule(ModuleType):
     """A module that is imported once something of it is asked for."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system asks for these
+            raise AttributeError(name)
         self.forget()
-        vars(self).update(vars(import_module(self.__name__)))
-        return vars(self)[name]
+        module = import_module(self.__name__)
+        vars(self).update(vars(module))
+        return getattr(module, name)
 
     def forget(self) -> None:
         """Let whoever imports the module from now on have the module itself."""
@@ -56,11 +61,20 @@ class _LazyInspect(_LazyModule):
         return str(self.__getattr__("cleandoc")(text)) if "\n" in text else text.expandtabs().lstrip()
 
 
+class _LazyGettext(_LazyModule):
+    """Texts as they are: of click's there is no translation, and to look for each takes `locale`."""
+
+    gettext = staticmethod(str)
+
+    def ngettext(self, one: str, many: str, number: int) -> str:
+        return one if number == 1 else many
+
+
 @contextmanager
 def lazy_libraries() -> Iterator[None]:
     """Put off what is imported meanwhile would do and nobody needs yet. Only one thread may run."""
     re.compile = _LazyPattern  # type: ignore[assignment]
-    modules = [_LazyInspect("inspect"), _LazyModule("msgspec.inspect")]
+    modules = [_LazyInspect("inspect"), _LazyGettext("gettext"), _LazyModule("msgspec.inspect")]
     for module in modules:
         sys.modules.setdefault(module.__name__, module)
     _import_msgspec()

@@ -50,10 +50,13 @@ from reconciler.lazy_libraries import lazy_libraries
 with lazy_libraries():
     import click, msgspec
     from click import core
-print({"inspect", "msgspec.inspect", "typing_extensions"} & {*sys.modules})
+print({"gettext", "inspect", "msgspec.inspect", "typing_extensions"} & {*sys.modules})
 print(core.inspect.cleandoc(" one line "), core.inspect.cleandoc("one\\n  two\\n  three").split("\\n"))
-import inspect, typing_extensions
+import inspect
 print(core.inspect.signature is inspect.signature, inspect.cleandoc(" one line "))
+print(core._("one"), core.ngettext("one", "many", 2))
+import gettext
+print(gettext.gettext is not core._, gettext.gettext("one"))
 print(msgspec.json.schema(list[int]), type(msgspec.inspect.type_info(int)).__name__)
 """
 
@@ -64,6 +67,8 @@ def test_modules_are_imported_when_something_of_them_is_used():
         "set()",
         "one line  ['one', 'two', 'three']",
         "True one line ",
+        "one many",
+        "True one",
         "{'type': 'array', 'items': {'type': 'integer'}} IntType",
     ]
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Container
 from functools import partial
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from msgspec import Struct, field
@@ -127,14 +127,6 @@ def marked(text: str) -> MarkedValue:
     return (read[0].marked if read else None) or (None, {})
 
 
-class _Anchored(NamedTuple):
-    """What an alias stands for, how many nodes that is, and how many levels deep."""
-
-    value: Any
-    nodes: int
-    depth: int
-
-
 _TAGGED: dict[str, tuple[type, ...]] = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (float, int)}
 
 
@@ -171,7 +163,7 @@ class _Reader:
         self._aliased = 0
         self._deepest = 0
         self._next: Callable[[], Any]
-        self._anchors: dict[str, _Anchored] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}  # the value, how many nodes it is, and how many levels deep
 
     def read(self, start: int) -> int | None:
         """Read from `start` on; return the index at which reading stopped, None where everything was read."""
@@ -249,7 +241,7 @@ class _Reader:
         if kind is ScalarEvent:
             value = self._scalar(event)
             if event.anchor is not None:
-                self._anchors[event.anchor] = _Anchored(value, 1, 0)
+                self._anchors[event.anchor] = value, 1, 0
             return value
         outside, self._deepest = self._deepest, depth
         if depth > MAX_DEPTH:
@@ -258,7 +250,7 @@ class _Reader:
         if event.tag not in _PLAIN_TAGS:
             self._add(event, f"has the tag {shown(event.tag)}, expected none")
         if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(value, self._nodes - before + 1, self._deepest - depth)
+            self._anchors[event.anchor] = value, self._nodes - before + 1, self._deepest - depth
         self._deepest = max(outside, self._deepest)
         return value
 
@@ -330,7 +322,7 @@ class _Reader:
     def _key(self, event: Any, depth: int) -> str:
         """Return a key that is not just a scalar."""
         if type(event) is ScalarEvent:
-            self._anchors[str(event.anchor)] = _Anchored(event.value, 1, 0)
+            self._anchors[str(event.anchor)] = event.value, 1, 0
             return intern(event.value)
         key = self._node(event, depth + 1)
         if not isinstance(key, str):
@@ -379,14 +371,15 @@ class _Reader:
             raise _RefusedError(
                 event, f'"*{event.anchor}" names no anchor that ends before it, expected one; put a text in quotes'
             )
-        self._nodes += known.nodes
-        self._aliased += known.nodes
+        value, nodes, levels = known
+        self._nodes += nodes
+        self._aliased += nodes
         if self._aliased > MAX_ALIASED_NODES:
             raise _RefusedError(event, f"aliases stand for more than {MAX_ALIASED_NODES} values, expected fewer")
-        if depth + known.depth > MAX_DEPTH:
+        if depth + levels > MAX_DEPTH:
             self._refuse_depth(event)
-        self._deepest = max(self._deepest, depth + known.depth)
-        return known.value
+        self._deepest = max(self._deepest, depth + levels)
+        return value
 
     def _add(self, event: Any, message: str) -> None:
         self._tell(event.start_mark, message)

@@ -109,7 +109,7 @@ def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
     assert len(ours) <= 172
     assert len(loaded) <= 330
     assert not loaded & {"pathlib", "urllib.parse", "ipaddress"}  # a path is a text
-    assert not loaded & {"inspect", "dis", "msgspec.inspect", "typing_extensions"}
+    assert not loaded & {"inspect", "dis", "gettext", "locale", "msgspec.inspect", "typing_extensions"}
     rooms = ("allocation", "rounding", "desired_replicas", "federated_replica_set")
     assert not loaded & {f"reconciler.decide.placement.{room}" for room in rooms}
     assert not loaded & {"reconciler.forbidden_addresses", "reconciler.plan.json"}
