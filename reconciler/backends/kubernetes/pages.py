@@ -26,11 +26,16 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 """The `accept` of lists where only metadata is read: the server leaves out the rest."""
 
 _ATTEMPTS = 3
+_MOST_BEFORE_ITEMS = 4096
 
 
 class _PageMetadata(msgspec.Struct):
     next: str | None = msgspec.field(default=None, name="continue")
     resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _PageHead(msgspec.Struct):
+    metadata: _PageMetadata | None = None
 
 
 class _Page(msgspec.Struct, Generic[W]):
@@ -113,26 +118,38 @@ class _PageRequests:
 
 
 def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
-    """Yield page by page; while one is worked on, the server already makes the next one."""
+    """Yield page by page; while one is decoded and worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
     pages = _PageRequests(client, request)
     tokens = {""}
     asked = PAGE
     answer = pages.send("")
     while True:
-        page: _Page[W] = decoded(answer.body, page_of, request.operation)
-        token = page.metadata.next or ""
-        if not token:
-            yield page
+        page: _Page[W] | None = None
+        if (metadata := _metadata_before_items(answer.body)) is None:
+            page = decoded(answer.body, page_of, request.operation)
+            metadata = page.metadata
+        following, token = None, metadata.next or ""
+        if token:
+            if token in tokens:
+                raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
+            tokens.add(token)
+            budget.take_page(request.operation, asked, pages.items)
+            asked += pages.items
+            following = in_thread(partial(pages.send, token), "next page")
+        yield page or decoded(answer.body, page_of, request.operation)
+        if following is None:
             return
-        if token in tokens:
-            raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
-        tokens.add(token)
-        budget.take_page(request.operation, asked, pages.items)
-        asked += pages.items
-        following = in_thread(partial(pages.send, token), "next page")
-        yield page
         answer = following.result()
+
+
+def _metadata_before_items(body: bytes | bytearray) -> _PageMetadata | None:
+    """Return what a page says of itself where that stands first, as API servers write it; None where it does not."""
+    before, items, _ = body[:_MOST_BEFORE_ITEMS].partition(b'"items"')
+    try:
+        return decoded_json(_PageHead, before.rstrip(b", \n") + b"}").metadata if items else None
+    except msgspec.DecodeError:  # what is wrong is said once all of it is decoded
+        return None
 
 
 def answer_to(client: ApiClient, request: ApiRequest, shape: type[W]) -> W:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -94,6 +95,31 @@ def test_each_reading_has_all_pages(httpserver, tmp_path):
         cluster.list(SERVICES)
     budget.renew()
     assert cluster.list(SERVICES) == ()
+
+
+@pytest.mark.parametrize("order", [("metadata", "items"), ("items", "metadata")], ids=lambda order: f"{order[0]} first")
+def test_a_page_may_say_anywhere_where_the_list_goes_on(httpserver, tmp_path, order):
+    def page(request):
+        number = int(request.args.get("continue", "0"))
+        named = {"name": f"web-{number}", "namespace": "shop", "annotations": {"items": '"items"'}}
+        found = {"metadata": {"continue": str(number + 1) if number < 3 else ""}, "items": [{"metadata": named}]}
+        return {key: found[key] for key in order}
+
+    found = a_cluster(httpserver, tmp_path, page).list(SERVICES)
+    assert [one.ref.name for one in found] == [f"web-{number}" for number in range(4)]
+
+
+def test_the_next_page_is_asked_for_before_one_is_decoded(httpserver, tmp_path):
+    asked = threading.Event()
+
+    def page(request):
+        if "continue" in request.args:
+            asked.set()
+        return {"metadata": {"continue": "1"}, "items": [{"metadata": {"name": 1}}]}
+
+    with pytest.raises(MalformedAnswerError, match="the answer is malformed"):
+        a_cluster(httpserver, tmp_path, page).list(SERVICES)
+    assert asked.wait(60)
 
 
 def test_a_page_that_is_too_large_is_asked_for_with_half_as_many_objects(httpserver, tmp_path, monkeypatch):
