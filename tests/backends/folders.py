@@ -18,6 +18,7 @@ from reconciler.backends.protocols import (
     EVENTS,
     PODS,
     SCALED_OBJECT,
+    SERVICES,
     workloads_of,
 )
 from reconciler.backends.snapshot.cluster import SnapshotCluster
@@ -29,7 +30,9 @@ MANIFESTS = [
 ]
 """What is read of manifests, case by case."""
 BUILT_IN = {scale.kind: workloads_of(scale) for scale in (*BUILT_IN_SCALES, SCALED_OBJECT)}
-RESOURCES = {one.kind: one for one in (*BUILT_IN.values(), AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, EVENTS, PODS)}
+RESOURCES = {
+    one.kind: one for one in (*BUILT_IN.values(), AUTOSCALERS, ENDPOINT_SLICES, ENDPOINTS, EVENTS, PODS, SERVICES)
+}
 
 
 def last_names_first(pods: Sequence[Pod], count: int, _of_deployment: bool) -> Sequence[Pod]:

@@ -38,6 +38,10 @@ NO_MANIFEST = "is no mapping, expected a manifest with apiVersion, kind and meta
         (f"{SERVICE}metadata: {{name: 7}}\n", "3:18: metadata.name: is 7, expected a text; put it in quotes"),
         ("apiVersion: v1\nkind: Role\nmetadata: {}\n", "3:11: metadata.name: is missing, expected a text"),
         (f"{DEPLOYMENT}spec:\n  replicas: three\n", f'5:13: spec.replicas: is "three", {COUNT}'),
+        (
+            f"{DEPLOYMENT}spec:\n  replicas: 0x{'f' * 3900}\n",
+            "5:13: is a number of more than 64 bits, expected a smaller one, or a text in quotes",
+        ),
         (f"{DEPLOYMENT}spec:\n  replicas: -1\n", f"5:13: spec.replicas: is -1, {COUNT}"),
         (
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  creationTimestamp: yesterday\n",

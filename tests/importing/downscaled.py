@@ -24,10 +24,11 @@ spec:
   template:
     spec:
       containers:
+        - {{name: proxy, image: "example.com/proxy:1"}}
         - name: downscaler
           image: "{image}"
           args: [{args}]
-          env: [{{name: DEFAULT_TIMEZONE, value: Europe/Rome}}]
+          env: [{{name: DEFAULT_TIMEZONE, value: Europe/Rome}}, {{name: NODE, valueFrom: {{fieldRef: {{}}}}}}]
           envFrom: [{{configMapRef: {{name: settings}}}}]
 ---
 apiVersion: v1

@@ -95,11 +95,13 @@ def test_what_has_no_counterpart_is_said(tmp_path):
     """Of a moment that both sleeps and wakes kube-green does what it did not do last."""
     patch = a_patch("apps", "ReplicaSet", "- {op: remove, path: /spec}")
     manifests = sleep_info(patches=[patch]) + sleep_info("odd", sleepAt="25:00") + sleep_info("both", sleepAt="8,20:00")
+    manifests += sleep_info("late", wakeUpAt="8:60")
     _, (first, *others) = imported(tmp_path, "kube-green", manifests)
     assert first.startswith("SleepInfo nights: spec.patches: a patch of ReplicaSet has no counterpart")
     assert others == [
         'SleepInfo odd: spec: sleepAt "25" is out of range, expected 0 to 23; it is left out',
         "SleepInfo both: spec: sleepAt and wakeUpAt both name Mon 08:00, expected different times; it is left out",
+        'SleepInfo late: spec: wakeUpAt "60" is out of range, expected 0 to 59; it is left out',
     ]
 
 

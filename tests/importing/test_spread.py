@@ -263,13 +263,15 @@ def test_kubefed_clusters_by_selector(tmp_path):
 
 
 def test_what_kubefed_says_besides_is_said(tmp_path):
+    daemons = preference(targetKind="FederatedDaemonSet", totalReplicas=1)
     change = {"clusterName": "west", "clusterOverrides": [{"path": "/spec/paused", "value": True}]}
     secret = an_object("types.kubefed.io/v1beta1", "FederatedSecret", "key")
-    _, lost = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change]), secret))
+    _, lost = imported(tmp_path, "kubefed", yaml_of(federated(overrides=[change]), secret, daemons))
     left = "is left to what creates the workloads (kustomize, Helm, Argo CD)"
     assert lost == [
         f"FederatedSecret key: spec: a FederatedSecret {left}",
         f"FederatedDeployment web: spec.overrides[0]: /spec/paused {left}",
+        'ReplicaSchedulingPreference web: spec.targetKind: "FederatedDaemonSet" has no counterpart',
     ]
 
 
