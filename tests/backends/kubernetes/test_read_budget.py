@@ -16,12 +16,12 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from reconciler.backends.credentials import connection
-from reconciler.backends.kubernetes import request_limits
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.request_limits import MOST_KINDS, ReadBudget
 from reconciler.backends.kubernetes.rights import custom_rights, role_rules
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, SERVICES, workloads_of
 from reconciler.errors import AnswerTooLargeError, ClusterError, MalformedAnswerError, ReadLimitError
+from reconciler.http.client import HttpResponse
 from reconciler.model import EVERY_KIND
 from tests.backends.kubernetes.kubeconfigs import a_kubeconfig
 from tests.backends.kubernetes.live import requests_to
@@ -61,15 +61,18 @@ def endless(numbers: Any) -> Callable[[Request], Any]:
     return lambda _: {"metadata": {"continue": f"page-{next(numbers)}"}, "items": []}
 
 
-def test_a_list_without_end_is_given_up_and_the_next_one_is_read(httpserver, tmp_path, monkeypatch):
-    monkeypatch.setattr(request_limits, "_MOST_PAGES_OF_A_LIST", 40)
-    pages = endless(count())
-    cluster = a_cluster(
-        httpserver, tmp_path, lambda request: pages(request) if "deployments" in request.path else {"items": []}
-    )
-    with pytest.raises(MalformedAnswerError, match=r"list deployments.apps: has more than 40 pages, expected its end"):
-        cluster.list(workloads_of(BUILT_IN_SCALES[0]))
-    assert cluster.list(SERVICES) == ()
+def test_a_list_without_end_is_given_up_and_the_next_one_is_read():
+    class EndlessServer(SizedServer):
+        def send(self, request):
+            self.limits.append(1)
+            page = {"metadata": {"continue": f"page-{len(self.limits)}"}, "items": []}
+            return HttpResponse(200, {}, json.dumps(page).encode())
+
+    server, budget = EndlessServer([]), ReadBudget()
+    with pytest.raises(MalformedAnswerError, match=r"list deployments: has more than 400 pages, expected its end"):
+        server.listed("deployments", budget)
+    assert len(server.limits) == 400
+    assert len(SizedServer([1000] * 3).listed("services", budget)) == 3
 
 
 def test_all_lists_of_a_cluster_have_so_many_pages_together(httpserver, tmp_path):
